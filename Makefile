@@ -1,0 +1,68 @@
+# Two commands matter: `make demo` and `make test`. Each sets up what it needs: Python 3.11+, Java 17 and make are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-lake pins clean
+
+help: ## List what can be done
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .setup/ready ## Install Python packages into .venv and fetch the jars (once)
+
+.setup/python: requirements.txt pyproject.toml
+	@mkdir -p .setup
+	@echo "headrace: installing Python packages into $(VENV) (once; a few minutes)"
+	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is %s; set PYTHON=" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
+	@touch $@
+
+.setup/ready: .setup/python infra/local/jars.py
+	@command -v java >/dev/null || { echo "headrace needs Java 17 on PATH"; exit 1; }
+	@echo "headrace: fetching jars into .setup/jars (once)"
+	@$(BIN)/python -m infra.local.jars
+	@touch $@
+
+demo: setup ## The main job on real input: two regions, edges, bridge, Kafka, Spark, Airflow, proof
+	@$(BIN)/headrace demo
+
+check: .setup/python lint type unit ## The gate before every commit: lint, types, unit tests
+
+fmt: .setup/python ## Format the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .
+
+lint: .setup/python
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+
+type: .setup/python
+	@$(BIN)/mypy --no-error-summary
+
+unit: .setup/python ## Unit tests: seconds, no servers
+	@$(BIN)/python -m pytest -q tests/unit
+
+contract: setup ## Contract tests: one suite per port, run against every implementation
+	@$(BIN)/python -m pytest -q tests/contract
+
+integration: setup ## Integration tests: one real server at a time
+	@$(BIN)/python -m pytest -q tests/integration
+
+e2e: setup ## End-to-end tests: the whole way, with kills
+	@$(BIN)/python -m pytest -q tests/end_to_end
+
+test: setup ## Everything that must pass, every ring in order
+	@$(MAKE) --no-print-directory lint type
+	@$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/end_to_end
+
+bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
+	@$(BIN)/python -m tests.benchmarks
+
+pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
+	@uv pip compile --quiet --python-version 3.11 --universal --all-extras --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.txt
+
+clean: ## Remove everything that set-up, runs and tests made
+	rm -rf .setup $(VENV) .headrace build *.egg-info
