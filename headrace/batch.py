@@ -1,0 +1,188 @@
+"""The batch: the contract between edge and bridge, and the body of one AMQP message (design decisions 2 and 3).
+
+A batch carries finished Kafka records of one source, in position order, and names the position that it follows. The bridge
+never looks into a record.
+
+Message properties (application properties, all text but the two numbers):
+
+    version   1
+    source    region/name
+    follows   position of the change before this batch; the start of the epoch for the first batch of an epoch
+    first     position of its first record; equals `last` in an empty batch
+    last      position of its last record; equals `follows` in an empty batch
+    count     how many records
+
+Body: zstd of MessagePack `[segments, keys, values, figures]`:
+
+    segments  [[commit, ordinal, count], ...]: the next `count` records are of the transaction that commits at `commit`,
+              with ordinals from `ordinal` on, one each. A schema record has a segment of its own, with the position of the
+              change that it goes ahead of.
+    keys      a binary or nil for each record
+    values    a binary or nil for each record; nil is a tombstone
+    figures   what the edge says about itself: {name: number or text}
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import zstandard
+
+from headrace.errors import CorruptInput
+from headrace.position import Position
+
+VERSION = 1
+CONTENT_TYPE = "application/vnd.headrace.batch+msgpack"
+CONTENT_ENCODING = "zstd"
+#: No body may grow beyond this when it is unpacked, in bytes: a small hostile message must not fill the memory.
+LARGEST_BODY = 256 * 1024 * 1024
+
+Segment = tuple[int, int, int]
+Figures = dict[str, int | float | str]
+
+_LEVEL = 1
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of one source in position order."""
+
+    #: The source, `region/name`.
+    source: str
+    #: The position that the batch is chained to.
+    follows: Position
+    #: Of the first record, or `last` when there is none.
+    first: Position
+    #: Of the last record, or `follows` when there is none.
+    last: Position
+    #: Runs of positions: (commit, ordinal of the first, how many).
+    segments: list[Segment]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    #: The edge's own figures: how far it has read, its clock.
+    figures: Figures = {}
+
+    def __len__(self) -> int:
+        """Return how many records the batch carries."""
+        return len(self.values)
+
+    @property
+    def starts_epoch(self) -> bool:
+        """Whether the batch says that it is the first of its epoch."""
+        return self.follows.is_start
+
+    def positions(self) -> Iterator[Position]:
+        """Yield the position of each record, in order."""
+        epoch = self.last.epoch
+        for commit, ordinal, count in self.segments:
+            for offset in range(count):
+                yield Position(epoch, commit, ordinal + offset)
+
+    def index_after(self, tail: Position) -> int:
+        """Return the index of the first record whose position is greater than `tail`; the length when there is none."""
+        if tail.epoch != self.last.epoch:
+            return 0 if tail.epoch < self.last.epoch else len(self.values)
+        index = 0
+        for commit, ordinal, count in self.segments:
+            if (commit, ordinal + count - 1) <= (tail.commit, tail.ordinal):
+                index += count
+            elif commit == tail.commit and ordinal <= tail.ordinal:
+                return index + tail.ordinal - ordinal + 1
+            else:
+                return index
+        return index
+
+
+def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
+    """Return the message properties and the body of a batch."""
+    properties = {
+        "version": VERSION,
+        "source": batch.source,
+        "follows": str(batch.follows),
+        "first": str(batch.first),
+        "last": str(batch.last),
+        "count": len(batch.values),
+    }
+    body = msgspec.msgpack.encode((batch.segments, batch.keys, batch.values, batch.figures))
+    return properties, zstandard.ZstdCompressor(level=_LEVEL).compress(body)
+
+
+_BODY = msgspec.msgpack.Decoder(
+    tuple[list[Segment], list[bytes | None], list[bytes | None], Figures],
+)
+
+
+def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, body: bytes) -> Batch:
+    """Return the batch of a message; raise CorruptInput, naming what is wrong, when it is none of ours."""
+    names = _names(properties)
+    follows, first, last = (Position.parse(names[name]) for name in ("follows", "first", "last"))
+    if content_encoding != CONTENT_ENCODING:
+        raise CorruptInput(f"content-encoding is {content_encoding!r}, not {CONTENT_ENCODING!r}")
+    try:
+        raw = zstandard.ZstdDecompressor().decompress(_bounded(body))
+        segments, keys, values, figures = _BODY.decode(raw)
+    except (zstandard.ZstdError, msgspec.MsgspecError) as error:
+        raise CorruptInput("the body is truncated or not a batch") from error
+    batch = Batch(
+        source=names["source"],
+        follows=follows,
+        first=first,
+        last=last,
+        segments=segments,
+        keys=keys,
+        values=values,
+        figures=figures,
+    )
+    _check(batch, names["count"])
+    return batch
+
+
+def source_of(properties: Mapping[str, Any] | None) -> str:
+    """Return the source that a message says it is from; raise CorruptInput when it does not say."""
+    return str(_names(properties)["source"])
+
+
+_TYPES = {"version": int, "source": str, "follows": str, "first": str, "last": str, "count": int}
+
+
+def _names(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    given = properties or {}
+    if given.get("version", VERSION) != VERSION:
+        raise CorruptInput(
+            f"the message has version {str(given['version'])[:20]!r}, this bridge reads version {VERSION}",
+            hint="Upgrade the older side of edge and bridge.",
+        )
+    for name, kind in _TYPES.items():
+        if not isinstance(given.get(name), kind):
+            raise CorruptInput(f"the message has no usable property {name!r}: it is not a Headrace batch")
+    return given
+
+
+def _bounded(body: bytes) -> bytes:
+    size = zstandard.frame_content_size(body)
+    if not 0 <= size <= LARGEST_BODY:
+        raise CorruptInput(f"the body unpacks to {size} bytes, the limit is {LARGEST_BODY}")
+    return body
+
+
+def _check(batch: Batch, count: int) -> None:
+    """Raise CorruptInput unless counts, ends and order of the batch agree with each other."""
+    if not len(batch.keys) == len(batch.values) == count == sum(segment[2] for segment in batch.segments):
+        raise CorruptInput("the counts of a batch disagree")
+    if not batch.segments:
+        if not batch.first == batch.last == batch.follows:
+            raise CorruptInput("an empty batch does not end where it begins")
+        return
+    if any(segment[2] < 1 for segment in batch.segments):
+        raise CorruptInput("a segment of a batch is empty")
+    epoch = batch.last.epoch
+    commit, ordinal, length = batch.segments[-1]
+    first, last = Position(epoch, *batch.segments[0][:2]), Position(epoch, commit, ordinal + length - 1)
+    if first != batch.first or last != batch.last:
+        raise CorruptInput("the ends of a batch are not where its properties say")
+    before = (0, -1)
+    for commit, ordinal, length in batch.segments:
+        if (commit, ordinal) < before:
+            raise CorruptInput("the records of a batch are out of order")
+        before = (commit, ordinal + length - 1)
+    if batch.follows.epoch != epoch or batch.follows >= batch.first:
+        raise CorruptInput("a batch does not follow what comes before it")

@@ -1,0 +1,97 @@
+"""The `headrace` command: finds the parts' own subcommands by entry point, and turns errors into words and exit codes.
+
+A part is imported only when its subcommand is called, so `headrace --help` is quick and an edge needs no Spark.
+"""
+
+import logging
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from headrace import __version__
+from headrace.errors import ReplicationError
+
+_ABOUT = {
+    "bridge": "Receive batches and commit them to Kafka, exactly once.",
+    "demo": "Run the main job on this machine, from two databases to answers in Spark SQL.",
+    "down": "Stop the local servers that 'up' started.",
+    "edge": "Capture one database and send its changes.",
+    "lake": "Load streams into Delta tables, and ask them in SQL.",
+    "status": "Show the local servers.",
+    "up": "Start PostgreSQL and Kafka on this machine, from packages.",
+    "verify": "Prove that the lake's tables equal the databases'.",
+}
+
+
+class _Parts(click.Group):
+    """A group whose subcommands come from entry points, loaded on use."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted(self._found())
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        part = self._found().get(name)
+        if part is None:
+            return None
+        try:
+            command = part.load()
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"'headrace {name}' needs the package {error.name!r}. Install Headrace with the extra that has it.",
+            ) from error
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{part.value} is no command")
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _ABOUT.get(name, "")) for name in sorted(self._found())])
+
+    @staticmethod
+    def _found() -> dict[str, EntryPoint]:
+        return {part.name: part for part in entry_points(group="headrace.commands")}
+
+
+@click.group(cls=_Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="headrace")
+@click.option("--verbose", "-v", is_flag=True, help="Log more, and show where an error comes from.")
+@click.pass_context
+def root(context: click.Context, *, verbose: bool) -> None:
+    """Carry the redo logs of databases, exactly once, into Kafka and Delta.
+
+    Exit codes: 0 done; 1 the answer is no; 2 wrong command line or configuration; 3 an operator must decide;
+    4 corrupt input; 5 a server cannot be reached.
+    """
+    context.obj = {"verbose": verbose}
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def main() -> NoReturn:
+    """Run the command; exit with the code of its error, or 0."""
+    arguments = sys.argv[1:]
+    try:
+        root.main(args=arguments, prog_name="headrace", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except ReplicationError as error:
+        if {"-v", "--verbose"} & set(arguments):
+            raise
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print(f"[bold red]headrace:[/] {escape(error.message)}")
+        if error.hint:
+            console.print(f"[bold]What to do:[/] {escape(error.hint)}")
+        sys.exit(error.exit_code)
+    sys.exit(0)

@@ -1,0 +1,89 @@
+"""The bridge's file: Kafka, the interconnect, and which source owns which partitions of which stream."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from headrace.configuration.load import SOURCE_NAME, STREAM_NAME, File, Section
+from headrace.configuration.secret import Secret
+from headrace.errors import ConfigurationError
+
+SourceName = Annotated[str, Meta(pattern=SOURCE_NAME)]
+StreamName = Annotated[str, Meta(pattern=STREAM_NAME)]
+Partition = Annotated[int, Meta(ge=0)]
+
+
+class Kafka(Section, frozen=True, kw_only=True):
+    """The central cluster."""
+
+    bootstrap: str
+    #: Longest time that a transaction collects batches of a busy source, in milliseconds.
+    transaction_milliseconds: Annotated[int, Meta(ge=1, le=10_000)] = 40
+
+
+class Interconnect(Section, frozen=True, kw_only=True):
+    """Exactly one of `listen` (no router: edges connect to the bridge) and `url` (a router or broker to connect out to)."""
+
+    #: `host:port`; port 0 takes a free one.
+    listen: Annotated[str, Meta(pattern=r"^[^:]*:\d+$")] | None = None
+    url: Annotated[str, Meta(pattern=r"^amqps?://")] | None = None
+    user: str | None = None
+    password: Secret | None = None
+    #: Batches of one source that may be at the bridge and not yet committed.
+    credit: Annotated[int, Meta(ge=1, le=1000)] = 64
+
+    def __post_init__(self) -> None:
+        """Refuse both or neither of the two ways."""
+        if (self.listen is None) == (self.url is None):
+            raise ValueError("give exactly one of 'listen' and 'url'")
+
+
+class Stream(Section, frozen=True, kw_only=True):
+    """A logical feed: one topic, in which every source owns its partitions."""
+
+    #: The topic; the stream's own name when empty.
+    topic: str = ""
+    #: Partitions that each source owns, `{"region/name" = [0]}`. Never moved silently.
+    sources: Annotated[dict[SourceName, Annotated[list[Partition], Meta(min_length=1)]], Meta(min_length=1)]
+    #: Of the topic, when `headrace bridge init` creates it.
+    replication: Annotated[int, Meta(ge=1)] = 1
+    #: How long Kafka keeps the stream, in hours; 0 for ever. Used by `headrace bridge init`.
+    retention_hours: Annotated[int, Meta(ge=0)] = 168
+
+    def __post_init__(self) -> None:
+        """Refuse a partition with two owners, or named twice."""
+        owned = [partition for partitions in self.sources.values() for partition in partitions]
+        if len(owned) != len(set(owned)):
+            raise ValueError("a partition has two owners")
+
+
+class BridgeFile(File, frozen=True, kw_only=True):
+    """A whole bridge file."""
+
+    kafka: Kafka
+    interconnect: Interconnect
+    streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        """Refuse a source that is in two streams, or two streams with one topic."""
+        names = [source for stream in self.streams.values() for source in stream.sources]
+        if len(names) != len(set(names)):
+            raise ValueError("a source is in two streams")
+        topics = [self.topic(name) for name in self.streams]
+        if len(topics) != len(set(topics)):
+            raise ValueError("two streams have one topic")
+
+    def topic(self, stream: str) -> str:
+        """Return the topic of a stream."""
+        return self.streams[stream].topic or stream
+
+    def stream_of(self, source: str) -> str:
+        """Return the stream that a source joins; raise ConfigurationError when it is in none."""
+        for name, stream in self.streams.items():
+            if source in stream.sources:
+                return name
+        raise ConfigurationError(
+            f"source {source!r} is in no stream of {self.path}",
+            hint="Add it under [streams.NAME.sources] with the partitions that it owns, "
+            f"and run 'headrace bridge init --config {self.path}'.",
+        )

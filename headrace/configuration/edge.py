@@ -1,0 +1,62 @@
+"""The edge's file: one source, the interconnect, and where state is kept."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from headrace.configuration.load import SOURCE_NAME, File, Section
+from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.secret import Secret
+
+_IDENTIFIER = r"^[a-z_][a-z0-9_]{0,62}$"
+
+
+class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
+    """The captured database, with the names that `headrace edge init` gives to slot and publication."""
+
+    slot: Annotated[str, Meta(pattern=_IDENTIFIER)] = "headrace"
+    publication: Annotated[str, Meta(pattern=_IDENTIFIER)] = "headrace"
+    #: Tables to capture, `schema.table`; empty for all tables of the database.
+    tables: list[str] = []
+
+
+class Source(Section, frozen=True, kw_only=True):
+    """What is captured."""
+
+    #: `region/name`.
+    name: Annotated[str, Meta(pattern=SOURCE_NAME)]
+    postgresql: Postgresql
+
+
+class Interconnect(Section, frozen=True, kw_only=True):
+    """Where batches are sent: a bridge that listens, a router or a broker."""
+
+    url: Annotated[str, Meta(pattern=r"^amqps?://")]
+    user: str | None = None
+    password: Secret | None = None
+
+
+class State(Section, frozen=True, kw_only=True):
+    """Where the edge keeps its checkpoint."""
+
+    folder: str
+
+
+class Batches(Section, frozen=True, kw_only=True):
+    """How changes are cut into batches and how many may be on the way."""
+
+    #: Compressed size that a batch aims at; routers let messages above about 190 kB be overtaken.
+    kilobytes: Annotated[int, Meta(ge=1, le=180)] = 64
+    #: Compressed batches waiting for an outcome, in all; capture waits when it is reached.
+    window_megabytes: Annotated[int, Meta(ge=1, le=4096)] = 32
+
+
+class EdgeFile(File, frozen=True, kw_only=True):
+    """A whole edge file."""
+
+    source: Source
+    interconnect: Interconnect
+    state: State
+    batches: Batches = Batches()
+    #: Seconds between the empty batches of an idle source.
+    heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0

@@ -1,0 +1,90 @@
+"""The lake's file: where tables stand, which streams are loaded, and how the sources are reached for verification.
+
+Airflow's DAGs read the same file with the standard library alone (dags/), so its form is a contract.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from headrace.configuration.bridge import SourceName, StreamName
+from headrace.configuration.load import File, Section
+from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.errors import ConfigurationError
+
+
+class Lake(Section, frozen=True, kw_only=True):
+    """The root under which `bronze/`, `silver/`, `checkpoints/` and the published positions stand: a path or a URI."""
+
+    root: str
+
+
+class Kafka(Section, frozen=True, kw_only=True):
+    """The central cluster."""
+
+    bootstrap: str
+
+
+class Spark(Section, frozen=True, kw_only=True):
+    """How the jobs run."""
+
+    master: str = "local[2]"
+    driver_memory: str = "2g"
+    #: Further settings of the session, `{"spark.some.key" = "value"}`.
+    settings: dict[str, str] = {}
+
+
+class Schedule(Section, frozen=True, kw_only=True):
+    """When and how Airflow runs the load of a stream."""
+
+    #: A cron expression or a preset such as `@hourly`; empty for runs by hand only.
+    cron: str = ""
+    retries: Annotated[int, Meta(ge=0)] = 2
+    retry_seconds: Annotated[int, Meta(ge=1)] = 60
+    timeout_minutes: Annotated[int, Meta(ge=1)] = 120
+
+
+class Stream(Section, frozen=True, kw_only=True):
+    """A stream to load."""
+
+    #: The topic; the stream's own name when empty.
+    topic: str = ""
+    #: Sources that the stream holds.
+    sources: Annotated[list[SourceName], Meta(min_length=1)]
+    #: Most records that one bronze micro-batch takes.
+    records_per_batch: Annotated[int, Meta(ge=1)] = 2_000_000
+    schedule: Schedule = Schedule()
+
+
+class VerifiedSource(Section, frozen=True, kw_only=True):
+    """How `headrace verify` reaches a source."""
+
+    postgresql: PostgresqlConnection
+
+
+class LakeFile(File, frozen=True, kw_only=True):
+    """A whole lake file."""
+
+    lake: Lake
+    kafka: Kafka
+    spark: Spark = Spark()
+    streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
+    sources: dict[SourceName, VerifiedSource] = {}
+
+    @property
+    def root(self) -> str:
+        """Return the lake's root: a URI as it is, a path made absolute."""
+        return self.lake.root if "://" in self.lake.root else str(self.beside(self.lake.root))
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream; raise ConfigurationError when the file has none of that name."""
+        if name not in self.streams:
+            raise ConfigurationError(
+                f"no stream {name!r} in {self.path}",
+                hint=f"It has: {', '.join(sorted(self.streams))}.",
+            )
+        return self.streams[name]
+
+    def topic(self, name: str) -> str:
+        """Return the topic of a stream."""
+        return self.stream(name).topic or name

@@ -1,0 +1,80 @@
+"""The schema record: what a table looks like from a position on, whatever the engine.
+
+It goes ahead of a table's first change, in order, and again whenever the table changes. Its form is that of Debezium's
+schema change events (`tableChanges`), so consumers that skip those skip these. The edge writes it, the lake reads it.
+"""
+
+from typing import Any, Self
+
+import msgspec
+
+from headrace.errors import CorruptInput
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A column as the source declares it."""
+
+    name: str
+    #: The source's own type name: `int8`, `numeric`, `varchar`, `timestamptz`; arrays as `_int4`.
+    type_name: str
+    #: Declared length or precision; None where the type has none.
+    length: int | None = None
+    #: Declared scale; None where the type has none.
+    scale: int | None = None
+    #: From 1.
+    position: int
+    #: Whether null is possible as far as the log tells: False for key columns only.
+    optional: bool = True
+
+
+class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A table's columns and key."""
+
+    #: The database's schema, or the database where there are none.
+    schema: str
+    table: str
+    #: Key columns in key order; empty for a table without a key.
+    key: list[str]
+    columns: list[Column]
+
+    def change(self) -> dict[str, Any]:
+        """Return the element of `tableChanges`."""
+        return {
+            "type": "CREATE",
+            "id": f'"{self.schema}"."{self.table}"',
+            "table": {"primaryKeyColumnNames": self.key, "columns": msgspec.to_builtins(self.columns)},
+        }
+
+    @classmethod
+    def parse(cls, value: str | bytes) -> Self:
+        """Return the schema that a schema record's value holds; raise CorruptInput when it is none."""
+        try:
+            record = msgspec.json.decode(value, type=_Record)
+            (change,) = record.tableChanges
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise CorruptInput("a record with tableChanges is no schema record of ours") from error
+        return cls(
+            schema=record.source.schema,
+            table=record.source.table,
+            key=change.table.primaryKeyColumnNames,
+            columns=change.table.columns,
+        )
+
+
+class _Table(msgspec.Struct):
+    primaryKeyColumnNames: list[str]  # noqa: N815 - Debezium's name.
+    columns: list[Column]
+
+
+class _Change(msgspec.Struct):
+    table: _Table
+
+
+class _Source(msgspec.Struct):
+    schema: str
+    table: str
+
+
+class _Record(msgspec.Struct):
+    source: _Source
+    tableChanges: list[_Change]  # noqa: N815 - Debezium's name.
