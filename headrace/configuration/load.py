@@ -4,6 +4,7 @@ An error names the file, the line where it can be found, the field, and the rule
 to the file, so a command means the same wherever it is run.
 """
 
+import copy
 import re
 import tomllib
 from pathlib import Path
@@ -48,12 +49,14 @@ def load(path: str | Path, kind: type[T]) -> T:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
-    given.pop("path", None)
     try:
-        loaded = msgspec.convert(given | {"path": str(path)}, kind, dec_hook=_decode)
+        return _convert(given, path, kind)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(_explain(path, text, str(error))) from error
-    return loaded
+        raise ConfigurationError(_explain(path, text, str(error), given, kind)) from error
+
+
+def _convert(given: dict[str, Any], path: Path, kind: type[T]) -> T:
+    return msgspec.convert(given | {"path": str(path)}, kind, dec_hook=_decode)
 
 
 def _decode(kind: type, value: Any) -> Any:
@@ -62,36 +65,60 @@ def _decode(kind: type, value: Any) -> Any:
     raise NotImplementedError(kind)
 
 
-def _explain(path: Path, text: str, problem: str) -> str:
-    """Return the problem with its place: msgspec names the field as `$.source.name` or `$.streams[...]`."""
+def _explain(path: Path, text: str, problem: str, given: dict[str, Any], kind: type[File]) -> str:
+    """Return the problem with its place: msgspec names the field as `$.source.name` or `$.streams[...].topic`."""
     rule, _, where = problem.partition(" - at `")
-    field = where.rstrip("`").removeprefix("$.").removeprefix("$")
+    parts = re.findall(r"[^.\[\]]+|\[\.\.\.\]|\[\d+\]", where.rstrip("`").removeprefix("$"))
+    parts = _named(parts, problem, given, path, kind)
     named = re.search(r"unknown field `([^`]+)`|missing required field `([^`]+)`", rule)
-    extra = (named.group(1) or named.group(2)) if named else ""
-    full = ".".join(part for part in (field, extra) if part)
-    line = _line(text, full)
+    if named:
+        parts.append(named.group(1) or named.group(2))
+    line = _line(text, parts)
     place = f"{path}:{line}" if line else str(path)
-    return f"{place}: {full or 'the file'}: {rule}"
+    return f"{place}: {'.'.join(parts) or 'the file'}: {rule}"
 
 
-def _line(text: str, field: str) -> int:
-    """Return the line on which a dotted field, or the nearest table above it, stands; 0 when neither is there."""
-    wanted = [part for part in re.split(r"[.\[\]]+", field) if part and part != "..."]
+def _named(parts: list[str], problem: str, given: dict[str, Any], path: Path, kind: type[File]) -> list[str]:
+    """Return the parts with each `[...]` replaced by the key meant: the one that alone still has the problem."""
+    for index, part in enumerate(parts):
+        if part != "[...]":
+            continue
+        for key in _at(given, parts[:index]):
+            alone = copy.deepcopy(given)
+            entries = _at(alone, parts[:index])
+            for other in set(entries) - {key}:
+                del entries[other]
+            try:
+                _convert(alone, path, kind)
+            except msgspec.ValidationError as error:
+                if str(error) == problem:
+                    return _named([*parts[:index], key, *parts[index + 1 :]], problem, given, path, kind)
+    return parts
+
+
+def _at(given: dict[str, Any], parts: list[str]) -> dict[str, Any]:
+    for part in parts:
+        given = given[part]
+    return given
+
+
+def _line(text: str, wanted: list[str]) -> int:
+    """Return the line on which a field, or the nearest table above it, stands; 0 when neither is there."""
     section: list[str] = []
     best, depth = 0, 0
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[+([^\]]+)\]+", line)
-        key = re.match(r"""\s*(["']?)([^"'=\s]+)\1\s*=""", line)
+        key = re.match(r"""\s*(?:"([^"]+)"|'([^']+)'|([^"'=\s]+))\s*=""", line)
         if header:
-            section = [part.strip("\"' ") for part in re.split(r"\.(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", header.group(1))]
+            section = [
+                "".join(part) for part in re.findall(r"""\s*(?:"([^"]+)"|'([^']+)'|([^"'.\s]+))""", header.group(1))
+            ]
             here = section
         elif key:
-            here = [*section, *key.group(2).split(".")]
+            here = [*section, *([key.group(1) or key.group(2)] if key.group(3) is None else key.group(3).split("."))]
         else:
             continue
-        shared = next(
-            (i for i, (a, b) in enumerate(zip(here, wanted, strict=False)) if a != b), min(len(here), len(wanted))
-        )
-        if shared == len(here) and shared > depth:
+        shared = min(len(here), len(wanted))
+        if here[:shared] == wanted[:shared] and shared > depth:
             best, depth = number, shared
     return best

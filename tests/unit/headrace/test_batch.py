@@ -1,0 +1,146 @@
+"""The batch on the wire: read back whole, refused when it is anything else, cut at any tail."""
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.batch import CONTENT_ENCODING, Batch, decode, encode
+from headrace.errors import CorruptInput
+from headrace.position import Position
+
+EPOCH = 1_700_000_000
+
+
+def a_batch(**changes):
+    """Two transactions, the first with a schema record ahead of its first change."""
+    known = {
+        "source": "jakarta/bank",
+        "follows": Position.start(EPOCH),
+        "first": Position(EPOCH, 10, 0),
+        "last": Position(EPOCH, 11, 1),
+        "segments": [(10, 0, 1), (10, 0, 2), (11, 0, 2)],
+        "keys": [None, b'{"id":1}', b'{"id":2}', b'{"id":3}', None],
+        "values": [b"schema", b"one", b"two", b"three", None],
+        "figures": {"read_lsn": 17, "ratio": 0.5},
+    }
+    return Batch(**(known | changes))
+
+
+def test_a_batch_is_read_back_whole():
+    batch = a_batch()
+    properties, body = encode(batch)
+    assert decode(properties, CONTENT_ENCODING, body) == batch
+
+
+def test_an_empty_batch_is_read_back():
+    tail = Position(EPOCH, 11, 1)
+    batch = a_batch(follows=tail, first=tail, last=tail, segments=[], keys=[], values=[])
+    properties, body = encode(batch)
+    assert decode(properties, CONTENT_ENCODING, body) == batch
+
+
+def test_a_schema_record_has_the_position_of_the_change_that_it_goes_ahead_of():
+    assert [str(position)[9:] for position in a_batch().positions()] == [
+        "000000000000000a/00000000",
+        "000000000000000a/00000000",
+        "000000000000000a/00000001",
+        "000000000000000b/00000000",
+        "000000000000000b/00000001",
+    ]
+
+
+segments = st.lists(
+    st.tuples(st.integers(1, 6), st.integers(0, 5), st.integers(1, 5)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(segments, st.integers(0, 8), st.integers(0, 12), st.sampled_from([-1, 0, 1]))
+def test_index_after_agrees_with_looking_at_every_position(runs, commit, ordinal, epoch_shift):
+    # given runs put in order as an edge makes them
+    ordered, before = [], (0, -1)
+    for run in sorted(runs):
+        if (run[0], run[1]) >= before:
+            ordered.append(run)
+            before = (run[0], run[1] + run[2] - 1)
+    count = sum(run[2] for run in ordered)
+    batch = a_batch(segments=ordered, keys=[None] * count, values=[b""] * count)
+    tail = Position(EPOCH + epoch_shift, commit, ordinal)
+    # then
+    expected = sum(1 for position in batch.positions() if position <= tail)
+    assert batch.index_after(tail) == expected
+
+
+@pytest.mark.parametrize("name", ["source", "follows", "first", "last", "count"])
+def test_a_message_without_our_properties_is_not_ours(name):
+    properties, body = encode(a_batch())
+    del properties[name]
+    with pytest.raises(CorruptInput, match=name):
+        decode(properties, CONTENT_ENCODING, body)
+
+
+def test_a_message_without_properties_at_all_is_not_ours():
+    with pytest.raises(CorruptInput, match="not a Headrace batch"):
+        decode(None, None, b"hello")
+
+
+def test_another_version_is_named():
+    properties, body = encode(a_batch())
+    with pytest.raises(CorruptInput, match=r"version '2'.*reads version 1"):
+        decode(properties | {"version": 2}, CONTENT_ENCODING, body)
+
+
+def test_a_body_cut_at_any_length_is_refused():
+    properties, body = encode(a_batch())
+    for length in range(len(body)):
+        with pytest.raises(CorruptInput):
+            decode(properties, CONTENT_ENCODING, body[:length])
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_as_a_body_are_refused_with_a_typed_error(body):
+    properties, _ = encode(a_batch())
+    with pytest.raises(CorruptInput):
+        decode(properties, CONTENT_ENCODING, body)
+
+
+def test_a_body_that_unpacks_beyond_the_limit_is_refused_before_it_is_unpacked():
+    properties, _ = encode(a_batch())
+    bomb = zstandard.ZstdCompressor().compress(bytes(300 * 1024 * 1024))
+    with pytest.raises(CorruptInput, match="the limit is"):
+        decode(properties, CONTENT_ENCODING, bomb)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"keys": [None]}, "counts"),
+        ({"segments": [(10, 0, 5)]}, "ends of a batch"),
+        ({"segments": [(10, 0, 3), (10, 0, 0), (11, 0, 2)]}, "empty"),
+        ({"segments": [(10, 0, 1), (9, 0, 2), (11, 0, 2)]}, "out of order"),
+        ({"first": Position(EPOCH, 10, 1)}, "ends of a batch"),
+        ({"follows": Position(EPOCH, 10, 0)}, "does not follow"),
+        ({"follows": Position(EPOCH - 1, 1, 0)}, "does not follow"),
+        ({"segments": [], "keys": [], "values": []}, "empty batch"),
+    ],
+)
+def test_a_batch_that_contradicts_itself_is_refused(changes, problem):
+    properties, body = encode(a_batch(**changes))
+    with pytest.raises(CorruptInput, match=problem):
+        decode(properties, CONTENT_ENCODING, body)
+
+
+def test_a_body_of_other_types_is_refused():
+    properties, _ = encode(a_batch())
+    body = zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(["a", 1, {}, []]))
+    with pytest.raises(CorruptInput, match="not a batch"):
+        decode(properties, CONTENT_ENCODING, body)
+
+
+def test_another_encoding_is_refused():
+    properties, body = encode(a_batch())
+    with pytest.raises(CorruptInput, match="content-encoding"):
+        decode(properties, "gzip", body)

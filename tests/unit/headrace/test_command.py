@@ -1,0 +1,56 @@
+"""The command: quick help, short errors, an exit code for each kind of error."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from headrace import command
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
+
+
+def headrace(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_help_names_every_part_and_imports_none():
+    script = (
+        "import sys; from headrace.command import root\n"
+        "try: root.main(['--help'], standalone_mode=False)\n"
+        "finally: print(sorted({'edge', 'bridge', 'spark_jobs', 'infra', 'proton', 'pyspark'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    for part in ["bridge", "demo", "down", "edge", "lake", "status", "up", "verify"]:
+        assert f"\n  {part} " in done.stdout
+    assert done.stdout.endswith("[]\n")
+
+
+def test_a_wrong_command_line_exits_with_2():
+    done = headrace("nonsense")
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("the file is wrong", hint="mend it"), 2),
+        (NeedsOperator("the slot is gone", hint="run init"), 3),
+        (CorruptInput("a byte is wrong", hint="look"), 4),
+        (NotConnected("no answer", hint="start it"), 5),
+    ],
+)
+def test_an_error_is_one_sentence_with_a_hint_and_its_code(monkeypatch, capsys, error, code):
+    @click.command()
+    def failing():
+        raise error
+
+    monkeypatch.setattr(command._Parts, "get_command", lambda *_: failing)
+    monkeypatch.setattr(sys, "argv", ["headrace", "failing"])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code == code
+    assert capsys.readouterr().err == f"headrace: {error.message}\nWhat to do: {error.hint}\n"

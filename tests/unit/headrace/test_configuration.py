@@ -1,0 +1,170 @@
+"""Configuration: a mistake is named with file, line, field and rule; secrets stay references."""
+
+import pytest
+
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.configuration.secret import Secret
+from headrace.errors import ConfigurationError
+
+EDGE = """\
+heartbeat_seconds = 5
+
+[source]
+name = "jakarta/bank"
+
+[source.postgresql]
+host = "db.internal"
+database = "bank"
+user = "headrace"
+password = "env:BANK_PASSWORD"
+tables = ["public.accounts"]
+
+[interconnect]
+url = "amqp://router:5672"
+
+[state]
+folder = "state"
+"""
+
+BRIDGE = """\
+[kafka]
+bootstrap = "kafka:9092"
+
+[interconnect]
+listen = "0.0.0.0:5672"
+
+[streams.bank.sources]
+"jakarta/bank" = [0]
+"london/bank" = [1]
+"""
+
+LAKE = """\
+[lake]
+root = "lake"
+
+[kafka]
+bootstrap = "kafka:9092"
+
+[streams.bank]
+sources = ["jakarta/bank", "london/bank"]
+
+[streams.bank.schedule]
+cron = "@hourly"
+
+[sources."jakarta/bank".postgresql]
+host = "db"
+database = "bank"
+user = "auditor"
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write_and_load(text, kind):
+        path = tmp_path / "headrace.toml"
+        path.write_text(text)
+        return load(path, kind)
+
+    return write_and_load
+
+
+def test_a_whole_edge_file_is_read(read, tmp_path):
+    edge = read(EDGE, EdgeFile)
+    assert edge.source.name == "jakarta/bank"
+    assert edge.source.postgresql.tables == ["public.accounts"]
+    assert edge.beside(edge.state.folder) == tmp_path / "state"
+
+
+def test_a_whole_bridge_file_is_read(read):
+    bridge = read(BRIDGE, BridgeFile)
+    assert bridge.topic("bank") == "bank"
+    assert bridge.stream_of("london/bank") == "bank"
+
+
+def test_a_whole_lake_file_is_read(read, tmp_path):
+    lake = read(LAKE, LakeFile)
+    assert lake.root == str(tmp_path / "lake")
+    assert lake.stream("bank").schedule.cron == "@hourly"
+    assert lake.sources["jakarta/bank"].postgresql.port == 5432
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "old", "new", "said"),
+    [
+        (EdgeFile, EDGE, 'host = "db.internal"', "", r":6: source.postgresql.host: .*missing required field"),
+        (
+            EdgeFile,
+            EDGE,
+            "heartbeat_seconds = 5",
+            'heartbeat_seconds = "x"',
+            r":1: heartbeat_seconds: Expected `float`, got `str`",
+        ),
+        (EdgeFile, EDGE, "jakarta/bank", "Jakarta", r":4: source.name: .*matching regex"),
+        (EdgeFile, EDGE, "env:BANK_PASSWORD", "hunter2", r":10: source.postgresql.password: a secret is given as"),
+        (EdgeFile, EDGE, "amqp://", "http://", r":14: interconnect.url: .*matching regex"),
+        (EdgeFile, EDGE, 'folder = "state"', 'folder = "state"\nfoldre = 1', r":18: state.foldre: .*unknown field"),
+        (BridgeFile, BRIDGE, "[1]", "[0]", r":7: streams.bank: a partition has two owners"),
+        (BridgeFile, BRIDGE, "[1]", "[]", r":9: streams.bank.sources.london/bank: .*length >= 1"),
+        (
+            BridgeFile,
+            BRIDGE,
+            'listen = "0.0.0.0:5672"',
+            "",
+            r":4: interconnect: give exactly one of 'listen' and 'url'",
+        ),
+        (LakeFile, LAKE, '["jakarta/bank", "london/bank"]', "[]", r"streams.*length >= 1"),
+    ],
+)
+def test_a_mistake_is_named_with_line_field_and_rule(read, kind, text, old, new, said):
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        read(text.replace(old, new, 1), kind)
+    assert "hunter2" not in caught.value.message
+
+
+def test_a_file_that_is_absent_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"nowhere.toml: cannot be read") as caught:
+        load(tmp_path / "nowhere.toml", EdgeFile)
+    assert "--config" in caught.value.hint
+
+
+def test_a_file_that_is_not_toml_is_named(read):
+    with pytest.raises(ConfigurationError, match="not TOML"):
+        read("[source", EdgeFile)
+
+
+def test_a_source_in_two_streams_is_refused(read):
+    with pytest.raises(ConfigurationError, match="a source is in two streams"):
+        read(BRIDGE + '[streams.other.sources]\n"london/bank" = [0]\n', BridgeFile)
+
+
+def test_a_source_in_no_stream_is_named_with_the_way_to_add_it(read):
+    with pytest.raises(ConfigurationError, match="'paris/bank' is in no stream") as caught:
+        read(BRIDGE, BridgeFile).stream_of("paris/bank")
+    assert "bridge init" in caught.value.hint
+
+
+def test_a_secret_is_read_late_and_never_shown(monkeypatch, tmp_path):
+    secret = Secret("env:HEADRACE_TEST_SECRET")
+    monkeypatch.setenv("HEADRACE_TEST_SECRET", "first")
+    assert secret.reveal() == "first"
+    monkeypatch.setenv("HEADRACE_TEST_SECRET", "renewed")
+    assert secret.reveal() == "renewed"
+    assert "renewed" not in repr(secret)
+    (tmp_path / "key").write_text("from a file\n")
+    assert Secret(f"file:{tmp_path / 'key'}").reveal() == "from a file"
+
+
+@pytest.mark.parametrize("reference", ["env:HEADRACE_NOT_SET", "file:/nowhere/at/all"])
+def test_a_secret_that_leads_nowhere_is_named(reference):
+    with pytest.raises(ConfigurationError, match=reference.split(":")[1]):
+        Secret(reference).reveal()
+
+
+def test_connection_parameters_reveal_the_password_and_the_text_does_not(read, monkeypatch):
+    monkeypatch.setenv("BANK_PASSWORD", "s3cret")
+    connection = read(EDGE, EdgeFile).source.postgresql
+    assert connection.parameters()["password"] == "s3cret"
+    assert "s3cret" not in f"{connection} {connection!r}"
