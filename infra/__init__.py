@@ -1,0 +1,1 @@
+"""What runs around the parts: the local stack, and what deploys them."""

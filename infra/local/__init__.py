@@ -1,0 +1,1 @@
+"""The embedded stack: real servers from packages, on free ports, in one folder."""

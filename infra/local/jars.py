@@ -187,7 +187,7 @@ def _run(command: list[str], console: Console, name: str) -> tuple[int, str]:
 
 
 def _failure(group: Group, output: str) -> ReplicationError:
-    missing = sorted(set(re.findall(r":: ([^\s:]+#[^\s:]+;[^\s:!]+)", output)))
+    missing = sorted(set(re.findall(r":: (?!headrace#)([^\s:]+#[^\s:]+;[^\s:!]+)", output)))
     what = ", ".join(missing) or ", ".join(group.pins)
     if _UNREACHABLE.search(output):
         return NotConnected(

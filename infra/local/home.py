@@ -1,0 +1,117 @@
+"""Where a server's files live so that the account which runs it can reach them.
+
+PostgreSQL refuses to run as root, so root runs it as an ordinary account that exists: `postgres`, else `nobody`. A
+server's home is `<folder>/home`. Where that account cannot reach it (a folder under /root, say), or where its name is too
+long for a Unix socket in it, `<folder>/home` is a link to a folder `/var/tmp/headrace-HASH`, which remembers the
+folder it belongs to and is removed with it, or swept once that is gone. Used by infra/local/postgres.py.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace.errors import NeedsOperator
+
+#: A Unix socket's path has at most 107 bytes; PostgreSQL adds `/.s.PGSQL.65535.lock`.
+_LONGEST = 107 - 20
+_ELSEWHERE = Path("/var/tmp")  # noqa: S108 - folders in it are made for one owner and checked.
+_BELONGS_TO = "belongs-to"
+
+
+def ordinary_account() -> pwd.struct_passwd | None:
+    """Return the account that root runs servers as; None when we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise NeedsOperator(
+        "PostgreSQL refuses to run as root, and there is no account 'postgres' or 'nobody' to run it as.",
+        hint="Run as an ordinary user, or add one: useradd --system postgres.",
+    )
+
+
+def make_home(folder: Path, account: pwd.struct_passwd | None) -> Path:
+    """Return the home in the folder, made if need be and owned by the account."""
+    folder.mkdir(parents=True, exist_ok=True)
+    home = folder / "home"
+    if home.is_symlink() or not home.exists():
+        home.unlink(missing_ok=True)
+        if len(bytes(home.absolute())) <= _LONGEST and can_reach(folder, account):
+            home.mkdir()
+        else:
+            home.symlink_to(_made_elsewhere(folder))
+    home = home.resolve()
+    home.chmod(0o755)
+    if account:
+        os.chown(home, account.pw_uid, account.pw_gid)
+    return home
+
+
+def remove_home(folder: Path) -> None:
+    """Remove the home and what is in it, wherever it is."""
+    home = folder / "home"
+    target = home.resolve()
+    shutil.rmtree(target, ignore_errors=True)
+    if home.is_symlink():
+        home.unlink()
+
+
+def readable_copy(tree: Path, name: str, account: pwd.struct_passwd | None) -> Path:
+    """Return the tree, or where the account cannot reach it a copy that it can: one for all, made once per machine."""
+    if can_reach(tree / "bin", account):
+        return tree
+    copy = _ELSEWHERE / f"headrace-{name}"
+    with (_ELSEWHERE / f".headrace-{os.geteuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not copy.exists():
+            partial = copy.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(tree, partial, symlinks=True)
+            partial.chmod(0o755)
+            partial.rename(copy)
+    return _owned(copy)
+
+
+def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
+    """Say whether the account may enter the folder and read it."""
+    if account is None:
+        return os.access(folder, os.R_OK | os.X_OK)
+    # Asked of the kernel, which knows about access lists too.
+    test = ["/bin/sh", "-c", 'test -x "$1" && test -r "$1"', "sh", str(folder.absolute())]
+    as_account = subprocess.run(
+        test, cwd="/", user=account.pw_uid, group=account.pw_gid, extra_groups=[], check=False, capture_output=True
+    )
+    return as_account.returncode == 0
+
+
+def _made_elsewhere(folder: Path) -> Path:
+    _sweep()
+    digest = hashlib.sha256(bytes(folder.absolute())).hexdigest()[:12]
+    home = _ELSEWHERE / f"headrace-{digest}"
+    home.mkdir(exist_ok=True)
+    (home / _BELONGS_TO).write_text(str(folder.absolute()))
+    return home
+
+
+def _sweep() -> None:
+    for home in _ELSEWHERE.glob("headrace-*"):
+        note = home / _BELONGS_TO
+        with contextlib.suppress(OSError):
+            if not home.is_symlink() and note.stat().st_uid == os.geteuid() and not Path(note.read_text()).exists():
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def _owned(folder: Path) -> Path:
+    found = folder.lstat()
+    if folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise NeedsOperator(
+            f"{folder} is not ours, or others may write to it, so nothing in it is run.",
+            hint="Find out who made it and remove it.",
+        )
+    return folder

