@@ -119,7 +119,7 @@ def _boundaries(committed: Sequence[Transaction], changes: Sequence[Record]) -> 
                     "last", f"{record} {'lacks' if is_last else 'wrongly has'} the mark of the last change"
                 )
             # The commit record lies behind the last change and the commit before it.
-            if not max(behind, transaction.last_change) <= record.position[1] < transaction.end:
+            if not (behind <= record.position[1] and transaction.last_change < record.position[1] < transaction.end):
                 yield Difference("position", f"{record} is not where transaction {transaction.xid} committed")
         if len({record.position[:2] for record in group}) > 1:
             yield Difference("position", f"transaction {transaction.xid} has more than one commit position")

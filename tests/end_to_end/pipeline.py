@@ -1,0 +1,255 @@
+"""The whole pipeline as real processes: two databases, their edges, a bridge, Kafka, and writers.
+
+It guarantees that everything it started is gone after `stop`, and that the truth slots are there before the first row. Kafka
+and the PostgreSQL servers belong to whoever makes the pipeline. Used by the end-to-end tests and the benchmarks.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+from confluent_kafka import Consumer, TopicPartition
+
+from infra.local.kafka import Kafka
+from infra.local.ports import free_port
+from infra.local.postgres import Postgres
+from tests.end_to_end import files
+from tests.end_to_end.follower import Follower
+from tests.end_to_end.supervised import Supervised
+from tests.end_to_end.workload import ROW_STEPS, SCHEMA_STEPS, Workload
+from tests.fix_proxy import Proxy
+from tests.history import truth
+from tests.history.checker import Difference, check
+from tests.history.records import Record, record
+from tests.waiting import eventually
+
+DATABASE = "bank"
+
+
+def headrace(*arguments: str, seconds: float = 300) -> str:
+    """Run a headrace command and return what it printed; fail with all of its words when it does."""
+    done = subprocess.run(
+        [_command(), *arguments], capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, (
+        f"headrace {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    )
+    return done.stdout
+
+
+def _command() -> str:
+    return str(Path(sys.executable).with_name("headrace"))
+
+
+class Region:
+    """One database with its edge, its writers, and the wire between edge and bridge."""
+
+    def __init__(self, folder: Path, source: str, partition: int, postgres: Postgres, bridge_port: int) -> None:
+        self.source, self.partition, self.postgres = source, partition, postgres
+        name = source.partition("/")[0]
+        self.wire = Proxy("127.0.0.1", bridge_port)
+        self.edge_file = files.edge(
+            folder / f"edge-{name}.toml",
+            source=source,
+            postgres=postgres,
+            database=DATABASE,
+            interconnect=f"amqp://{self.wire.host}:{self.wire.port}",
+        )
+        command = [_command(), "edge", "run", "--config", str(self.edge_file)]
+        self.edge = Supervised(f"edge {name}", command, log=folder / f"edge-{name}.log")
+        self.workload = Workload(
+            postgres.bin("pgbench"), postgres.dsn(DATABASE), log=folder / f"pgbench-{name}.log", rate=200
+        )
+
+    def prepare(self) -> None:
+        """Make database, tables, publication, slots, and then the first rows."""
+        self.postgres.create_database(DATABASE)
+        self.workload.initialise(SCHEMA_STEPS)
+        headrace("edge", "init", "--config", str(self.edge_file))
+        with self.connection() as connection:
+            truth.begin(connection)
+        self.workload.initialise(ROW_STEPS)
+
+    def connection(self) -> Any:
+        """Return a new autocommit connection, which closes at the end of its `with`."""
+        return _Closing(self.postgres.dsn(DATABASE))
+
+    def wait_for_log(self, more: int) -> None:
+        """Wait until the database has written so many more bytes of log."""
+        with self.connection() as connection, connection.cursor() as cursor:
+
+            def written() -> int:
+                cursor.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+                return int(cursor.fetchone()[0])
+
+            before = written()
+            eventually(lambda: written() >= before + more, 30, saying=f"{self.source} writes {more} bytes of log")
+
+    def quiet(self) -> bool:
+        """Whether no client that could still commit is connected."""
+        with self.connection() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'")
+            return cursor.fetchone() == (0,)
+
+
+class _Closing:
+    def __init__(self, dsn: str) -> None:
+        self._connection = psycopg2.connect(dsn)
+        self._connection.autocommit = True
+
+    def __enter__(self) -> Any:
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+class Pipeline:
+    """Two regions, one bridge, one topic."""
+
+    def __init__(self, folder: Path, kafka: Kafka, postgres: dict[str, Postgres]) -> None:
+        self.folder, self.kafka = folder, kafka
+        port = free_port()
+        self.regions = [
+            Region(folder, source, partition, server, port)
+            for partition, (source, server) in enumerate(postgres.items())
+        ]
+        sources = {region.source: (region.postgres, DATABASE) for region in self.regions}
+        self.bridge_file = files.bridge(
+            folder / "bridge.toml", bootstrap=kafka.bootstrap, listen=f"127.0.0.1:{port}", sources=list(sources)
+        )
+        self.lake_file = files.lake(folder / "lake.toml", bootstrap=kafka.bootstrap, sources=sources)
+        self.bridge = Supervised(
+            "bridge", [_command(), "bridge", "run", "--config", str(self.bridge_file)], log=folder / "bridge.log"
+        )
+        self.follower: Follower | None = None
+
+    @property
+    def parts(self) -> list[Supervised]:
+        """The processes that are ours."""
+        return [self.bridge, *(region.edge for region in self.regions)]
+
+    def start(self) -> None:
+        """Prepare every region, and start bridge and edges."""
+        headrace("bridge", "init", "--config", str(self.bridge_file))
+        for region in self.regions:
+            region.prepare()
+        self.follower = Follower(self.kafka.bootstrap, files.STREAM, len(self.regions))
+        for part in self.parts:
+            part.start()
+
+    def stop(self) -> None:
+        """End writers, edges and bridge."""
+        for region in self.regions:
+            region.workload.stop()
+        if self.follower is not None:
+            self.follower.stop()
+        try:
+            for part in reversed(self.parts):
+                assert part.stop() in {0, part.gave_up}, f"{part.name} did not end well:\n{part.tail()}"
+        finally:
+            for part in self.parts:
+                part.kill()
+            for region in self.regions:
+                region.wire.close()
+
+    def wait_for_more(self, changes: int, seconds: float = 60) -> None:
+        """Wait until so many more changes of every region are readable in Kafka."""
+        assert self.follower is not None
+        self._wait_for({part: self.follower.changes[part] + changes for part in self._partitions()}, seconds)
+
+    def stop_writers(self) -> None:
+        """End the writers; returns when nothing more can be committed."""
+        for region in self.regions:
+            region.workload.stop()
+        for region in self.regions:
+            eventually(region.quiet, 30, saying=f"no writer is connected to {region.source}")
+
+    def wait_until_drained(self, seconds: float = 60) -> None:
+        """Wait until Kafka has as many changes of each source as it committed."""
+        wanted = {}
+        for region in self.regions:
+            with region.connection() as connection:
+                wanted[region.partition] = sum(len(it.changes) for it in truth.committed(connection))
+        self._wait_for(wanted, seconds)
+
+    def _partitions(self) -> list[int]:
+        return [region.partition for region in self.regions]
+
+    def _wait_for(self, wanted: dict[int, int], seconds: float) -> None:
+        assert self.follower is not None
+        seen = self.follower.changes
+
+        def there() -> bool:
+            for part in self.parts:
+                part.check()
+            return all(seen[partition] >= count for partition, count in wanted.items())
+
+        try:
+            eventually(there, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {dict(seen)} changes in Kafka, not {wanted}\n{self.tails()}") from None
+
+    def differences(self) -> dict[str, list[Difference]]:
+        """Return what the history checker objects to, by source; nothing at all is the proof."""
+        topic = self.records()
+        found = {}
+        for region in self.regions:
+            with region.connection() as connection:
+                committed, keys = truth.committed(connection), truth.keys(connection)
+            assert committed, f"{region.source} committed nothing"
+            found[region.source] = check(region.source, committed, topic, partition=region.partition, keys=keys)
+        return {source: differences for source, differences in found.items() if differences}
+
+    def records(self) -> list[Record]:
+        """Return all committed records of the topic, read anew."""
+        return [record(*found) for found in read_committed(self.kafka.bootstrap, files.STREAM)]
+
+    def load(self) -> str:
+        """Load the lake, and return what the command printed."""
+        return headrace("lake", "load", files.STREAM, "--config", str(self.lake_file))
+
+    def verify(self) -> str:
+        """Compare databases and lake, and return what the command printed; fail when they differ."""
+        return headrace("verify", "--config", str(self.lake_file), files.STREAM)
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """Return the rows of a query on the lake."""
+        out = headrace("lake", "sql", query, "--config", str(self.lake_file), "--format", "json")
+        return [json.loads(line) for line in out.splitlines() if line.startswith("{")] or json.loads(out)
+
+    def tails(self) -> str:
+        """Return what each part said last."""
+        return "\n".join(f"--- {part.name}, {part.restarts} restarts\n{part.tail(15)}" for part in self.parts)
+
+
+def read_committed(bootstrap: str, topic: str) -> list[tuple[int, int, bytes | None, bytes]]:
+    """Return all committed records of a topic as (partition, offset, key, value), each partition in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "history",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        found: list[tuple[int, int, bytes | None, bytes]] = []
+        ended: set[int] = set()
+        while len(ended) < len(partitions):
+            messages = consumer.consume(10_000, 30)
+            assert messages, f"{topic} cannot be read to its end"
+            for message in messages:
+                if message.error() is not None:
+                    ended.add(message.partition())
+                else:
+                    found.append((message.partition(), message.offset(), message.key(), message.value()))
+        return sorted(found, key=lambda one: one[:2])
+    finally:
+        consumer.close()
