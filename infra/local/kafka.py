@@ -153,7 +153,7 @@ class Kafka:
                         hint="Stop what listens there, or delete the folder to start anew.",
                     ) from None
             else:
-                _log.info("kafka: %s listens on %s", self.folder.name, self.bootstrap)
+                _log.debug("kafka: %s listens on %s", self.folder.name, self.bootstrap)
                 return
         raise NeedsOperator("Kafka found no free port on 127.0.0.1 in ten attempts.", hint=f"Read {self.log}.")
 

@@ -149,7 +149,7 @@ class Postgres:
                         hint="Stop what listens there, or delete the folder to start anew.",
                     ) from None
             else:
-                _log.info("postgres: %s listens on %s", self.folder.name, self.address)
+                _log.debug("postgres: %s listens on %s", self.folder.name, self.address)
                 return
         raise NeedsOperator("PostgreSQL found no free port on 127.0.0.1 in ten attempts.", hint=f"Read {self.log}.")
 

@@ -1,0 +1,251 @@
+"""Named PostgreSQL clusters and one Kafka broker in one folder that can be deleted.
+
+Guarantees that the servers end with the process that started them, unless the stack is detached; that what a crashed
+stack left behind is recognised and the next start works; that two processes never start the same folder at once. Every
+server keeps its own files in a folder of its own, and its log in `logs/`; `stack.json` says which servers there are.
+Used by infra/local/command.py, the demo and tests.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import psutil
+
+from headrace.errors import ConfigurationError, NeedsOperator
+from infra.local.kafka import Kafka
+from infra.local.postgres import Postgres
+
+_FORMAT = 1
+
+
+class Server(Protocol):
+    """What every server of a stack can do."""
+
+    kind: str
+    folder: Path
+    log: Path
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id; None when it does not run."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the server runs."""
+
+    def start(self) -> None:
+        """Start the server and wait until it answers; do nothing if it runs."""
+
+    def stop(self) -> None:
+        """Stop the server and wait until it is gone; do nothing if it does not run."""
+
+    def kill(self) -> None:
+        """Kill every process of the server at once."""
+
+    def delete(self) -> None:
+        """Kill the server if it runs, and remove its files."""
+
+
+class Stack:
+    """The servers of one folder. As a context manager, starts them and stops them.
+
+    `detached` servers stay when this process ends; others end with it, even if it is killed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        postgres: Iterable[str] = ("jakarta", "london"),
+        kafka: bool = True,
+        postgres_settings: Mapping[str, object] | None = None,
+        kafka_settings: Mapping[str, object] | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.detached = detached
+        self._settings = {"postgres": dict(postgres_settings or {}), "kafka": dict(kafka_settings or {})}
+        logs = self.folder / "logs"
+        #: The clusters by name.
+        self.postgres = {
+            name: Postgres(
+                self.folder / "postgres" / _checked(name),
+                settings=postgres_settings,
+                log=logs / f"{name}.log",
+                detached=detached,
+            )
+            for name in postgres
+        }
+        self._kafka: Kafka | None = None
+        if kafka:
+            self._kafka = Kafka(
+                self.folder / "kafka", settings=kafka_settings, log=logs / "kafka.log", detached=detached
+            )
+
+    @classmethod
+    def load(cls, folder: Path, more_postgres: Iterable[str] = ()) -> Self:
+        """Return the stack of the folder as another process started it, with more clusters if any are named.
+
+        What it starts is detached. Raises NeedsOperator if there is no stack.
+        """
+        known = _read(folder)
+        if known is None:
+            raise NeedsOperator(f"There is no stack in {folder.absolute()}.", hint="Start one: headrace up.")
+        return cls(
+            folder,
+            postgres=dict.fromkeys((*known["postgres"], *more_postgres)),
+            kafka=known["kafka"],
+            postgres_settings=known["postgres_settings"],
+            kafka_settings=known["kafka_settings"],
+            detached=True,
+        )
+
+    @property
+    def kafka(self) -> Kafka:
+        """The broker; raise NeedsOperator if the stack has none."""
+        if self._kafka is None:
+            raise NeedsOperator(f"The stack in {self.folder} has no Kafka.", hint="Make one that has.")
+        return self._kafka
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """All servers by name."""
+        found: dict[str, Server] = {**self.postgres}
+        if self._kafka is not None:
+            found[Kafka.kind] = self._kafka
+        return found
+
+    @property
+    def running(self) -> bool:
+        """Whether every server runs."""
+        return all(server.running for server in self.servers.values())
+
+    def version(self, name: str) -> str:
+        """Return the version of the named server, as it was when the stack was last started."""
+        known = _read(self.folder)
+        return str(known["versions"][name]) if known else self.servers[name].version
+
+    def start(self) -> None:
+        """Start every server that does not run, all at once; if one cannot start, none stays that was started here.
+
+        Raises NeedsOperator if a server cannot start, or if another process runs this folder.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._take_over()
+            self._write()
+            missing = [server for server in self.servers.values() if not server.running]
+            try:
+                _all_at_once([server.start for server in missing])
+            except BaseException:
+                _all_at_once([server.kill for server in missing])
+                raise
+
+    def stop(self) -> None:
+        """Stop every server, all at once; what does not stop in time is killed."""
+        if self.folder.exists():
+            with self._locked():
+                _all_at_once([server.stop for server in self.servers.values()])
+
+    def delete(self) -> None:
+        """Kill what runs and remove the folder with all that the servers hold."""
+        _all_at_once([server.delete for server in self.servers.values()])
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        """Start every server."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop every server."""
+        self.stop()
+
+    def _take_over(self) -> None:
+        running = [server for server in self.servers.values() if server.running]
+        owner = (_read(self.folder) or {}).get("owner")
+        if not running or owner == _identity(os.getpid()) or (owner is None and self.detached):
+            return
+        if owner is None or _identity(owner["pid"]) == owner:
+            who = f"process {owner['pid']}" if owner else "headrace up"
+            raise NeedsOperator(
+                f"The stack in {self.folder} is already running, started by {who}.",
+                hint="Use another folder, or stop it: headrace down.",
+            )
+        # Its owner has just died, and so will they.
+        _all_at_once([server.kill for server in running])
+
+    def _write(self) -> None:
+        content = {
+            "format": _FORMAT,
+            "owner": None if self.detached else _identity(os.getpid()),
+            "postgres": list(self.postgres),
+            "postgres_settings": self._settings["postgres"],
+            "kafka": self._kafka is not None,
+            "kafka_settings": self._settings["kafka"],
+            "versions": {name: server.version for name, server in self.servers.items()},
+        }
+        fresh = self.folder / "stack.json.new"
+        fresh.write_text(json.dumps(content, indent=1))
+        fresh.replace(self.folder / "stack.json")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    path = folder / "stack.json"
+    try:
+        known = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        known = None
+    if not isinstance(known, dict) or known.get("format") != _FORMAT:
+        raise NeedsOperator(
+            f"{path.absolute()} is not a stack that this release understands.",
+            hint="Stop its servers with the release that started them, then remove the folder.",
+        )
+    return known
+
+
+def _identity(pid: int) -> dict[str, float] | None:
+    try:
+        return {"pid": pid, "started": psutil.Process(pid).create_time()}
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _checked(name: str) -> str:
+    if not name.replace("-", "").replace("_", "").isalnum() or name == Kafka.kind:
+        raise ConfigurationError(
+            f"{name!r} cannot be a cluster's name.",
+            hint="Use letters, digits, '-' and '_'; 'kafka' is the broker's.",
+        )
+    return name
+
+
+def _all_at_once(steps: list[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(max_workers=max(1, len(steps))) as pool:
+        # All have ended when the first error is raised.
+        running = [pool.submit(step) for step in steps]
+    for step in running:
+        step.result()
