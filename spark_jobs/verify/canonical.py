@@ -1,0 +1,168 @@
+"""One canonical text per type, as an expression in PostgreSQL's SQL and one in Spark's that give the same text.
+
+Both engines hash these texts, so both must write a value the same way. Fixed forms are made of characters that never
+include the separator; free text carries its length. Floats and times are compared by their bits, in hexadecimal, because
+the engines print them differently. The pair of types decides: what the source declares and what silver holds.
+"""
+
+from dataclasses import dataclass
+
+#: Silver's types with a fixed form, and the source's types that may stand behind each.
+_FIXED = {
+    "boolean": {"bool"},
+    "byte": {"int2"},
+    "short": {"int2"},
+    "integer": {"int2", "int4"},
+    "long": {"int2", "int4", "int8", "oid"},
+    "decimal": {"numeric", "int2", "int4", "int8"},
+    "float": {"float4"},
+    "double": {"float4", "float8"},
+    "date": {"date"},
+    "timestamp": {"timestamptz"},
+    "timestamp_ntz": {"timestamp"},
+    "binary": {"bytea"},
+}
+
+
+_MICROSECONDS = "lpad(lower(hex(unix_micros(cast({value} as timestamp)) - 946684800000000)), 16, '0')"
+#: How a value that both engines print alike becomes text: at the source, in silver.
+_PRINTED = ("{value}::text", "cast({value} as string)")
+#: The same for those that they do not: PostgreSQL's own binary form, in hexadecimal.
+_FORMS = {
+    "float": ("encode({type}send({value}), 'hex')", ""),
+    "double": ("encode({type}send({value}), 'hex')", ""),
+    # Days since 2000-01-01.
+    "date": ("encode({type}_send({value}), 'hex')", "right(lpad(lower(hex(unix_date({value}) - 10957)), 16, '0'), 8)"),
+    # Microseconds since 2000-01-01.
+    "timestamp": ("encode({type}_send({value}), 'hex')", _MICROSECONDS),
+    "timestamp_ntz": ("encode({type}_send({value}), 'hex')", _MICROSECONDS),
+    "binary": ("encode({value}, 'hex')", "lower(hex({value}))"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceType:
+    """A column's type as PostgreSQL's catalog has it, domains resolved."""
+
+    #: `int4`, `numeric`, `timestamptz`.
+    name: str
+    #: Digits after the point, of a numeric that declares them.
+    scale: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilverType:
+    """A column's type in silver: Spark's type name, and the scale of a decimal."""
+
+    name: str
+    scale: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column that both sides have, with the expressions of its text."""
+
+    name: str
+    #: In PostgreSQL's SQL; null for null.
+    source: str
+    #: In Spark's SQL; null for null.
+    silver: str
+    #: Whether the text may hold any character, and so needs its length with it.
+    free: bool
+
+
+def column(name: str, at_source: SourceType, in_silver: SilverType) -> Column | None:
+    """Return how a column is compared; None when its types cannot hold the same values."""
+    here, there = source_name(name), silver_name(name)
+    if in_silver.name == "string":
+        # The type's own output function: a cast to text differs from it, for inet and char(n).
+        return Column(name=name, source=f"format('%s', {here})", silver=there, free=True)
+    if at_source.name not in _FIXED.get(in_silver.name, set()):
+        return None
+    if at_source.name == "numeric" and at_source.scale is None:
+        # It prints as many digits as each value was given, which no decimal type keeps.
+        return None
+    return Column(
+        name=name,
+        source=_source_form(here, at_source, in_silver),
+        silver=_silver_form(there, at_source, in_silver),
+        free=False,
+    )
+
+
+def absent(name: str) -> Column:
+    """Return how a column that silver does not have is compared: as null on that side."""
+    return Column(name=name, source=f"format('%s', {source_name(name)})", silver="cast(null as string)", free=True)
+
+
+def _source_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:
+    if in_silver.name == "decimal":
+        return _padded(f"{value}::text", at_source.scale or 0, in_silver.scale)
+    template, _ = _FORMS.get(in_silver.name, _PRINTED)
+    return template.format(value=value, type=at_source.name)
+
+
+def _silver_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:
+    if in_silver.name == "decimal":
+        return _padded(f"cast({value} as string)", in_silver.scale, at_source.scale or 0)
+    if in_silver.name in {"float", "double"}:
+        return _bits(value, at_source.name)
+    _, template = _FORMS.get(in_silver.name, _PRINTED)
+    return template.format(value=value)
+
+
+def _padded(printed: str, scale: int, other: int) -> str:
+    """Return a printed decimal with as many digits after the point as the other side has."""
+    # A negative scale rounds left of the point, and prints no digits after it.
+    scale, other = max(scale, 0), max(other, 0)
+    if scale >= other:
+        return printed
+    return f"{printed} || '{'' if scale else '.'}{'0' * (other - scale)}'"
+
+
+def _bits(value: str, source_type: str) -> str:
+    """Return the IEEE 754 bits in hexadecimal, every NaN as the one that PostgreSQL sends."""
+    # The Java method takes no null, and evaluates its argument even where the result is not used.
+    if source_type == "float4":
+        bits = f"cast(java_method('java.lang.Float', 'floatToIntBits', cast(coalesce({value}, 0) as float)) as int)"
+        shown = f"right(lpad(lower(hex({bits})), 16, '0'), 8)"
+    else:
+        bits = f"cast(java_method('java.lang.Double', 'doubleToLongBits', coalesce({value}, 0D)) as bigint)"
+        shown = f"lpad(lower(hex({bits})), 16, '0')"
+    return f"if({value} is null, null, {shown})"
+
+
+def source_row(columns: list[Column]) -> str:
+    """Return the text of a row in PostgreSQL's SQL."""
+    return " || ".join(_source_part(column) for column in columns) or "''"
+
+
+def silver_row(columns: list[Column]) -> str:
+    """Return the text of a row in Spark's SQL."""
+    parts = (_silver_part(column) for column in columns)
+    return f"concat({', '.join(parts)})" if columns else "''"
+
+
+def _source_part(column: Column) -> str:
+    text = column.source
+    # format() turns null into an empty text, so null is asked of the column itself.
+    if column.free:
+        null = f"{source_name(column.name)} is null"
+        return f"case when {null} then '~|' else length({text}) || ':' || {text} || '|' end"
+    return f"coalesce({text}, '~') || '|'"
+
+
+def _silver_part(column: Column) -> str:
+    text = column.silver
+    shown = f"concat(cast(length({text}) as string), ':', {text})" if column.free else text
+    return f"coalesce({shown}, '~'), '|'"
+
+
+def source_name(name: str) -> str:
+    """Return a column's name quoted for PostgreSQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def silver_name(name: str) -> str:
+    """Return a column's name quoted for Spark."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,60 @@
+"""Which tables of a source are compared with which silver tables, and by which columns.
+
+A table is compared when it stands on either side. A table at the source that has no rows and no silver table is equal:
+nothing was ever captured of it. A column that silver does not have counts as null there, which is right for a column that
+was added and never filled. Called by verify.py.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from spark_jobs.verify import canonical
+from spark_jobs.verify.canonical import Column, SilverType
+from spark_jobs.verify.source import SourceTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The columns by which a table is compared, and why some cannot be."""
+
+    columns: list[Column]
+    #: Key columns among them; empty when a row is its own key.
+    key: list[Column]
+    #: What is wrong already, a sentence each.
+    reasons: list[str]
+
+
+def plan(table: SourceTable, silver: dict[str, SilverType]) -> Plan:
+    """Return how a source's table is compared with a silver table that has the given columns."""
+    columns: dict[str, Column] = {}
+    reasons = []
+    for name, kind in table.columns.items():
+        if name not in silver:
+            columns[name] = canonical.absent(name)
+            continue
+        column = canonical.column(name, kind, silver[name])
+        if column is None:
+            reasons.append(f"column {name} is {kind.name} at the source and {silver[name].name} in the lake")
+        else:
+            columns[name] = column
+    has_key = all(name in columns for name in table.key)
+    return Plan(
+        columns=list(columns.values()),
+        key=[columns[name] for name in table.key] if has_key else [],
+        reasons=reasons,
+    )
+
+
+def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted: str | None) -> list[str]:
+    """Return the names, `schema.table`, of the tables to compare, sorted; those that `wanted` names when it is given.
+
+    Partitions stand for themselves, as PostgreSQL publishes them, unless silver has the table that they are partitions of.
+    """
+    names = set(in_silver)
+    for table in at_source:
+        if table.partitioned and str(table) not in in_silver:
+            continue
+        if str(table) not in in_silver and table.partition_of & set(in_silver):
+            continue
+        names.add(str(table))
+    return sorted(name for name in names if wanted is None or wanted in {name, name.partition(".")[2]})

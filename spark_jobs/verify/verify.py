@@ -1,0 +1,82 @@
+"""The verification of sources against silver: every table of every source named, one after the other.
+
+Assumes that writers have stopped and that the loads have caught up. Reads the source in one snapshot and silver as the last
+load published it; changes neither. Called by command.py.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.verify import silver, tables
+from spark_jobs.verify.compare import compare
+from spark_jobs.verify.report import TableReport
+from spark_jobs.verify.silver import SilverSide
+from spark_jobs.verify.source import SourceDatabase, SourceTable
+from spark_jobs.verify.source_side import SourceSide
+
+_LOG = logging.getLogger(__name__)
+
+
+class SilverTables(Protocol):
+    """The silver tables of a stream, as the last load published them."""
+
+    def names(self, source: str) -> set[str]:
+        """Return the tables, `schema.table`, of which there is a silver table that has rows of the source."""
+
+    def frame(self, source: str, table: str) -> DataFrame | None:
+        """Return a source's rows of a table, with the table's own columns only; None when there is no silver table."""
+
+
+def verify(
+    source: str, database: SourceDatabase, lake: SilverTables, wanted: str | None = None
+) -> Iterator[TableReport]:
+    """Give a report for each table of a source, or for the one that `wanted` names, as soon as it is known."""
+    at_source = database.tables()
+    known = {str(table): table for table in at_source}
+    for name in tables.to_compare(at_source, lake.names(source), wanted):
+        started = time.monotonic()
+        report = _verify(source, name, database, known.get(name), lake.frame(source, name))
+        _LOG.debug("verified %s %s in %.1f s: %s", source, name, time.monotonic() - started, report.equal)
+        yield report
+
+
+def _verify(
+    source: str, name: str, database: SourceDatabase, table: SourceTable | None, frame: DataFrame | None
+) -> TableReport:
+    started = time.monotonic()
+    if table is None or frame is None:
+        rows_source = SourceSide(database, table, [], []).whole().rows if table else None
+        rows_lake = frame.count() if frame is not None else None
+        reason = "the table is missing in the lake" if table else "the table is not at the source"
+        equal = not rows_source and not rows_lake
+        return TableReport(
+            source=source,
+            table=name,
+            equal=equal,
+            rows_source=rows_source,
+            rows_lake=rows_lake,
+            seconds=time.monotonic() - started,
+            reasons=[] if equal else [reason],
+        )
+    plan = tables.plan(table, silver.columns(frame))
+    found = compare(
+        SourceSide(database, table, plan.columns, plan.key),
+        SilverSide(frame, plan.columns, plan.key),
+        plan.columns,
+        plan.key,
+    )
+    return TableReport(
+        source=source,
+        table=name,
+        equal=found.equal and not plan.reasons,
+        rows_source=found.source.rows,
+        rows_lake=found.lake.rows,
+        seconds=time.monotonic() - started,
+        reasons=plan.reasons,
+        differences=list(found.differences),
+        complete=found.complete,
+    )
