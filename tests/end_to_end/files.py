@@ -41,7 +41,7 @@ folder = "state-{path.stem}"
     return path
 
 
-def bridge(path: Path, *, bootstrap: str, listen: str, sources: Sequence[str]) -> Path:
+def bridge(path: Path, *, bootstrap: str, listen: str, sources: Sequence[str], stream: str = STREAM) -> Path:
     """Write the bridge's file: the n-th source owns partition n of the one stream."""
     owned = "\n".join(f'"{source}" = [{partition}]' for partition, source in enumerate(sources))
     path.write_text(f"""\
@@ -51,7 +51,7 @@ bootstrap = "{bootstrap}"
 [interconnect]
 listen = "{listen}"
 
-[streams.{STREAM}.sources]
+[streams.{stream}.sources]
 {owned}
 """)
     return path

@@ -32,7 +32,7 @@ DATABASE = "bank"
 def headrace(*arguments: str, seconds: float = 300) -> str:
     """Run a headrace command and return what it printed; fail with all of its words when it does."""
     done = subprocess.run(
-        [_command(), *arguments], capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
+        command(*arguments), capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, (
         f"headrace {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
@@ -40,8 +40,9 @@ def headrace(*arguments: str, seconds: float = 300) -> str:
     return done.stdout
 
 
-def _command() -> str:
-    return str(Path(sys.executable).with_name("headrace"))
+def command(*arguments: str) -> list[str]:
+    """Return the command line of a headrace command."""
+    return [str(Path(sys.executable).with_name("headrace")), *arguments]
 
 
 class Region:
@@ -58,8 +59,8 @@ class Region:
             database=DATABASE,
             interconnect=f"amqp://{self.wire.host}:{self.wire.port}",
         )
-        command = [_command(), "edge", "run", "--config", str(self.edge_file)]
-        self.edge = Supervised(f"edge {name}", command, log=folder / f"edge-{name}.log")
+        run = command("edge", "run", "--config", str(self.edge_file))
+        self.edge = Supervised(f"edge {name}", run, log=folder / f"edge-{name}.log")
         self.workload = Workload(
             postgres.bin("pgbench"), postgres.dsn(DATABASE), log=folder / f"pgbench-{name}.log", rate=200
         )
@@ -123,7 +124,7 @@ class Pipeline:
         )
         self.lake_file = files.lake(folder / "lake.toml", bootstrap=kafka.bootstrap, sources=sources)
         self.bridge = Supervised(
-            "bridge", [_command(), "bridge", "run", "--config", str(self.bridge_file)], log=folder / "bridge.log"
+            "bridge", command("bridge", "run", "--config", str(self.bridge_file)), log=folder / "bridge.log"
         )
         self.follower: Follower | None = None
 

@@ -1,0 +1,56 @@
+"""`make bench`: everything that Headrace says about its speed, measured in one run as ratios against peers."""
+
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from infra.local.kafka import Kafka
+from infra.local.postgres import Postgres
+from tests.benchmarks import drain, latency, results
+
+#: The server's own habits, out of the way: no checkpoint in the middle of a run.
+_POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
+PARTS = ("drain", "latency", "lake")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="A tenth of everything: to see that it works, not to quote.")
+@click.option("--only", type=click.Choice(PARTS), multiple=True, help="Measure these parts alone.")
+def bench(*, quick: bool, only: tuple[str, ...]) -> None:
+    """Measure, print a table, and write build/bench.json."""
+    logging.basicConfig(level=logging.WARNING)
+    console = Console()
+    parts = only or PARTS
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    postgres, kafka = Postgres(folder / "postgres", settings=_POSTGRES), Kafka(folder / "kafka", heap_megabytes=1024)
+    found: list[results.Result] = []
+    try:
+        with console.status("starting PostgreSQL and Kafka"):
+            postgres.start()
+            kafka.start()
+        if "drain" in parts or "lake" in parts:
+            console.rule("WAL to Kafka")
+            found += drain.measure(console, folder, postgres, kafka, 100_000 if quick else 1_000_000)
+        if "latency" in parts:
+            console.rule("Latency")
+            found += latency.measure(console, folder, postgres, kafka, 10 if quick else 30)
+        if "lake" in parts:
+            console.rule("Lake")
+            postgres.stop()
+            found += lake.measure(console, folder, kafka)
+    finally:
+        kafka.kill()
+        postgres.kill()
+        postgres.delete()
+        shutil.rmtree(folder, ignore_errors=True)
+    results.write(found)
+    results.show(console, found)
+    console.print(f"Written to {results.FILE}")
+
+
+if __name__ == "__main__":
+    bench()
