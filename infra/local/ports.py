@@ -7,7 +7,10 @@ A free port may be taken before the server binds it: the server's start then fai
 
 import random
 import socket
+from collections.abc import Callable
 from pathlib import Path
+
+from headrace.errors import NeedsOperator
 
 _LOWEST = 10240
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -15,6 +18,25 @@ _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 class PortTaken(Exception):  # noqa: N818 - a state, caught by whoever picked the port.
     """The server could not bind its port: another process has it."""
+
+
+def start_on_port(start: Callable[[int], None], *, kept: int, what: str) -> None:
+    """Start a server on the port that it has kept, or on a free one if it has none (0).
+
+    `start` raises PortTaken if it cannot have the port. Raises NeedsOperator if another process has the kept one.
+    """
+    for _ in range(10):
+        try:
+            start(kept or free_port())
+        except PortTaken:
+            if kept and not is_free(kept):
+                raise NeedsOperator(
+                    f"{what} cannot listen on its port {kept}: another process has it.",
+                    hint="Stop what listens there, or delete the server's folder to start anew.",
+                ) from None
+        else:
+            return
+    raise NeedsOperator(f"{what} found no free port on 127.0.0.1.", hint="See what takes them: ss -ltnp")
 
 
 def free_port() -> int:

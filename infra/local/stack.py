@@ -14,51 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import psutil
 
 from headrace.errors import ConfigurationError, NeedsOperator
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
+from infra.local.server import Server
 
 _FORMAT = 1
-
-
-class Server(Protocol):
-    """What every server of a stack can do."""
-
-    kind: str
-    folder: Path
-    log: Path
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-
-    @property
-    def version(self) -> str:
-        """The server's version."""
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process id; None when it does not run."""
-
-    @property
-    def running(self) -> bool:
-        """Whether the server runs."""
-
-    def start(self) -> None:
-        """Start the server and wait until it answers; do nothing if it runs."""
-
-    def stop(self) -> None:
-        """Stop the server and wait until it is gone; do nothing if it does not run."""
-
-    def kill(self) -> None:
-        """Kill every process of the server at once."""
-
-    def delete(self) -> None:
-        """Kill the server if it runs, and remove its files."""
 
 
 class Stack:

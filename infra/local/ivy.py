@@ -1,0 +1,132 @@
+"""Resolves groups of jars with the Ivy that PySpark carries, so that Java and Python are all a machine needs.
+
+Guarantees a clear reason when jars cannot be had. Assumes Ivy's usual repository, unless HEADRACE_IVY_SETTINGS names an
+Ivy settings file. Used by infra/local/jars.py.
+"""
+
+import importlib.util
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from rich.console import Console
+
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+
+_UNREACHABLE = re.compile(
+    r"UnknownHost|Host .* not found|Connection (refused|timed out|reset)|SERVER ERROR|timed out|No route to host|"
+    r"NoRouteToHost|SSLHandshake|Temporary failure|Network is unreachable",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Jars that share one class path, and so are resolved together."""
+
+    name: str
+    #: Maven coordinates, `organisation:module:revision`.
+    pins: tuple[str, ...]
+    #: Coordinates that replace whatever revision the pins would bring.
+    overrides: tuple[str, ...] = ()
+    #: Whether the jars join PySpark's own, of which they must then repeat none.
+    beside_spark: bool = False
+    #: `organisation:module` of what is not wanted.
+    excluded: tuple[str, ...] = ()
+
+
+def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
+    """Put the group's jars and all that they need into the folder.
+
+    Raises NotConnected if the repository cannot be reached, NeedsOperator if a jar cannot be had.
+    """
+    request = into / "ivy.xml"
+    request.write_text(_ivy_file(group))
+    command = ["java", "-jar", str(_ivy_jar()), "-cache", str(cache), "-ivy", str(request), "-confs", "default"]
+    # OSGi bundles (Snappy among them) are jars by another name; sources and documentation are other types.
+    command += ["-types", "jar", "bundle"]
+    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).jar"]
+    if settings := os.environ.get("HEADRACE_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    try:
+        code, output = _run(command, console, group.name)
+    except FileNotFoundError:
+        raise NeedsOperator("There is no java on PATH.", hint="Install Java 17.") from None
+    request.unlink()
+    if code != 0:
+        raise _failure(group, output)
+
+
+def _run(command: list[str], console: Console, name: str) -> tuple[int, str]:
+    output: list[str] = []
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
+        console.status(f"jars/{name}: resolving") as status,
+    ):
+        assert ivy.stdout is not None
+        for line in ivy.stdout:
+            output.append(line)
+            if found := re.search(r"(?:SUCCESSFUL \]|found) \S+#(\S+?)(?:!| in|$)", line):
+                status.update(f"jars/{name}: {found[1]}")
+    return ivy.returncode, "".join(output)
+
+
+def _failure(group: Group, output: str) -> ReplicationError:
+    missing = sorted(set(re.findall(r":: (?!headrace#)([^\s:]+#[^\s:]+;[^\s:!]+)", output)))
+    what = ", ".join(missing) or ", ".join(group.pins)
+    if _UNREACHABLE.search(output):
+        return NotConnected(
+            f"The {group.name} jars cannot be fetched: the Maven repository cannot be reached ({what}).",
+            hint="Check the network and run make setup again: it goes on with what is missing. Behind a proxy set "
+            "JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT; for a mirror name an Ivy settings "
+            "file in HEADRACE_IVY_SETTINGS.",
+        )
+    return NeedsOperator(
+        f"The {group.name} jars cannot be fetched: not found or not usable: {what}.",
+        hint="Check the pins in infra/local/jars.py, and the repository in HEADRACE_IVY_SETTINGS if it is set.",
+    )
+
+
+def _ivy_file(group: Group) -> str:
+    def attributes(coordinates: str, *names: str) -> str:
+        return " ".join(f"{name}={quoteattr(part)}" for name, part in zip(names, coordinates.split(":"), strict=True))
+
+    excluded = [*group.excluded, *(f"*:{name}" for name in (_carried_by_spark() if group.beside_spark else []))]
+    return "\n".join(
+        [
+            '<ivy-module version="2.0">',
+            f'<info organisation="headrace" module="{group.name}"/>',
+            '<configurations><conf name="default"/></configurations>',
+            "<dependencies>",
+            *(
+                f'<dependency {attributes(it, "org", "name", "rev")} conf="default->master,runtime"/>'
+                for it in group.pins
+            ),
+            *(f"<exclude {attributes(it, 'org', 'module')}/>" for it in excluded),
+            *(f"<override {attributes(it, 'org', 'module', 'rev')}/>" for it in group.overrides),
+            "</dependencies>",
+            "</ivy-module>",
+        ],
+    )
+
+
+def _carried_by_spark() -> list[str]:
+    names = (re.sub(r"-\d[\w.]*(-.*)?$", "", jar.stem) for jar in _pyspark_jars().glob("*.jar"))
+    return sorted(set(names))
+
+
+def _pyspark_jars() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise NeedsOperator("PySpark is not installed.", hint="Run make setup.")
+    return Path(found.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    found = sorted(_pyspark_jars().glob("ivy-*.jar"))
+    if not found:
+        raise NeedsOperator(f"There is no Ivy in {_pyspark_jars()}.", hint="Run make setup.")
+    return found[-1]
