@@ -15,20 +15,20 @@ from typing import Any
 import psycopg2
 from rich.console import Console
 
+from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.ports import free_port
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
-from tests.end_to_end import files
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
 from tests.waiting import eventually
 
 RUNS = 3
-_DATABASE = "drain"
+_DATABASE = _STREAM = "drain"
 
 
 def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, changes: int) -> list[Result]:
@@ -37,7 +37,11 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ch
     port = free_port()
     sources = [f"bench/drain{run}" for run in range(RUNS)]
     bridge_file = files.bridge(
-        folder / "bridge-drain.toml", bootstrap=kafka.bootstrap, listen=f"127.0.0.1:{port}", sources=sources
+        folder / "bridge-drain.toml",
+        bootstrap=kafka.bootstrap,
+        listen=f"127.0.0.1:{port}",
+        sources=sources,
+        stream=_STREAM,
     )
     headrace("bridge", "init", "--config", str(bridge_file))
     bridge = Supervised("bridge", command("bridge", "run", "--config", str(bridge_file)), log=folder / "bridge.log")
@@ -78,7 +82,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ch
 
 def _count(kafka: Kafka, changes: int) -> None:
     """Fail unless every run's partition holds the whole backlog once."""
-    follower = Follower(kafka.bootstrap, files.STREAM, RUNS)
+    follower = Follower(kafka.bootstrap, _STREAM, RUNS)
     try:
         eventually(lambda: follower.total >= RUNS * changes, 120, saying="the whole backlog in Kafka")
     finally:

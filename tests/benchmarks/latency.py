@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg2
 from rich.console import Console
 
+from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.ports import free_port
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders, writer
 from tests.benchmarks.results import Result
-from tests.end_to_end import files
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised

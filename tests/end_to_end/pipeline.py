@@ -13,10 +13,10 @@ from typing import Any
 import psycopg2
 from confluent_kafka import Consumer, TopicPartition
 
+from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.ports import free_port
 from infra.local.postgres import Postgres
-from tests.end_to_end import files
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.supervised import Supervised
 from tests.end_to_end.workload import ROW_STEPS, SCHEMA_STEPS, Workload
@@ -26,7 +26,7 @@ from tests.history.checker import Difference, check
 from tests.history.records import Record, record
 from tests.waiting import eventually
 
-DATABASE = "bank"
+DATABASE = STREAM = "bank"
 
 
 def headrace(*arguments: str, seconds: float = 300) -> str:
@@ -120,9 +120,13 @@ class Pipeline:
         ]
         sources = {region.source: (region.postgres, DATABASE) for region in self.regions}
         self.bridge_file = files.bridge(
-            folder / "bridge.toml", bootstrap=kafka.bootstrap, listen=f"127.0.0.1:{port}", sources=list(sources)
+            folder / "bridge.toml",
+            bootstrap=kafka.bootstrap,
+            listen=f"127.0.0.1:{port}",
+            sources=list(sources),
+            stream=STREAM,
         )
-        self.lake_file = files.lake(folder / "lake.toml", bootstrap=kafka.bootstrap, sources=sources)
+        self.lake_file = files.lake(folder / "lake.toml", bootstrap=kafka.bootstrap, sources=sources, stream=STREAM)
         self.bridge = Supervised(
             "bridge", command("bridge", "run", "--config", str(self.bridge_file)), log=folder / "bridge.log"
         )
@@ -138,7 +142,7 @@ class Pipeline:
         headrace("bridge", "init", "--config", str(self.bridge_file))
         for region in self.regions:
             region.prepare()
-        self.follower = Follower(self.kafka.bootstrap, files.STREAM, len(self.regions))
+        self.follower = Follower(self.kafka.bootstrap, STREAM, len(self.regions))
         for part in self.parts:
             part.start()
 
@@ -207,15 +211,15 @@ class Pipeline:
 
     def records(self) -> list[Record]:
         """Return all committed records of the topic, read anew."""
-        return [record(*found) for found in read_committed(self.kafka.bootstrap, files.STREAM)]
+        return [record(*found) for found in read_committed(self.kafka.bootstrap, STREAM)]
 
     def load(self) -> str:
         """Load the lake, and return what the command printed."""
-        return headrace("lake", "load", files.STREAM, "--config", str(self.lake_file))
+        return headrace("lake", "load", STREAM, "--config", str(self.lake_file))
 
     def verify(self) -> str:
         """Compare databases and lake, and return what the command printed; fail when they differ."""
-        return headrace("verify", "--config", str(self.lake_file), files.STREAM)
+        return headrace("verify", "--config", str(self.lake_file), STREAM)
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of a query on the lake."""
