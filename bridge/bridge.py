@@ -1,0 +1,147 @@
+"""The bridge: one receiver, a thread for each source, and what starts, watches and stops them.
+
+Refuses to start over topics that are missing or too small; waits for a Kafka that cannot be reached. Stops within seconds:
+credit first, then open transactions, then the outcomes. Called by the command.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import Any
+
+from bridge.committer import Committer, Home
+from bridge.kafka import admin
+from bridge.receiver import Receiver
+from bridge.source import Source
+from bridge.topics import check, wanted
+from headrace.backoff import Backoff
+from headrace.configuration.bridge import BridgeFile
+from headrace.errors import NeedsOperator, NotConnected, Retryable
+
+_log = logging.getLogger(__name__)
+
+_STOP_SECONDS = 6.0
+#: A source that got nothing commits its position again after so long: Kafka forgets groups that nobody uses (7 days).
+RECOMMIT_SECONDS = 3600.0
+_REPORT_SECONDS = 60.0
+
+
+class Bridge:
+    """Serves the sources of one file until `stop`."""
+
+    def __init__(self, file: BridgeFile, *, recommit_seconds: float = RECOMMIT_SECONDS) -> None:
+        self._file = file
+        self._stopping = threading.Event()
+        #: What tells this run of a bridge from any other; it goes with every committed position.
+        self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._admin = admin(file.kafka.bootstrap)
+        self.sources: dict[str, Source] = {}
+        inboxes: dict[str, Any] = {}
+        self.receiver = Receiver(file.interconnect, inboxes, f"headrace-bridge/{self.name}")
+        for name, home in homes(file).items():
+            self.sources[name] = Source(
+                name,
+                Committer(file.kafka.bootstrap, self._admin, home, self.name),
+                self.receiver,
+                transaction_seconds=file.kafka.transaction_milliseconds / 1000,
+                recommit_seconds=recommit_seconds,
+            )
+            inboxes[name] = self.sources[name].inbox
+
+    def run(self) -> None:
+        """Serve until `stop` is called.
+
+        Raises:
+            NeedsOperator: topics are missing, or other bridges have taken over all sources.
+            ConfigurationError: the address to listen on is taken.
+        """
+        if not self._wait_for_kafka():
+            return
+        _log.info("bridge %s serves %d sources", self.name, len(self.sources))
+        try:
+            self.receiver.start()
+            for source in self.sources.values():
+                source.start()
+            self._watch()
+        finally:
+            self._end()
+
+    def stop(self) -> None:
+        """Have `run` end: open transactions are finished, their batches accepted."""
+        self._stopping.set()
+
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Return the figures of every source."""
+        return {name: source.figures.snapshot() for name, source in self.sources.items()}
+
+    def _wait_for_kafka(self) -> bool:
+        """Return once the topics are seen to be right; False when stopped before."""
+        backoff, said = Backoff(first=0.5, longest=5.0), False
+        while not self._stopping.is_set():
+            try:
+                check(self._admin, wanted(self._file))
+            except (NotConnected, Retryable) as error:
+                if not said:
+                    _log.warning(
+                        "Kafka at %s does not answer: %s. Trying again.", self._file.kafka.bootstrap, error.message
+                    )
+                said = True
+                self._stopping.wait(backoff.pause())
+            else:
+                if said:
+                    _log.info("Kafka at %s answers", self._file.kafka.bootstrap)
+                return True
+        return False
+
+    def _watch(self) -> None:
+        """Return when it is time to stop; raise what ended a thread."""
+        report_at = time.monotonic() + _REPORT_SECONDS
+        while not self._stopping.wait(0.25):
+            for part in (self.receiver, *self.sources.values()):
+                if part.failure is not None:
+                    raise part.failure
+            if all(source.figures.state == "taken over" for source in self.sources.values()):
+                raise NeedsOperator(
+                    "other bridges have taken over all sources of this one",
+                    hint="Two bridges must not serve the same sources: see 'headrace bridge positions', and stop one.",
+                )
+            if time.monotonic() >= report_at:
+                report_at += _REPORT_SECONDS
+                self._report()
+
+    def _report(self) -> None:
+        for name, known in self.figures().items():
+            _log.info(
+                "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; "
+                "edge heard %s s ago",
+                name,
+                known["state"],
+                known["position"] or "no position",
+                *(known[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
+                known["silent_seconds"],
+            )
+
+    def _end(self) -> None:
+        started = [source for source in self.sources.values() if source.ident is not None]
+        for source in started:
+            self.receiver.withhold_credit(source.source)
+            source.stop()
+        until = time.monotonic() + _STOP_SECONDS
+        for source in started:
+            source.join(max(0.0, until - time.monotonic()))
+            if source.is_alive():
+                _log.warning("%s: did not end in time; what was not committed is sent again", source.source)
+        self.receiver.stop(2.0)
+        _log.info("stopped")
+
+
+def homes(file: BridgeFile) -> dict[str, Home]:
+    """Return where the records of each source go."""
+    return {
+        source: Home(source, file.topic(name), tuple(partitions))
+        for name, stream in file.streams.items()
+        for source, partitions in stream.sources.items()
+    }

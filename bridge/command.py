@@ -1,0 +1,126 @@
+"""`headrace bridge`: run, and what an operator does around it."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+
+_CONFIG = click.option(
+    "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def bridge() -> None:
+    """Receive batches and commit them to Kafka, exactly once."""
+
+
+@bridge.command()
+@_CONFIG
+@click.option(
+    "--recommit-seconds",
+    type=click.FloatRange(min=1),
+    default=3600.0,
+    show_default=True,
+    help="Idle sources commit their position again after so long, before Kafka forgets it.",
+)
+def run(path: Path, recommit_seconds: float) -> None:
+    """Serve the sources of a file until SIGTERM or SIGINT."""
+    from bridge.bridge import Bridge
+
+    served = Bridge(load(path, BridgeFile), recommit_seconds=recommit_seconds)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: served.stop())
+    served.run()
+
+
+@bridge.command()
+@_CONFIG
+def init(path: Path) -> None:
+    """Make the topics that are missing, and add partitions where sources own more than there are."""
+    from bridge.kafka import admin
+    from bridge.topics import make
+
+    file = load(path, BridgeFile)
+    for made in make(admin(file.kafka.bootstrap), file):
+        print(f"topic {made.topic}: {made.partitions} partitions, {made.what}")
+    for name, stream in file.streams.items():
+        for source, partitions in stream.sources.items():
+            print(f"source {source}: {file.topic(name)}{list(partitions)}")
+
+
+@bridge.command()
+@_CONFIG
+@_JSON
+def positions(path: Path, as_json: bool) -> None:
+    """Show each source's committed position, by whom and when it was committed."""
+    from bridge.kafka import admin
+    from bridge.positions import survey
+
+    file = load(path, BridgeFile)
+    known = survey(admin(file.kafka.bootstrap), file)
+    if as_json:
+        print(json.dumps(known, indent=2))
+        return
+    columns = ("source", "position", "epoch", "partitions", "committed_at", "bridge")
+    _table(columns, [{**each, "partitions": _listed(each["offsets"])} for each in known])
+
+
+@bridge.command()
+@_CONFIG
+@_JSON
+def topics(path: Path, as_json: bool) -> None:
+    """Show who owns which partition of which topic."""
+    from bridge.kafka import admin
+    from bridge.topics import owners
+
+    file = load(path, BridgeFile)
+    known = owners(admin(file.kafka.bootstrap), file)
+    if as_json:
+        print(json.dumps(known, indent=2))
+        return
+    _table(("stream", "topic", "partition", "source", "in_kafka"), known)
+
+
+@bridge.command()
+@_CONFIG
+@click.argument("source")
+def move(path: Path, source: str) -> None:
+    """Have SOURCE go on, from its committed position, in the partitions that the file names now.
+
+    Records that stand in its former partitions stay there. A bridge that serves the source is fenced: stop it first.
+    """
+    from bridge.bridge import homes
+    from bridge.committer import Committer
+    from bridge.kafka import admin
+
+    file = load(path, BridgeFile)
+    file.stream_of(source)
+    committer = Committer(
+        file.kafka.bootstrap, admin(file.kafka.bootstrap), homes(file)[source], "headrace bridge move"
+    )
+    position = committer.move()
+    committer.abandon()
+    print(
+        f"source {source}: goes on after {position} in {file.topic(file.stream_of(source))}{list(homes(file)[source].partitions)}"
+    )
+
+
+def _listed(offsets: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{each['topic']}[{each['partition']}]@{each['offset']}" for each in offsets)
+
+
+def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*(column.replace("_", " ") for column in columns), box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(str(row[column]) if row[column] not in {None, ""} else "-" for column in columns))
+    Console(soft_wrap=True).print(table)

@@ -1,0 +1,198 @@
+"""The committer: one source's transactional producer (design decision 4).
+
+Taking over fences whoever had the source and reads back where it stands. A transaction holds records and, in the same breath,
+the position of the last; it is committed as a whole or not at all. After any error nothing is kept: the producer is thrown away
+and the source is taken over again, which also settles a commit that was in doubt. Called by the source's thread only.
+"""
+
+import logging
+import time
+from collections import deque
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from bridge.kafka import (
+    PATIENCE,
+    InDoubt,
+    KafkaException,
+    TopicPartition,
+    consumer,
+    producer,
+    translated,
+)
+from bridge.partitions import shares
+from bridge.positions import forget, group_of, metadata, read_committed, read_last_record
+from bridge.topics import check
+from headrace.batch import Batch
+from headrace.errors import NeedsOperator, NotConnected
+from headrace.position import Position
+
+_log = logging.getLogger(__name__)
+
+
+class Home(NamedTuple):
+    """Where a source's records go."""
+
+    source: str
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class Committer:
+    """Writes batches of one source, in transactions that carry its position."""
+
+    def __init__(self, bootstrap: str, admin: Any, home: Home, bridge: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin = admin
+        self._home = home
+        self._bridge = bridge
+        self._producer: Any = None
+        self._group: Any = None
+        self._ends: dict[int, int] = {}
+        self._touched: set[int] = set()
+        #: Whether a transaction is open.
+        self.is_open = False
+        #: When something was last committed, by the monotonic clock.
+        self.committed_at = 0.0
+        #: How long the last commit took, in seconds.
+        self.commit_seconds = 0.0
+
+    def take_over(self) -> Position | None:
+        """Fence whoever had the source; return its position, None when neither offsets nor records know one.
+
+        Raises:
+            NotConnected: Kafka cannot be reached.
+            NeedsOperator: the topic or its partitions are missing, or the source owned others until now.
+        """
+        self._fence()
+        source, topic, partitions = self._home
+        committed = read_committed(self._admin, source)
+        if committed is not None:
+            self._check_assignment(set(committed.offsets))
+        tail = committed.position if committed is not None else None
+        if tail is None:
+            tail = read_last_record(self._bootstrap, source, topic, partitions)
+            if tail is not None:
+                _log.warning("%s: no committed position in Kafka; its last record stands at %s", source, tail)
+        # Says at once who has the source, so that a bridge that finds itself fenced can tell by whom.
+        self.commit(tail)
+        return tail
+
+    def move(self) -> Position:
+        """Take the source over in partitions that it did not own until now; return the position that it goes on from.
+
+        Raises NeedsOperator when no position is committed: there is nothing to go on from.
+        """
+        self._fence()
+        source = self._home.source
+        committed = read_committed(self._admin, source)
+        if committed is None or committed.position is None:
+            raise NeedsOperator(
+                f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
+            )
+        # A group's single offsets cannot be deleted while it is whole: forget it, and commit anew. Until that is done the
+        # source's position is only here, so it is said first.
+        _log.warning("%s: moving, its position is %s", source, committed.position)
+        forget(self._admin, source)
+        self.commit(committed.position)
+        return committed.position
+
+    def write(self, batch: Batch, index: int) -> None:
+        """Put the batch's records from `index` on into the open transaction, or a new one; raise TooLarge for a record."""
+        self._begin()
+        topic, produce = self._home.topic, self._producer.produce
+        with translated(f"write to {topic}"):
+            for partition, keys, values in shares(batch, index, self._home.partitions):
+                # A loop without a line of Python in it.
+                deque(map(produce, repeat(topic), values, keys, repeat(partition)), maxlen=0)
+                self._ends[partition] += len(values)
+                self._touched.add(partition)
+        self._producer.poll(0)
+
+    def commit(self, tail: Position | None) -> None:
+        """Commit the open transaction, or one without records, and `tail` with it.
+
+        Raises:
+            Fenced: another producer has the source, or Kafka gave up on the transaction.
+            InDoubt: no answer in time: only taking over tells whether it is committed.
+        """
+        self._begin()
+        started = time.monotonic()
+        text = metadata(tail, self._bridge)
+        offsets = [
+            TopicPartition(self._home.topic, partition, end, metadata=text) for partition, end in self._ends.items()
+        ]
+        with translated(f"commit {self._home.source}"):
+            self._producer.send_offsets_to_transaction(offsets, self._group, PATIENCE)
+        try:
+            with translated(f"commit {self._home.source}"):
+                self._producer.commit_transaction(PATIENCE)
+        except NotConnected as error:
+            raise InDoubt(error.message) from error
+        for partition in self._touched:
+            # The transaction's own marker takes an offset.
+            self._ends[partition] += 1
+        self._touched.clear()
+        self.is_open = False
+        self.committed_at = time.monotonic()
+        self.commit_seconds = self.committed_at - started
+
+    def fenced_by(self) -> str:
+        """Return the bridge that has taken the source over; empty when it was Kafka's own time limit for a transaction."""
+        committed = read_committed(self._admin, self._home.source)
+        return committed.bridge if committed is not None and committed.bridge != self._bridge else ""
+
+    def abandon(self) -> None:
+        """Throw the producer away with its open transaction; Kafka drops that when the source is taken over."""
+        gone, self._producer, self.is_open = self._producer, None, False
+        self._touched.clear()
+        if gone is not None:
+            try:
+                gone.purge()
+            except KafkaException:
+                _log.debug("%s: purging the producer failed", self._home.source, exc_info=True)
+
+    def _fence(self) -> None:
+        """Make the source's transactional id ours."""
+        self.abandon()
+        source, topic, partitions = self._home
+        largest = check(self._admin, {topic: max(partitions) + 1})[topic]
+        self._producer = producer(self._bootstrap, group_of(source), largest)
+        with translated(f"take over {source}"):
+            self._producer.init_transactions(PATIENCE)
+        self._read_ends()
+
+    def _begin(self) -> None:
+        if not self.is_open:
+            with translated(f"begin a transaction of {self._home.source}"):
+                self._producer.begin_transaction()
+            self.is_open = True
+
+    def _read_ends(self) -> None:
+        """Learn where the partitions end, and get what names the group to Kafka."""
+        client = consumer(self._bootstrap, group_of(self._home.source))
+        try:
+            with translated(f"read the ends of {self._home.topic}"):
+                self._group = client.consumer_group_metadata()
+                self._ends = {
+                    partition: client.get_watermark_offsets(
+                        TopicPartition(self._home.topic, partition), timeout=PATIENCE
+                    )[1]
+                    for partition in self._home.partitions
+                }
+        finally:
+            client.close()
+
+    def _check_assignment(self, recorded: set[tuple[str, int]]) -> None:
+        source, topic, partitions = self._home
+        if recorded != {(topic, partition) for partition in partitions}:
+            raise NeedsOperator(
+                f"{source} owns {_named(recorded)} until now, and the bridge's file says "
+                f"{_named({(topic, partition) for partition in partitions})}",
+                hint="Partitions never move silently: name the former ones in the file, or run "
+                f"'headrace bridge move {source}' to go on in the new ones from the same position.",
+            )
+
+
+def _named(partitions: set[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(partitions))

@@ -1,0 +1,472 @@
+"""The receiver: AMQP 1.0 for all sources, in one thread. The one module of the bridge that imports Proton.
+
+It listens for edges, or connects out to a router or broker: the handler behind is the same. Nothing is accepted by itself, credit
+is given by hand, never more than `interconnect.credit` deliveries of a source wait for an outcome, and one link per source is
+alive: the newest. Sources talk to it from their own threads, by tickets; every Proton object stays in this thread.
+"""
+
+import itertools
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from proton import Condition, Delivery, Handler, Link, Message, ProtonException, symbol
+from proton.handlers import EndpointStateHandler
+from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, LinkOption
+
+from bridge import delivery as bridge_delivery
+from bridge.delivery import Accept, Outcome, Reject, Release
+from bridge.inbox import Inbox
+from headrace.backoff import Backoff
+from headrace.configuration.bridge import Interconnect
+from headrace.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+
+PREFIX = "cdc/"
+#: A peer that is silent for so long is gone, in seconds.
+_IDLE_TIMEOUT = 10.0
+_FRAME_BYTES = 64 * 1024
+#: A larger message is refused before it is read, in bytes: ordinary batches have 64 kB.
+_LARGEST_MESSAGE = 64 * 1024 * 1024
+_PARTING_SECONDS = 1.0
+
+
+class _Feed:
+    """A source's link, and what came on it and has no outcome yet."""
+
+    def __init__(self, number: int, source: str, link: Any) -> None:
+        self.number = number
+        self.source = source
+        self.link = link
+        #: Credit to give as soon as the source may have it.
+        self.owed = 0
+        self.tickets: set[int] = set()
+
+
+class Receiver:
+    """Takes deliveries to the sources' inboxes and outcomes back; implements `Deliverer`."""
+
+    def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
+        self._interconnect = interconnect
+        self._handler = _Handler(interconnect, inboxes, name)
+        self._name = name
+        self._commands: deque[Callable[[], None]] = self._handler.commands
+        self._lock = threading.Lock()
+        self._injector: EventInjector | None = None
+        self._woken = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
+        self._listening: Container | None = None
+        #: What went wrong that nobody expected; the bridge ends with it.
+        self.failure: BaseException | None = None
+        #: The port that edges connect to; 0 when the bridge connects out.
+        self.port = 0
+
+    def start(self) -> None:
+        """Start to listen, or to connect out; raise ConfigurationError when the address cannot be listened on."""
+        if self._interconnect.listen is not None:
+            host, _, port = self._interconnect.listen.rpartition(":")
+            self._listening = Container(self._handler, container_id=self._name)
+            try:
+                acceptor = self._listening.acceptor(host or "0.0.0.0", int(port))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"cannot listen on {self._interconnect.listen}: {error.strerror or error}",
+                    hint="Choose another address in [interconnect] listen, or stop who has it.",
+                ) from error
+            self.port = acceptor._selectable.getsockname()[1]  # noqa: SLF001 - Proton has no public way to ask.
+            self._handler.acceptor = acceptor
+            _log.info("listening for edges on %s:%s", host or "0.0.0.0", self.port)
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Send the outcomes given until now, close all links, and end within `seconds`."""
+        self._stopping.set()
+        if self._thread.ident is None:
+            return
+        self._call(self._handler.part)
+        self._thread.join(seconds)
+
+    def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
+        """Settle deliveries by ticket; a ticket whose link is gone is passed over."""
+        if outcomes:
+            self._call(partial(self._handler.settle, outcomes))
+
+    def give_credit(self, source: str) -> None:
+        """Let the source's edge send."""
+        self._call(partial(self._handler.give_credit, source))
+
+    def withhold_credit(self, source: str) -> None:
+        """Give no credit to the source's edge beyond what it has."""
+        self._call(partial(self._handler.allowed.discard, source))
+
+    def refuse(self, source: str, condition: str, description: str) -> None:
+        """Close the source's link, and any that comes later, with an error that the edge can show."""
+        self._call(partial(self._handler.refuse, source, condition, description))
+
+    def _call(self, command: Callable[[], None]) -> None:
+        """Have a command done in the receiver's thread, which is woken once for all that wait."""
+        with self._lock:
+            self._commands.append(command)
+            if self._injector is not None and not self._woken:
+                self._woken = True
+                self._injector.trigger(ApplicationEvent("wake"))
+
+    def _awake(self) -> None:
+        with self._lock:
+            self._woken = False
+
+    def _run(self) -> None:
+        try:
+            if self._listening is not None:
+                self._process(self._listening)
+            else:
+                self._connect_out()
+        except BaseException as error:  # noqa: BLE001 - the bridge ends with it.
+            _log.exception("unexpected error")
+            self.failure = error
+
+    def _connect_out(self) -> None:
+        backoff = Backoff(first=0.2, longest=10.0)
+        while not self._stopping.is_set():
+            # A fresh container each time: a receiver that lost its connection in the middle of a message cannot go on.
+            self._handler.on_connected = backoff.reset
+            container = Container(self._handler, container_id=self._name)
+            try:
+                self._connect(container)
+                self._process(container)
+            except OSError as error:
+                _log.warning("interconnect %s: %s", _shown(self._interconnect.url), error.strerror or error)
+            self._handler.drop_all()
+            self._stopping.wait(backoff.pause())
+
+    def _connect(self, container: Any) -> None:
+        url, user, password = self._interconnect.url, self._interconnect.user, self._interconnect.password
+        container.connect(
+            url,
+            reconnect=False,
+            heartbeat=_IDLE_TIMEOUT,
+            max_frame_size=_FRAME_BYTES,
+            allowed_mechs="PLAIN" if user else "ANONYMOUS",
+            # Without TLS a password crosses the wire as it is: the choice of amqp:// is the operator's.
+            allow_insecure_mechs=True,
+            **({"user": user} if user else {}),
+            **({"password": password.reveal()} if password else {}),
+        )
+        _log.info("connecting to interconnect %s", _shown(url))
+
+    def _process(self, container: Any) -> None:
+        """Run a container until it has nothing left to do."""
+        injector = EventInjector()
+        container.selectable(injector)
+        self._handler.container, self._handler.injector, self._handler.awake = container, injector, self._awake
+        with self._lock:
+            self._injector, self._woken = injector, True
+            injector.trigger(ApplicationEvent("wake"))
+        try:
+            container.run()
+        finally:
+            with self._lock:
+                self._injector = None
+            # Proton never closes the injector's pipe.
+            for end in injector.pipe:
+                os.close(end)
+
+
+class _Queue(LinkOption):
+    """Ask a broker for a queue: without it Artemis makes an unknown address a topic, and what is sent early is gone."""
+
+    def apply(self, link: Any) -> None:
+        link.source.capabilities.put_object(symbol("queue"))
+
+
+class _Handler(Handler):
+    """What the receiver's thread does for each event of Proton."""
+
+    def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
+        super().__init__()
+        self.handlers = [EndpointStateHandler(False, self)]
+        self.commands: deque[Callable[[], None]] = deque()
+        self.container: Any = None
+        self.injector: Any = None
+        self.acceptor: Any = None
+        self.awake: Callable[[], None] = lambda: None
+        self.on_connected: Callable[[], None] = lambda: None
+        #: Sources that may have credit.
+        self.allowed: set[str] = set()
+        self._interconnect = interconnect
+        self._inboxes = inboxes
+        self._name = name
+        self._numbers = itertools.count(1)
+        self._feeds: dict[str, _Feed] = {}
+        self._unsettled: dict[int, tuple[_Feed, Any]] = {}
+        self._refused: dict[str, tuple[str, str]] = {}
+        self._message = Message()
+        self._connections: list[Any] = []
+        self._parting = False
+
+    # What the sources ask for.
+
+    def on_wake(self, _event: Any) -> None:
+        self.awake()
+        while self.commands:
+            self.commands.popleft()()
+
+    def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
+        paused: dict[float, dict[int, tuple[_Feed, int]]] = {}
+        settled: dict[int, _Feed] = {}
+        for ticket, outcome in outcomes:
+            feed, delivery = self._unsettled.pop(ticket, (None, None))
+            if feed is None:
+                continue
+            feed.tickets.discard(ticket)
+            if isinstance(outcome, Accept):
+                delivery.update(Delivery.ACCEPTED)
+            elif isinstance(outcome, Reject):
+                delivery.local.condition = Condition(outcome.condition, outcome.description)
+                delivery.update(Delivery.REJECTED)
+            else:
+                delivery.update(Delivery.RELEASED)
+            delivery.settle()
+            if isinstance(outcome, Release) and outcome.pause:
+                known, count = paused.setdefault(outcome.pause, {}).get(feed.number, (feed, 0))
+                paused[outcome.pause][feed.number] = (known, count + 1)
+            else:
+                feed.owed += 1
+                settled[feed.number] = feed
+        for feed in settled.values():
+            self._flow(feed)
+        for seconds, feeds in paused.items():
+            self.container.schedule(seconds, _Later(partial(self._flow_later, list(feeds.values()))))
+
+    def give_credit(self, source: str) -> None:
+        self.allowed.add(source)
+        if source in self._feeds:
+            self._flow(self._feeds[source])
+
+    def refuse(self, source: str, condition: str, description: str) -> None:
+        self._refused[source] = (condition, description)
+        feed = self._feeds.get(source)
+        if feed is not None:
+            self._close(feed, condition, description)
+
+    def part(self) -> None:
+        self._parting = True
+        if self.acceptor is not None:
+            self.acceptor.close()
+        for connection in list(self._connections):
+            connection.close()
+        self.injector.close()
+        self.container.schedule(_PARTING_SECONDS, _Later(self.container.stop))
+
+    def drop_all(self) -> None:
+        for feed in list(self._feeds.values()):
+            self._drop(feed)
+        self._connections.clear()
+
+    def _flow_later(self, feeds: list[tuple[_Feed, int]]) -> None:
+        for feed, count in feeds:
+            feed.owed += count
+            if self._feeds.get(feed.source) is feed:
+                self._flow(feed)
+
+    def _flow(self, feed: _Feed) -> None:
+        if feed.owed and feed.source in self.allowed and not self._parting:
+            feed.link.flow(feed.owed)
+            feed.owed = 0
+
+    # Connections.
+
+    def on_connection_bound(self, event: Any) -> None:
+        transport = event.transport
+        transport.idle_timeout = _IDLE_TIMEOUT
+        transport.max_frame_size = _FRAME_BYTES
+
+    def on_connection_opening(self, event: Any) -> None:
+        event.connection.container = self._name
+
+    def on_connection_opened(self, event: Any) -> None:
+        self._connections.append(event.connection)
+        self.on_connected()
+        if self._interconnect.url is not None:
+            _log.info("connected to interconnect %s", _shown(self._interconnect.url))
+            for source in self._inboxes:
+                self._attach(source)
+
+    def on_connection_error(self, event: Any) -> None:
+        _log.error("interconnect: connection closed by the other side: %s", _text(event.connection.remote_condition))
+
+    def on_transport_error(self, event: Any) -> None:
+        _log.warning("interconnect: connection lost: %s", _text(event.transport.condition))
+
+    def on_transport_closed(self, event: Any) -> None:
+        gone = event.connection
+        for feed in [feed for feed in self._feeds.values() if feed.link.connection == gone]:
+            _log.info("%s: link lost", feed.source)
+            self._drop(feed)
+        self._connections = [connection for connection in self._connections if connection != gone]
+        if self._interconnect.url is not None:
+            # The loop outside makes a fresh container.
+            self.injector.close()
+            self.container.stop()
+
+    # Links.
+
+    def on_link_opening(self, event: Any) -> None:
+        """Someone attaches: take its addresses over, unless it is refused, which a target left empty says."""
+        link = event.link
+        refusal = self._why_not(link)
+        if refusal is not None:
+            link.refusal = refusal
+            return
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.max_message_size = _LARGEST_MESSAGE
+        link.feed_source = link.remote_target.address.removeprefix(PREFIX)
+
+    def on_link_opened(self, event: Any) -> None:
+        link = event.link
+        refusal = getattr(link, "refusal", None)
+        if refusal is not None:
+            _log.warning("link refused: %s: %s", *refusal)
+            link.condition = Condition(*refusal)
+            link.close()
+            return
+        source = getattr(link, "feed_source", None)
+        # A link that the other side is about to refuse has no source.
+        if source is None or (self._interconnect.url is not None and link.remote_source.address is None):
+            return
+        former = self._feeds.get(source)
+        if former is not None:
+            self._close(former, "amqp:link:stolen", f"a newer link for {source} was attached")
+        feed = _Feed(next(self._numbers), source, link)
+        feed.owed = self._interconnect.credit
+        self._feeds[source] = feed
+        _log.info("%s: link up, from %s", source, link.connection.remote_container or "a nameless container")
+        self._flow(feed)
+
+    def on_link_error(self, event: Any) -> None:
+        source = getattr(event.link, "feed_source", None)
+        _log.error(
+            "%s: link closed by the other side: %s. Check what the interconnect allows this bridge to receive.",
+            source,
+            _text(event.link.remote_condition),
+        )
+        self._lost(event.link, source)
+
+    def on_link_closing(self, event: Any) -> None:
+        source = getattr(event.link, "feed_source", None)
+        if source is not None:
+            _log.info("%s: link closed by the other side", source)
+        self._lost(event.link, source)
+
+    def _attach(self, source: str) -> None:
+        connections = self._connections
+        if source in self._refused or not connections or self._parting:
+            return
+        address = PREFIX + source
+        name = f"{self._name}/{address}/{next(self._numbers)}"
+        link = self.container.create_receiver(connections[0], address, name=name, options=[AtLeastOnce(), _Queue()])
+        link.feed_source = source
+
+    def _why_not(self, link: Any) -> tuple[str, str] | None:
+        """Return condition and description when a link is not for us."""
+        if link.is_sender:
+            return "amqp:not-allowed", "the bridge only receives: attach a sender to cdc/REGION/NAME"
+        address = link.remote_target.address or ""
+        source = address.removeprefix(PREFIX)
+        if not address.startswith(PREFIX):
+            return "amqp:not-found", f"there is no {address[:100]!r} here: a source's address is cdc/REGION/NAME"
+        if source in self._refused:
+            return self._refused[source]
+        if source not in self._inboxes:
+            return "amqp:not-found", (
+                f"source {source[:100]!r} is in no stream of the bridge's file. "
+                "Add it under [streams.NAME.sources], run 'headrace bridge init', and start the bridge again"
+            )
+        if link.remote_snd_settle_mode == Link.SND_SETTLED:
+            return "amqp:not-allowed", "deliveries must be sent unsettled: they are acknowledged one by one"
+        return None
+
+    def _lost(self, link: Any, source: str | None) -> None:
+        feed = self._feeds.get(source or "")
+        if feed is not None and feed.link == link:
+            self._drop(feed)
+        if self._interconnect.url is not None and source is not None:
+            self.container.schedule(5.0, _Later(partial(self._attach, source)))
+
+    def _close(self, feed: _Feed, condition: str, description: str) -> None:
+        self._drop(feed)
+        feed.link.condition = Condition(condition, description)
+        feed.link.close()
+
+    def _drop(self, feed: _Feed) -> None:
+        """Forget a link and what came on it: its edge sends that again."""
+        if self._feeds.get(feed.source) is feed:
+            del self._feeds[feed.source]
+        for ticket in feed.tickets:
+            self._unsettled.pop(ticket, None)
+        feed.tickets.clear()
+        self._inboxes[feed.source].drop(feed.number)
+
+    # Deliveries.
+
+    def on_delivery(self, event: Any) -> None:
+        link, delivery = event.link, event.delivery
+        if not link.is_receiver:
+            return
+        if delivery.aborted:
+            delivery.settle()
+        elif delivery.readable and not delivery.partial:
+            data = link.recv(delivery.pending)
+            link.advance()
+            self._received(link, delivery, data)
+
+    def _received(self, link: Any, delivery: Any, data: bytes) -> None:
+        feed = self._feeds.get(getattr(link, "feed_source", ""))
+        if feed is None or feed.link != link:
+            # Of a link that a newer one has replaced.
+            delivery.update(Delivery.RELEASED)
+            delivery.settle()
+            return
+        ticket = next(self._numbers)
+        feed.tickets.add(ticket)
+        self._unsettled[ticket] = (feed, delivery)
+        message = self._message
+        try:
+            message.decode(data)
+            body = message.body
+            # A view into memory that Proton frees, or no binary at all, which no batch decodes from.
+            body = bytes(body) if isinstance(body, bytes | memoryview | bytearray) else b""
+            properties, encoding = message.properties, str(message.content_encoding or "")
+        except (ProtonException, UnicodeDecodeError, ValueError) as error:
+            _log.debug("%s: a message could not be decoded", feed.source, exc_info=error)
+            properties, encoding, body = None, "", b""
+        self._inboxes[feed.source].put(bridge_delivery.Delivery(ticket, feed.number, properties, encoding, body))
+
+
+class _Later(Handler):
+    """Does something when a timer ends."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        super().__init__()
+        self._action = action
+
+    def on_timer_task(self, _event: Any) -> None:
+        self._action()
+
+
+def _shown(url: str | None) -> str:
+    """Return a URL without user and password."""
+    parts = urlsplit(url or "")
+    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
+
+
+def _text(condition: Any) -> str:
+    return f"{condition.name}: {condition.description}" if condition is not None else "no reason given"
