@@ -1,0 +1,164 @@
+"""One DAG for each stream of the lake's file, and one that verifies: schedules, no logic.
+
+Airflow imports this file often, so it reads the file that HEADRACE_LAKE_CONFIG names with the standard library alone and
+imports nothing heavy. What a run loads is computed by the load from committed offsets, never from a date of Airflow's, so
+every task can be run again at any point. A file that is missing or wrong is an import error that says what is wrong.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, Asset, task
+from airflow.sdk.exceptions import AirflowFailException
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_STREAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
+#: A schedule's fields and what they are when the file does not say.
+_SCHEDULE = {"cron": "", "retries": 2, "retry_seconds": 60, "timeout_minutes": 120}
+#: Exit codes that another try cannot change: wrong configuration, an operator's decision, corrupt input; not equal.
+_FINAL = {1, 2, 3, 4}
+
+
+def _lake_file() -> tuple[Path, dict[str, Any]]:
+    """Return the lake's file and what it holds; raise ValueError saying what is wrong with it."""
+    named = os.environ.get("HEADRACE_LAKE_CONFIG")
+    if not named:
+        raise ValueError(
+            "HEADRACE_LAKE_CONFIG is not set. Set it to the path of the lake's file (TOML) wherever Airflow runs."
+        )
+    path = Path(named).absolute()
+    try:
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} (HEADRACE_LAKE_CONFIG) cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} (HEADRACE_LAKE_CONFIG) is not TOML: {error}") from error
+
+
+def _streams(path: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the schedule of each stream; raise ValueError naming file, field and rule."""
+    streams = given.get("streams")
+    if not isinstance(streams, dict) or not streams:
+        raise ValueError(f"{path}: streams: the file has no [streams.NAME]")
+    schedules = {}
+    for name, stream in streams.items():
+        schedule = stream.get("schedule", {}) if isinstance(stream, dict) else None
+        if not isinstance(schedule, dict) or not _STREAM.fullmatch(name):
+            raise ValueError(
+                f"{path}: streams.{name}: a stream is a table, named in lower-case letters, digits, - and _"
+            )
+        for field, value in schedule.items():
+            kind = type(_SCHEDULE.get(field))
+            if type(value) is not kind:
+                raise ValueError(f"{path}: streams.{name}.schedule.{field}: expected {kind.__name__}, or no such field")
+        schedules[name] = _SCHEDULE | schedule
+    return schedules
+
+
+def _jars() -> str:
+    """Return the jars for Spark, with commas between; raise ValueError when they were not fetched."""
+    home = os.environ.get("HEADRACE_JARS")
+    folder = (Path(home) if home else _spark_jobs().parent / ".setup" / "jars") / "spark"
+    jars = sorted(str(jar) for jar in folder.glob("*.jar"))
+    if not jars:
+        raise ValueError(
+            f"no Spark jars in {folder}. Run 'make setup', or set HEADRACE_JARS to the folder that holds spark/*.jar."
+        )
+    return ",".join(jars)
+
+
+def _spark_jobs() -> Path:
+    """Return the folder of the package with the jobs, without importing it."""
+    found = find_spec("spark_jobs")
+    if found is None or not found.submodule_search_locations:
+        raise ValueError("the package spark_jobs is not installed beside Airflow. Install headrace[spark] there.")
+    return Path(found.submodule_search_locations[0])
+
+
+def _command(*arguments: str) -> None:
+    """Run a headrace command, its output in the task's log; a failure that stays fails without another try."""
+    command = [sys.executable, "-m", "headrace", *arguments]
+    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(ended.stdout)
+    if ended.returncode:
+        said = f"headrace {' '.join(arguments)} ended with exit code {ended.returncode}:\n{ended.stdout[-2000:]}"
+        raise AirflowFailException(said) if ended.returncode in _FINAL else RuntimeError(said)
+
+
+def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: str) -> DAG:
+    """Return the DAG that loads a stream: check, bronze, silver."""
+
+    def step(name: str, **more: Any) -> SparkSubmitOperator:
+        return SparkSubmitOperator(
+            task_id=name,
+            name=f"headrace_{stream}_{name}",
+            conn_id="spark_default",
+            application=str(_spark_jobs() / "submit.py"),
+            application_args=[stream, "--config", str(path), "--step", name],
+            jars=jars,
+            driver_memory=spark.get("driver_memory", "2g"),
+            # The spark-submit of the Python that Airflow runs on comes first.
+            env_vars={"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"},
+            **more,
+        )
+
+    with DAG(
+        dag_id=f"headrace_load_{stream}",
+        description=f"Load what came since the last run of stream {stream} from Kafka into Delta.",
+        schedule=schedule["cron"] or None,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=["headrace"],
+        default_args={
+            "retries": schedule["retries"],
+            "retry_delay": timedelta(seconds=schedule["retry_seconds"]),
+            "execution_timeout": timedelta(minutes=schedule["timeout_minutes"]),
+        },
+    ) as dag:
+
+        @task(task_id="check")
+        def check() -> None:
+            _command("lake", "check", stream, "--config", str(path))
+
+        (
+            check()
+            >> step("bronze")
+            >> step("silver", outlets=[Asset(name=f"headrace/{stream}", uri=f"headrace://lake/{stream}")])
+        )
+    return dag
+
+
+def _verify(path: Path) -> DAG:
+    """Return the DAG that proves the lake equal to the sources; it runs when somebody asks."""
+    with DAG(
+        dag_id="headrace_verify",
+        description="Prove that the lake's tables equal the databases'. Assumes that writers rest and loads have caught up.",
+        schedule=None,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=["headrace"],
+    ) as dag:
+
+        @task(task_id="verify")
+        def verify() -> None:
+            _command("verify", "--config", str(path))
+
+        verify()
+    return dag
+
+
+_path, _given = _lake_file()
+_jar_list = _jars()
+for _stream, _schedule in _streams(_path, _given).items():
+    globals()[f"headrace_load_{_stream}"] = _load(_stream, _schedule, _path, _given.get("spark", {}), _jar_list)
+headrace_verify = _verify(_path)

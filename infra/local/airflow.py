@@ -1,0 +1,181 @@
+"""A real Airflow in one folder: its metadata database, our DAGs, and runs of them, without its web server and scheduler.
+
+A run is made by Airflow's own task runner (`DAG.test`): real operators, states, retries and asset events, recorded in the
+metadata database. One process serves all runs, so Airflow's imports are paid once; it starts in the background and ends with
+its owner. Used by the demo and by tests.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import dags
+from headrace.errors import NeedsOperator
+from infra.local.process import said_since, size
+
+_DAGS = Path(dags.__file__).parent
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRun:
+    """How one task of a run ended."""
+
+    name: str
+    #: Airflow's own words: `success`, `failed`, `upstream_failed`, `skipped`.
+    state: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagRun:
+    """How a run of a DAG ended."""
+
+    run_id: str
+    state: str
+    #: In the DAG's order.
+    tasks: list[TaskRun]
+    #: Names of the assets that the run updated.
+    assets: list[str]
+    #: What Airflow and the tasks said during the run, the last 20,000 bytes at most.
+    log: str
+
+    def check(self) -> Self:
+        """Return itself; raise NeedsOperator with the end of the log when the run failed."""
+        if self.state != "success":
+            states = ", ".join(f"{task.name} {task.state}" for task in self.tasks)
+            raise NeedsOperator(f"Airflow run {self.run_id} failed ({states}):\n{self.log[-4000:]}")
+        return self
+
+
+class Airflow:
+    """An Airflow for one lake's file. `with` starts it in the background and stops it with all that it runs."""
+
+    def __init__(self, folder: Path, lake_file: Path, *, jars: Path, master: str = "local[2]") -> None:
+        self.folder = folder.absolute()
+        #: What Airflow and the tasks say.
+        self.log = self.folder / "airflow.log"
+        self._environment = _environment(self.folder, lake_file.absolute(), jars.absolute(), master)
+        self._process: subprocess.Popen[str] | None = None
+        self._ready = False
+
+    def start(self) -> Self:
+        """Begin to start, and return at once; the first run waits for it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "infra.local.airflow_runs"],
+                env=self._environment,
+                cwd=self.folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                # A group of its own, which it ends as a whole.
+                start_new_session=True,
+            )
+        return self
+
+    def run(self, dag_id: str, *, seconds: float = 600) -> DagRun:
+        """Make one run of a DAG and return how it ended, failed or not.
+
+        Raises NeedsOperator when no run could be made: the DAG file has an error, there is no such DAG, time is up.
+        """
+        assert self._process is not None, "start() comes first"
+        before = size(self.log)
+        if not self._ready:
+            self._answer(seconds)
+            self._ready = True
+        assert self._process.stdin is not None
+        self._process.stdin.write(dag_id + "\n")
+        self._process.stdin.flush()
+        answer = self._answer(seconds)
+        if "error" in answer:
+            raise NeedsOperator(
+                f"Airflow cannot run {dag_id}: {answer['error']}", hint=f"Its log is {self.log}; its DAGs are {_DAGS}."
+            )
+        return DagRun(
+            run_id=answer["run_id"],
+            state=answer["state"],
+            tasks=[TaskRun(**task) for task in answer["tasks"]],
+            assets=answer["assets"],
+            log=said_since(self.log, before),
+        )
+
+    def stop(self) -> None:
+        """Stop, with whatever still runs. Nothing happens when it does not run."""
+        process, self._process, self._ready = self._process, None, False
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.wait()
+        process.stdout.close()
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        # A timer that ends the process ends the wait for its line, too.
+        timer = threading.Timer(seconds, _kill, [process])
+        timer.start()
+        try:
+            line = process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            self.stop()
+            raise NeedsOperator(
+                f"Airflow ended, or did not answer within {seconds:.0f} seconds:\n{said_since(self.log, 0)[-2000:]}",
+                hint=f"Read the end of {self.log}.",
+            )
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def __enter__(self) -> Self:
+        """Begin to start."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    # With its tasks and their spark-submit, which are in its group.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _environment(folder: Path, lake_file: Path, jars: Path, master: str) -> Mapping[str, str]:
+    # Airflow reads every setting from its environment first; none of the caller's own may get in.
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    return mine | {
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(_DAGS),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(folder / "logs"),
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),
+        "HEADRACE_LAKE_CONFIG": str(lake_file),
+        "HEADRACE_JARS": str(jars),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
