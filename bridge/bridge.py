@@ -100,9 +100,9 @@ class Bridge:
         """Return when it is time to stop; raise what ended a thread."""
         report_at = time.monotonic() + _REPORT_SECONDS
         while not self._stopping.wait(0.25):
-            for part in (self.receiver, *self.sources.values()):
-                if part.failure is not None:
-                    raise part.failure
+            failures = [self.receiver.failure, *(source.failure for source in self.sources.values())]
+            for failure in filter(None, failures):
+                raise failure
             if all(source.figures.state == "taken over" for source in self.sources.values()):
                 raise NeedsOperator(
                     "other bridges have taken over all sources of this one",

@@ -11,9 +11,9 @@ from headrace.position import Position
 
 
 class Next(NamedTuple):
-    """The next link: write the records from `index` on; those before are repeats of what stands in Kafka."""
+    """The next link: write the records from index `begin` on; those before are repeats of what stands in Kafka."""
 
-    index: int
+    begin: int
     #: Whether the batch starts an epoch that is not the tail's.
     starts_epoch: bool = False
 

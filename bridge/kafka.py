@@ -29,8 +29,8 @@ __all__ = [
     "KafkaException",
     "NewPartitions",
     "NewTopic",
-    "TopicPartition",
     "TooLarge",
+    "TopicPartition",
     "admin",
     "consumer",
     "producer",
@@ -49,7 +49,7 @@ _client_log = logging.getLogger("bridge.kafka.client")
 _client_log.addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
 
 
-class Fenced(ReplicationError):
+class Fenced(ReplicationError):  # noqa: N818 - a state, which reads best without a suffix.
     """Another producer holds the source's transactional id, or Kafka gave up on a transaction of ours."""
 
 
@@ -57,7 +57,7 @@ class InDoubt(Retryable):
     """Whether the transaction is committed is not known until the source is taken over again."""
 
 
-class TooLarge(ReplicationError):
+class TooLarge(ReplicationError):  # noqa: N818 - as above.
     """A record is larger than the topic takes."""
 
 

@@ -179,14 +179,14 @@ class Receiver:
                 os.close(end)
 
 
-class _Queue(LinkOption):
+class _Queue(LinkOption):  # type: ignore[misc]
     """Ask a broker for a queue: without it Artemis makes an unknown address a topic, and what is sent early is gone."""
 
     def apply(self, link: Any) -> None:
         link.source.capabilities.put_object(symbol("queue"))
 
 
-class _Handler(Handler):
+class _Handler(Handler):  # type: ignore[misc]
     """What the receiver's thread does for each event of Proton."""
 
     def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
@@ -222,9 +222,9 @@ class _Handler(Handler):
         paused: dict[float, dict[int, tuple[_Feed, int]]] = {}
         settled: dict[int, _Feed] = {}
         for ticket, outcome in outcomes:
-            feed, delivery = self._unsettled.pop(ticket, (None, None))
-            if feed is None:
+            if ticket not in self._unsettled:
                 continue
+            feed, delivery = self._unsettled.pop(ticket)
             feed.tickets.discard(ticket)
             if isinstance(outcome, Accept):
                 delivery.update(Delivery.ACCEPTED)
@@ -451,7 +451,7 @@ class _Handler(Handler):
         self._inboxes[feed.source].put(bridge_delivery.Delivery(ticket, feed.number, properties, encoding, body))
 
 
-class _Later(Handler):
+class _Later(Handler):  # type: ignore[misc]
     """Does something when a timer ends."""
 
     def __init__(self, action: Callable[[], None]) -> None:

@@ -178,7 +178,7 @@ class Source(threading.Thread):
         self._gaps.closed(batch.follows)
         self._outcomes.append((delivery.ticket, Accept()))
         try:
-            self._committer.write(batch, verdict.index)
+            self._committer.write(batch, verdict.begin)
         except TooLarge as error:
             self._outcomes.pop()
             self._reject(
@@ -190,7 +190,7 @@ class Source(threading.Thread):
             raise Retryable("a record is too large for the topic: the batches around it go back") from error
         self._tail = batch.last
         self._bytes += len(delivery.body)
-        self._records += len(batch) - verdict.index
+        self._records += len(batch) - verdict.begin
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:
         self.figures.rejected += 1
@@ -212,7 +212,7 @@ class Source(threading.Thread):
 
     def _release(self) -> None:
         """Send back everything that waits for an outcome; what was rejected stays rejected."""
-        waiting = [
+        waiting: list[tuple[int, Outcome]] = [
             (ticket, outcome if isinstance(outcome, Reject) else Release()) for ticket, outcome in self._outcomes
         ]
         self._outcomes = []
