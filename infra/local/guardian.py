@@ -2,8 +2,8 @@
 
 Run as a script by infra/local/process.py, with the standard library alone. Arguments: the owner's process id, the
 signal that ends the server, the user and group ids to run it as (-1: our own), its folder, its command. Prints the
-server's process id, closes standard output, and exits after the server. Should the guardian itself be killed, the
-kernel sends the server the same signal.
+server's process id, closes standard output, and exits with the server's exit code, or with 128 and the number of the
+signal that ended it. Should the guardian itself be killed, the kernel sends the server the same signal.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _EVERY, _PATIENCE = 0.25, 10.0
 
 
-def main(owner: int, end_signal: int, user: int, group: int, folder: str, command: list[str]) -> None:
+def main(owner: int, end_signal: int, user: int, group: int, folder: str, command: list[str]) -> int:
     """Run the command until it ends, or until it has been ended because the owner is gone."""
     libc = ctypes.CDLL(None, use_errno=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
@@ -51,8 +51,9 @@ def main(owner: int, end_signal: int, user: int, group: int, folder: str, comman
                 server.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
                 server.kill()
+    return server.returncode if server.returncode >= 0 else 128 - server.returncode
 
 
 if __name__ == "__main__":
     _owner, _signal, _user, _group = (int(it) for it in sys.argv[1:5])
-    main(_owner, _signal, _user, _group, sys.argv[5], sys.argv[6:])
+    sys.exit(main(_owner, _signal, _user, _group, sys.argv[5], sys.argv[6:]))

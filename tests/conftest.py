@@ -1,0 +1,3 @@
+"""What all rings share: servers to test against, and the rules of a run."""
+
+pytest_plugins = ["tests.fix_proxy", "tests.fix_stack", "tests.fix_strict"]

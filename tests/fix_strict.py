@@ -1,0 +1,95 @@
+"""Two rules for every run: in continuous integration nothing is skipped, and no process outlives the session."""
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.waiting import eventually
+
+_SESSION = "HEADRACE_TEST_SESSION"
+#: Ended by themselves when Python does, because their standard input closes: PySpark's gateway, multiprocessing's helper.
+_END_WITH_PYTHON = ("pyspark-shell", "multiprocessing.resource_tracker")
+_left_behind = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Mark the environment, so that whatever the tests start can be told from everything else."""
+    os.environ[_SESSION] = uuid.uuid4().hex
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Turn a skip or an expected failure into a failure in continuous integration."""
+    return _failed_if_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Turn a skipped module into a failure in continuous integration."""
+    return _failed_if_skipped((yield))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the session if a process that it started still runs, and end that."""
+    try:
+        eventually(lambda: not _started_here(), 15, saying="no process is left")
+    except AssertionError:
+        left = _started_here()
+        session.config.stash[_left_behind] = [f"{process.pid}: {' '.join(_line(process))[:300]}" for process in left]
+        for process in left:
+            process.kill()
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the processes that were left."""
+    if left := config.stash.get(_left_behind, []):
+        terminalreporter.section("processes left behind by the tests", red=True)
+        for line in left:
+            terminalreporter.line(line)
+
+
+def _failed_if_skipped(report):
+    if os.environ.get("CI") and (report.skipped or hasattr(report, "wasxfail")):
+        reason = getattr(report, "wasxfail", None) or report.longrepr
+        report.__dict__.pop("wasxfail", None)
+        report.outcome = "failed"
+        report.longrepr = f"skipped or expected to fail, which counts as a failure when CI is set: {reason}"
+    return report
+
+
+def _started_here() -> list[psutil.Process]:
+    children = {process.pid for process in psutil.Process().children(recursive=True)}
+    return [
+        process
+        for process in psutil.process_iter()
+        if process.pid != os.getpid()
+        and (process.pid in children or _is_marked(process))
+        and not _is_dead(process)
+        and not any(word in part for part in _line(process) for word in _END_WITH_PYTHON)
+    ]
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(_SESSION) == os.environ[_SESSION]
+    except (psutil.Error, OSError):
+        return False
+
+
+def _is_dead(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
