@@ -117,10 +117,9 @@ def _listed(offsets: list[dict[str, Any]]) -> str:
 
 
 def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*(column.replace("_", " ") for column in columns), box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(str(row[column]) if row[column] not in {None, ""} else "-" for column in columns))
-    Console(soft_wrap=True).print(table)
+    """Print columns side by side, none of them cut off: positions are there to be copied."""
+    lines = [[column.replace("_", " ") for column in columns]]
+    lines += [[str(row[column]) if row[column] not in {None, ""} else "-" for column in columns] for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())

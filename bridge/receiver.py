@@ -27,6 +27,8 @@ from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
+# Proton's own lines are for --verbose: what matters of them is said here, in our words.
+logging.getLogger("proton").addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
 
 PREFIX = "cdc/"
 #: A peer that is silent for so long is gone, in seconds.
