@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
-from confluent_kafka import Consumer, TopicPartition
 
 from infra.local import files
 from infra.local.kafka import Kafka
@@ -24,6 +23,7 @@ from tests.fix_proxy import Proxy
 from tests.history import truth
 from tests.history.checker import Difference, check
 from tests.history.records import Record, record
+from tests.kafka_reading import read_committed
 from tests.waiting import eventually
 
 DATABASE = STREAM = "bank"
@@ -229,32 +229,3 @@ class Pipeline:
     def tails(self) -> str:
         """Return what each part said last."""
         return "\n".join(f"--- {part.name}, {part.restarts} restarts\n{part.tail(15)}" for part in self.parts)
-
-
-def read_committed(bootstrap: str, topic: str) -> list[tuple[int, int, bytes | None, bytes]]:
-    """Return all committed records of a topic as (partition, offset, key, value), each partition in order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "history",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        found: list[tuple[int, int, bytes | None, bytes]] = []
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            messages = consumer.consume(10_000, 30)
-            assert messages, f"{topic} cannot be read to its end"
-            for message in messages:
-                if message.error() is not None:
-                    ended.add(message.partition())
-                else:
-                    found.append((message.partition(), message.offset(), message.key(), message.value()))
-        return sorted(found, key=lambda one: one[:2])
-    finally:
-        consumer.close()
