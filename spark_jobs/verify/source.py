@@ -21,7 +21,7 @@ _SETTINGS = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
     "timezone": "UTC",
-    "extra_float_digits": "1",
+    "extra_float_digits": "3",
     "bytea_output": "hex",
 }
 _TABLES = files("spark_jobs.verify").joinpath("source_tables.sql").read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""One table that has every type, as PostgreSQL declares it and as silver holds it, ordinary and extreme values alike."""
+
+TABLE_OF_EVERY_TYPE = r"""
+CREATE DOMAIN cents AS numeric(9,2);
+CREATE DOMAIN price AS cents CHECK (value > 0);
+CREATE TYPE mood AS ENUM ('calm', 'loud');
+CREATE TABLE everything (
+    id int8 PRIMARY KEY, small int2, whole int4, object oid, exact numeric(12,4), free numeric, rounded numeric(5,-2),
+    single float4, double float8, flag bool, words text, padded char(6), short varchar(9), day date, local timestamp,
+    instant timestamptz, hour time, zoned timetz, bytes bytea, ident uuid, document json, binary_document jsonb,
+    numbers int[], host inet, cost price, paid money, span interval, feeling mood, nothing text,
+    derived int GENERATED ALWAYS AS (whole + 1) STORED
+);
+INSERT INTO everything VALUES
+(1, -5, 100000, 4000000000, 12.5, 1.500, 12300, 1.1, 1.1, true, 'naïve|~5:é😀', 'ab', '', '2026-01-31',
+ '2026-01-31 09:15:00.25', '2026-01-31 09:15:00.25+02', '09:15:00.25', '09:15:00+02', '\x00ff',
+ 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{"a": 1}', '{"b":2}', '{1,NULL,3}', '1.2.3.4', 7.5, 12.3,
+ '1 day 02:00:00', 'calm', NULL),
+(2, NULL, NULL, NULL, -0.0001, 'NaN', -100, 'NaN', 'NaN', false, NULL, NULL, NULL, '0001-01-01', '0001-01-01 00:00:00',
+ '1969-12-31 23:59:59.999999+00', NULL, NULL, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(3, NULL, NULL, NULL, 0, 100, 0, '-Infinity', '-0', NULL, '', '', '~|', '9999-12-31', '9999-12-31 23:59:59.999999',
+ '9999-12-31 23:59:59.999999+00', '00:00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(4, 32767, -2147483648, 0, 99999999.9999, -0.00000000000000000000000001, 99900, 3.4028235e38, 5e-324, NULL, E'a\nb',
+ 'abcdef', 'x', '1582-10-10', '1582-10-10 00:00:00', '1582-10-04 23:59:59.999999+00', NULL, NULL, NULL, NULL, NULL, NULL,
+ NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+"""
+
+SILVER_OF_EVERY_TYPE = r"""
+SELECT * FROM VALUES
+(1L, -5S, 100000, 4000000000L, cast(12.5 AS decimal(12,4)), '1.500', cast(12300 AS decimal(7,0)), float('1.1'), 1.1D, true,
+ 'naïve|~5:é😀', 'ab    ', '', date'2026-01-31', timestamp_ntz'2026-01-31 09:15:00.25',
+ timestamp'2026-01-31 07:15:00.25', '09:15:00.25', '09:15:00+02', X'00ff', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
+ '{"a": 1}', '{"b": 2}', '{1,NULL,3}', '1.2.3.4', cast(7.5 AS decimal(9,2)), '$12.30', '1 day 02:00:00', 'calm',
+ cast(NULL AS string)),
+(2L, NULL, NULL, NULL, cast(-0.0001 AS decimal(12,4)), 'NaN', cast(-100 AS decimal(7,0)), float('NaN'), double('NaN'),
+ false, NULL, NULL, NULL, date'0001-01-01', timestamp_ntz'0001-01-01 00:00:00', timestamp'1969-12-31 23:59:59.999999',
+ NULL, NULL, X'', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(3L, NULL, NULL, NULL, cast(0 AS decimal(12,4)), '100', cast(0 AS decimal(7,0)), float('-Infinity'), -0.0D, NULL, '',
+ '      ', '~|', date'9999-12-31', timestamp_ntz'9999-12-31 23:59:59.999999', timestamp'9999-12-31 23:59:59.999999',
+ '00:00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(4L, 32767S, -2147483648, 0L, cast(99999999.9999 AS decimal(12,4)), '-0.00000000000000000000000001',
+ cast(99900 AS decimal(7,0)), float('3.4028235e38'), double('4.9e-324'), NULL, 'a\nb', 'abcdef', 'x', date'1582-10-10',
+ timestamp_ntz'1582-10-10 00:00:00', timestamp'1582-10-04 23:59:59.999999', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+ NULL, NULL, NULL, NULL, NULL)
+AS everything(
+    id, small, whole, object, exact, free, rounded, single, double, flag, words, padded, short, day, local, instant, hour,
+    zoned, bytes, ident, document, binary_document, numbers, host, cost, paid, span, feeling, nothing
+)
+"""
