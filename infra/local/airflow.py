@@ -7,6 +7,7 @@ its owner. Used by the demo and by tests.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from infra.local.process import said_since, size
 
 _DAGS = Path(dags.__file__).parent
 _STOP_SECONDS = 10.0
+#: How a line of Airflow's own log starts; what is raised has lines of its own.
+_DATED = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +52,25 @@ class DagRun:
     #: What Airflow and the tasks said during the run, the last 20,000 bytes at most.
     log: str
 
+    @property
+    def failure(self) -> str:
+        """What the tasks that failed raised, without Airflow's own lines; the end of the log when nothing was raised."""
+        said: list[str] = []
+        inside = False
+        for line in self.log.splitlines():
+            if line.startswith("Traceback "):
+                inside = True
+            elif _DATED.match(line):
+                inside = False
+            elif inside and not line.startswith(" "):
+                said.append(line)
+        return "\n".join(said)[-4000:].strip() or self.log[-2000:]
+
     def check(self) -> Self:
-        """Return itself; raise NeedsOperator with the end of the log when the run failed."""
+        """Return itself; raise NeedsOperator with what the tasks raised when the run failed."""
         if self.state != "success":
             states = ", ".join(f"{task.name} {task.state}" for task in self.tasks)
-            raise NeedsOperator(f"Airflow run {self.run_id} failed ({states}):\n{self.log[-4000:]}")
+            raise NeedsOperator(f"Airflow run {self.run_id} failed ({states}):\n{self.failure}")
         return self
 
 

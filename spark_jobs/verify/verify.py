@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from spark_jobs.failures import explained
 from spark_jobs.verify import silver, tables
 from spark_jobs.verify.compare import compare
 from spark_jobs.verify.report import TableReport
@@ -39,7 +40,8 @@ def verify(
     known = {str(table): table for table in at_source}
     for name in tables.to_compare(at_source, lake.names(source), wanted):
         started = time.monotonic()
-        report = _verify(source, name, database, known.get(name), lake.frame(source, name))
+        with explained(f"verifying {name} of {source}"):
+            report = _verify(source, name, database, known.get(name), lake.frame(source, name))
         _LOG.debug("verified %s %s in %.1f s: %s", source, name, time.monotonic() - started, report.equal)
         yield report
 

@@ -1,0 +1,113 @@
+"""DAGs run for real by Airflow's own task runner: what fails says why, and the process ends with its owner."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.errors import NeedsOperator
+from infra.local.airflow import Airflow
+from tests.waiting import eventually
+
+JARS = Path(os.environ.get("HEADRACE_JARS") or Path(__file__).parents[2] / ".setup" / "jars")
+
+#: Starts an Airflow and waits to be killed.
+OWNER = """
+import sys
+from pathlib import Path
+from infra.local.airflow import Airflow
+Airflow(Path(sys.argv[1]), Path(sys.argv[2]), jars=Path(sys.argv[3])).start()
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def lake_file(tmp_path_factory):
+    """Return a lake's file whose Kafka cannot be reached and whose source's password is not there."""
+    path = tmp_path_factory.mktemp("lake") / "lake.toml"
+    path.write_text(
+        textwrap.dedent("""
+            [lake]
+            root = "lake"
+            [kafka]
+            bootstrap = "127.0.0.1:1"
+            [streams.bank]
+            sources = ["jakarta/bank"]
+            [streams.bank.schedule]
+            retries = 0
+            [sources."jakarta/bank".postgresql]
+            host = "127.0.0.1"
+            port = 1
+            database = "bank"
+            user = "auditor"
+            password = "env:NOT_SET_ANYWHERE"
+        """)
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, lake_file):
+    """Yield an Airflow for the file, shared: it takes seconds to start."""
+    with Airflow(tmp_path_factory.mktemp("airflow"), lake_file, jars=JARS) as running:
+        yield running
+
+
+def test_a_task_that_fails_fails_its_run_and_says_what_the_command_said(airflow):
+    found = airflow.run("headrace_verify")
+
+    assert found.state == "failed"
+    assert [(task.name, task.state) for task in found.tasks] == [("verify", "failed")]
+    assert "environment variable NOT_SET_ANYWHERE is not set" in found.failure
+    with pytest.raises(NeedsOperator, match=r"verify failed\)[\s\S]*NOT_SET_ANYWHERE"):
+        found.check()
+
+
+def test_nothing_is_loaded_when_the_check_fails(airflow):
+    found = airflow.run("headrace_load_bank")
+
+    assert [(task.name, task.state) for task in found.tasks] == [
+        ("check", "failed"),
+        ("bronze", "upstream_failed"),
+        ("silver", "upstream_failed"),
+    ]
+    assert found.assets == []
+    assert "exit code 5" in found.failure
+
+
+def test_a_dag_that_is_not_there_is_said_with_those_that_are(airflow):
+    with pytest.raises(NeedsOperator, match="no DAG 'nothing', only headrace_load_bank, headrace_verify"):
+        airflow.run("nothing")
+
+
+def test_a_wrong_lake_file_is_said_by_the_first_run(tmp_path):
+    with (
+        Airflow(tmp_path / "airflow", tmp_path / "absent.toml", jars=JARS) as running,
+        pytest.raises(NeedsOperator, match=r"absent\.toml \(HEADRACE_LAKE_CONFIG\) cannot be read"),
+    ):
+        running.run("headrace_verify")
+
+
+def test_it_ends_when_its_owner_is_killed(tmp_path, lake_file):
+    owner = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            OWNER,
+            *(tmp_path / "airflow", lake_file, JARS),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with owner:
+        owner.stdout.readline()
+        (child,) = psutil.Process(owner.pid).children()
+        owner.send_signal(signal.SIGKILL)
+
+    eventually(lambda: not child.is_running(), 30, saying="Airflow's process has ended")
