@@ -1,0 +1,73 @@
+"""What is printed: a verdict for each table, and for those that differ where, bounded."""
+
+import io
+import json
+
+from rich.console import Console
+
+from spark_jobs.verify.compare import Difference
+from spark_jobs.verify.report import SHOWN, TableReport, as_json, show
+
+
+def report(table="public.accounts", **fields) -> TableReport:
+    known = {"equal": True, "rows_source": 1500, "rows_lake": 1500, "seconds": 1.25}
+    return TableReport(source="jakarta/bank", table=table, **(known | fields))
+
+
+def shown(*reports: TableReport) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    show(list(reports), console)
+    return console.file.getvalue()
+
+
+def test_equal_tables_are_a_line_each_and_a_sum():
+    text = shown(report(), report("public.log", rows_source=0, rows_lake=None))
+
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[1] == ["jakarta/bank", "public.accounts", "1,500", "1,500", "equal", "1.2"]
+    assert lines[2] == ["jakarta/bank", "public.log", "0", "-", "equal", "1.2"]
+    assert text.endswith("equal: 2 tables of 1 source\n")
+
+
+def test_a_table_that_differs_says_which_keys_and_columns():
+    text = shown(
+        report(),
+        report(
+            "public.tellers",
+            equal=False,
+            differences=[
+                Difference(what="differs", key={"bid": "1", "tid": "[7]"}, columns=("balance", "at")),
+                Difference(what="missing in the lake", key={"bid": None, "tid": "8"}),
+            ],
+        ),
+        report("public.log", equal=False, differences=[Difference(what="only in the lake", rows=3)], complete=False),
+        report("public.gone", equal=False, rows_lake=None, reasons=["the table is missing in the lake"]),
+    )
+
+    assert "  1 differs, 1 missing in the lake\n" in text
+    assert "  bid=1, tid=[7]: differs in balance, at\n" in text
+    assert "  bid=null, tid=8: missing in the lake\n" in text
+    assert "  at least 3 only in the lake\n" in text
+    assert "  a row without a key: only in the lake (3 rows)\n" in text
+    assert "  the table is missing in the lake\n" in text
+    assert text.endswith("3 of 4 tables not equal\n")
+
+
+def test_many_keys_are_cut_on_the_screen_and_whole_in_json():
+    many = [Difference(what="missing in the lake", key={"id": str(number)}) for number in range(SHOWN + 5)]
+    found = report(equal=False, differences=many)
+
+    text = shown(found)
+    machine = json.loads(as_json([report(), found]))
+
+    assert "  and 5 more (--json lists them)\n" in text
+    assert text.count("id=") == SHOWN
+    assert machine["equal"] is False
+    assert [table["equal"] for table in machine["tables"]] == [True, False]
+    assert machine["tables"][1]["differences"][0] == {
+        "what": "missing in the lake",
+        "key": {"id": "0"},
+        "columns": [],
+        "rows": 1,
+    }
+    assert len(machine["tables"][1]["differences"]) == SHOWN + 5
