@@ -51,10 +51,13 @@ def _answer(answers: TextIO, answer: dict[str, Any]) -> None:
 
 
 def _prepare() -> None:
-    """Make Airflow's metadata database, or bring it up to date."""
+    """Make Airflow's metadata database, or bring it up to date, and the parts that the first task would wait for."""
+    from airflow.sdk.execution_time.supervisor import in_process_api_server
     from airflow.utils.db import initdb
 
     initdb()
+    # Tasks speak to Airflow through this; it takes seconds to make, once.
+    assert in_process_api_server().app
 
 
 def _run(dag_id: str) -> dict[str, Any]:
