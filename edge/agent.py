@@ -1,0 +1,121 @@
+"""The edge agent: from slot to interconnect and back, until it is told to stop.
+
+Guarantees that the two connections fail and recover apart from each other; that a lost database session leaves nothing behind
+but the checkpoint; that stopping waits for what is on the way, and confirms it. Raises what only an operator can pass.
+"""
+
+import logging
+import select
+import time
+
+from edge.capture import Capture
+from edge.checkpoint import Checkpoint, State
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.postgres.problems import SlotTaken
+from edge.postgres.watch import Watch
+from edge.progress import Progress
+from edge.sender import Sender
+from edge.wakeup import Wakeup
+from headrace.backoff import Backoff
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import NeedsOperator, NotConnected, Retryable
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 3.0
+
+
+class Agent:
+    """One source's edge. `run` blocks; `stop` may be called from any thread or a signal handler.
+
+    `stop_seconds`: how long stopping waits for acknowledgements. `patience_seconds`: how long a slot that somebody else reads
+    is waited for.
+    """
+
+    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, patience_seconds: float = 15.0) -> None:
+        self._config = config
+        self._stop_seconds = stop_seconds
+        self._patience_seconds = patience_seconds
+        self._stopping = False
+        self._wakeup = Wakeup()
+        self._state = State(config.beside(config.state.folder))
+        self.figures = Figures()
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+        self._stopping = True
+        self._wakeup.ring()
+
+    def run(self) -> None:
+        """Capture and send until stopped; raise NeedsOperator or CorruptInput when a person has to act."""
+        with self._state.locked():
+            checkpoint = self._checkpoint()
+            outbox = Outbox(
+                limit_bytes=self._config.batches.window_megabytes << 20,
+                tail=checkpoint.position,
+                confirmed=checkpoint.lsn,
+            )
+            outbox.wake_capture = self._wakeup.ring
+            progress = Progress(self._state, checkpoint, outbox)
+            sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
+            watch = Watch(self._config, lambda: progress.checkpoint, self.figures, outbox)
+            sender.start()
+            try:
+                self._capture(progress, outbox)
+                progress.save_now()
+            finally:
+                watch.stop()
+                sender.stop(_CLOSE_SECONDS)
+            position, lsn = progress.checkpoint.acknowledged, progress.checkpoint.confirmed_lsn
+            _log.info("stopped: acknowledged %s, confirmed %s, %d batches left", position, lsn, outbox.batches)
+
+    def _checkpoint(self) -> Checkpoint:
+        checkpoint = self._state.read(self._config.source.name)
+        if checkpoint is None or checkpoint.stage != "made":
+            raise NeedsOperator(
+                f"source {self._config.source.name} is not initialised: no finished checkpoint in {self._state.path}",
+                hint=f"Run 'headrace edge init --config {self._config.path}'.",
+            )
+        return checkpoint
+
+    def _capture(self, progress: Progress, outbox: Outbox) -> None:
+        """Run one session after another until stopped."""
+        backoff = Backoff(first=0.1, longest=10.0)
+        taken_since, former_pid = 0.0, 0
+        while not self._stopping:
+            capture = None
+            try:
+                capture = Capture(self._config, progress, outbox, self.figures, self._wakeup, former_pid)
+                taken_since, former_pid = 0.0, capture.pid
+                backoff.reset()
+                capture.run(lambda: self._stopping)
+                capture.finish(self._stop_seconds)
+            except SlotTaken as error:
+                taken_since = taken_since or time.monotonic()
+                if time.monotonic() - taken_since > self._patience_seconds:
+                    raise NeedsOperator(
+                        f"slot {self._config.source.postgresql.slot!r} is taken by process {error.pid} of the server",
+                        hint="Stop the other edge that reads it, or end the process: "
+                        f"select pg_terminate_backend({error.pid});",
+                    ) from error
+                self._pause(backoff.pause(), error, progress, outbox)
+            except (NotConnected, Retryable) as error:
+                self._pause(backoff.pause(), error, progress, outbox)
+            finally:
+                if capture is not None:
+                    capture.close()
+
+    def _pause(self, seconds: float, error: NotConnected | Retryable, progress: Progress, outbox: Outbox) -> None:
+        """Wait before the next session; what was read before is sent and acknowledged meanwhile."""
+        _log.warning("%s; trying again in %.1f s", error.message, seconds)
+        bell = select.poll()
+        bell.register(self._wakeup.fileno(), select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._wakeup.answer()
+            if self._stopping:
+                return
+            outbox.check()
+            progress.save(time.monotonic())
+            bell.poll(left * 1000)

@@ -1,0 +1,205 @@
+"""One session with the database: reads the slot's log, feeds the decoder, fills the outbox, confirms what is acknowledged.
+
+Guarantees that the checkpoint is durable before the slot is told; that the slot is told nothing beyond what is
+acknowledged; that a session keeps nothing of the one before it: what was not acknowledged is read again. Assumes that one
+session runs at a time. The agent makes one for each connection and runs it in its own thread.
+"""
+
+import logging
+import select
+import time
+from collections.abc import Callable
+
+from edge.batcher import Batcher, SealedBatch
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.postgres.keys import PrimaryKeys
+from edge.postgres.pgoutput import Decoder
+from edge.postgres.preflight import open_stream
+from edge.progress import Progress
+from edge.wakeup import Wakeup
+from headrace.batch import Figures as BatchFigures
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import NotConnected
+
+_log = logging.getLogger(__name__)
+
+#: While batches are on the way, the next one is left open for so long, in seconds, to gather more.
+_LINGER_SECONDS = 0.004
+#: The server hears from the edge at least so often, in seconds.
+_STATUS_SECONDS = 5.0
+#: The server's wish for an answer is met after at most so long, in seconds.
+_ANSWER_SECONDS = 0.05
+#: A server asks about twice a minute. One that goes on asking, each time at once, is shutting down: it gets so long, in
+#: seconds, to be satisfied.
+_FAREWELL_SECONDS = 3.0
+#: Figures travel at most so often, in seconds.
+_FIGURES_SECONDS = 1.0
+
+
+class Capture:
+    """A running session; `run` returns when `stopping` says so and raises what ended it otherwise."""
+
+    def __init__(
+        self,
+        config: EdgeFile,
+        progress: Progress,
+        outbox: Outbox,
+        figures: Figures,
+        wakeup: Wakeup,
+        former_pid: int,
+    ) -> None:
+        self._config = config
+        self._progress = progress
+        self._outbox = outbox
+        self._figures = figures
+        self._wakeup = wakeup
+        source = config.source
+        self._stream, self._database = open_stream(source.postgresql, source.name, progress.checkpoint, former_pid)
+        self.pid = self._stream.pid
+        tail = progress.restart()
+        outbox.restart(tail)
+        self._batcher = Batcher(
+            source=source.name,
+            tail=tail,
+            target_bytes=config.batches.kilobytes * 1024,
+            figures=self._due_figures,
+        )
+        self._decoder = Decoder(
+            source=source.name,
+            database=source.postgresql.database,
+            epoch=tail.epoch,
+            batcher=self._batcher,
+            key_of=PrimaryKeys(self._database).of,
+        )
+        now = time.monotonic()
+        self._put_at = self._told_at = now
+        self._figures_at = 0.0
+        self._open_since: float | None = None
+        self._reached = self._told_lsn = 0
+        self._asked = 0
+        self._asks_at = self._asks_since = 0.0
+        self._stream.start(source.postgresql.slot, source.postgresql.publication, progress.checkpoint.lsn)
+        figures.database_connections += 1
+        _log.info(
+            "reading slot %s of %s from %s, next batch follows %s",
+            source.postgresql.slot,
+            source.postgresql,
+            progress.checkpoint.confirmed_lsn,
+            tail,
+        )
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Capture until `stopping` says so; raise what ends the session otherwise."""
+        both, bell = select.poll(), select.poll()
+        both.register(self._stream.fileno(), select.POLLIN)
+        for poll in (both, bell):
+            poll.register(self._wakeup.fileno(), select.POLLIN)
+        outbox, stream, feed, take = self._outbox, self._stream, self._decoder.feed, self._batcher.take
+        while True:
+            self._wakeup.answer()
+            if stopping():
+                return
+            outbox.check()
+            full = outbox.full
+            fed = 0 if full else stream.read(feed, time.time_ns() // 1_000_000)
+            if closed := take():
+                self._put(closed)
+            now = time.monotonic()
+            wait = self._attend(now, dry=not fed and not full)
+            if not fed:
+                (bell if full else both).poll(wait * 1000)
+
+    def finish(self, seconds: float) -> None:
+        """Read no more, wait at most `seconds` until what was read is acknowledged, and confirm it."""
+        if self._batcher.open_bytes and not self._decoder.in_transaction:
+            self._seal()
+        bell = select.poll()
+        bell.register(self._wakeup.fileno(), select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while not self._outbox.empty and (left := deadline - time.monotonic()) > 0:
+            self._wakeup.answer()
+            self._outbox.check()
+            self._tell(time.monotonic())
+            bell.poll(min(left, _STATUS_SECONDS) * 1000)
+        self._progress.save_now()
+        self._confirm(time.monotonic())
+        self._stream.flush(1.0)
+
+    def close(self) -> None:
+        """Leave the database."""
+        self._stream.close()
+        self._database.close()
+
+    def _attend(self, now: float, *, dry: bool) -> float:
+        """Do what is due besides reading; return for how many seconds nothing will be."""
+        wait = self._tell(now)
+        batcher, decoder = self._batcher, self._decoder
+        if dry and batcher.open_bytes and not decoder.in_transaction:
+            self._open_since = self._open_since or now
+            linger = 0.0 if self._outbox.empty else self._open_since + _LINGER_SECONDS - now
+            if linger > 0:
+                return min(wait, linger)
+            self._seal()
+        if not batcher.open_bytes:
+            reached = self._stream.reached if decoder.in_transaction else max(self._stream.reached, decoder.end_lsn)
+            if reached > self._reached:
+                self._reached = self._figures.read_lsn = reached
+                self._outbox.note(reached)
+            idle = now - self._put_at
+            if idle < self._config.heartbeat_seconds:
+                return min(wait, self._config.heartbeat_seconds - idle)
+            if self._outbox.empty and not decoder.in_transaction:
+                self._figures_at = 0.0
+                self._put([batcher.empty()])
+        return wait
+
+    def _seal(self) -> None:
+        self._open_since = None
+        sealed = self._batcher.seal()
+        if sealed is not None:
+            self._put([sealed])
+
+    def _put(self, batches: list[SealedBatch]) -> None:
+        self._put_at = time.monotonic()
+        figures = self._figures
+        figures.captured_batches += len(batches)
+        figures.captured += sum(batch.count for batch in batches)
+        figures.read_lsn = max(figures.read_lsn, batches[-1].confirm)
+        self._outbox.put(batches)
+
+    def _tell(self, now: float) -> float:
+        """Save progress and tell the server, when due; return the seconds until that may be due again."""
+        wait = self._progress.save(now)
+        since = now - self._told_at
+        if self._stream.asked != self._asked:
+            if since < _ANSWER_SECONDS:
+                return _ANSWER_SECONDS - since
+            self._asked = self._stream.asked
+            self._check_farewell(now)
+            self._confirm(now)
+        elif self._progress.confirmed != self._told_lsn or since >= _STATUS_SECONDS:
+            self._confirm(now)
+        return _STATUS_SECONDS if wait is None else wait
+
+    def _confirm(self, now: float) -> None:
+        self._told_lsn = self._figures.confirmed_lsn = self._progress.confirmed
+        self._told_at = now
+        self._stream.confirm(self._told_lsn, time.time_ns() // 1_000_000)
+
+    def _check_farewell(self, now: float) -> None:
+        """Let a server go that shuts down: it waits for what only the far side's acknowledgement could confirm."""
+        if now - self._asks_at > _STATUS_SECONDS / 5:
+            self._asks_since = now
+        self._asks_at = now
+        if now - self._asks_since > _FAREWELL_SECONDS:
+            raise NotConnected(f"the server of {self._config.source.postgresql} is shutting down")
+
+    def _due_figures(self) -> BatchFigures:
+        now = time.monotonic()
+        if now - self._figures_at < _FIGURES_SECONDS:
+            return {}
+        self._figures_at = now
+        figures = self._figures
+        figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
+        return figures.for_batch()

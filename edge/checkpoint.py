@@ -1,0 +1,158 @@
+"""The edge's own durable note of progress: one JSON file in the state folder.
+
+Guarantees that after a crash the file is whole, old or new; that it never moves backward; that one edge at a time has the
+folder. The edge writes it before the slot is told, so the slot is never ahead of it, unless somebody else moved the slot.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Self
+
+import msgspec
+
+from edge.postgres.lsn import format_lsn, parse_lsn
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+
+_VERSION = 1
+_NAME = "checkpoint.json"
+_LARGEST_ORDINAL = (1 << 32) - 1
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a source's changes are acknowledged, and in which server, slot and publication that holds."""
+
+    version: int = _VERSION
+    source: str
+    #: `making` while `init` makes the slot, `made` from then on.
+    stage: Literal["making", "made"]
+    #: Text of the last position that the far side has acknowledged.
+    acknowledged: str
+    #: LSN below which everything is acknowledged: what the slot is told.
+    confirmed_lsn: str
+    system_identifier: str
+    timeline: int
+    database: str
+    slot: str
+    publication: str
+    #: A publication that was dropped and made again has another one.
+    publication_oid: int
+
+    @property
+    def position(self) -> Position:
+        """The last acknowledged position."""
+        return Position.parse(self.acknowledged)
+
+    @property
+    def lsn(self) -> int:
+        """The confirmed LSN as a number."""
+        return parse_lsn(self.confirmed_lsn)
+
+    @property
+    def tail(self) -> Position:
+        """The position that the first batch follows when the log is read again from the confirmed LSN.
+
+        What is read again commits at the confirmed LSN or after it. Where a part of that is acknowledged already, the tail
+        is the last place before it, so that the chain holds and the far side drops what it has.
+        """
+        position = self.position
+        if position.commit < self.lsn:
+            return position
+        return Position(position.epoch, self.lsn - 1, _LARGEST_ORDINAL)
+
+    def advanced(self, position: Position, lsn: int) -> Self:
+        """Return the checkpoint moved to a position and a confirmed LSN, neither of them backward."""
+        return msgspec.structs.replace(
+            self,
+            acknowledged=str(max(position, self.position)),
+            confirmed_lsn=format_lsn(max(lsn, self.lsn)),
+        )
+
+
+class State:
+    """The state folder: its checkpoint and its lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / _NAME
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process, making it if need be; raise NeedsOperator when another has it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise NeedsOperator(
+                f"state folder {self.folder} cannot be used: {error.strerror}",
+                hint="Name a folder that the edge may write in [state] folder.",
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise NeedsOperator(
+                f"state folder {self.folder} is in use by another edge",
+                hint="Stop the other edge, or give this one a folder of its own: one edge for each source.",
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def read(self, source: str) -> Checkpoint | None:
+        """Return the checkpoint, or None when there is none; raise NeedsOperator when it is damaged or of another source."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise NeedsOperator(f"checkpoint {self.path} cannot be read: {error.strerror}", hint=_REPAIR) from error
+        try:
+            checkpoint = msgspec.json.decode(data, type=Checkpoint)
+            _ = checkpoint.position, checkpoint.lsn
+        except (msgspec.MsgspecError, UnicodeDecodeError, CorruptInput) as error:
+            raise NeedsOperator(f"checkpoint {self.path} is damaged", hint=_REPAIR) from error
+        if checkpoint.version != _VERSION:
+            raise NeedsOperator(
+                f"checkpoint {self.path} has version {checkpoint.version}, this edge reads version {_VERSION}",
+                hint="Run the release of Headrace that wrote it.",
+            )
+        if checkpoint.source != source:
+            raise NeedsOperator(
+                f"checkpoint {self.path} is of source {checkpoint.source!r}, not of {source!r}",
+                hint="Give each source a state folder of its own.",
+            )
+        return checkpoint
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Make the checkpoint durable: when this returns it survives a crash of the machine.
+
+        Raises NeedsOperator when the disk refuses.
+        """
+        fresh = self.path.with_suffix(".new")
+        try:
+            with fresh.open("wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise NeedsOperator(
+                f"checkpoint {self.path} cannot be written: {error.strerror}",
+                hint="Make room or mend the disk, then start the edge again: it goes on where it was.",
+            ) from error
+
+
+_REPAIR = (
+    "Move it away, ask 'headrace bridge positions' for the source's position, "
+    "and run 'headrace edge init --adopt --position POSITION'."
+)

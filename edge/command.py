@@ -1,0 +1,88 @@
+"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it stands."""
+
+import json
+import logging
+import signal
+from types import FrameType
+
+import click
+
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError
+from headrace.position import Position
+
+_CONFIG = click.option(
+    "--config", "path", required=True, metavar="FILE", help="The edge's TOML file (docs/edge.md describes it)."
+)
+
+
+@click.group()
+def edge() -> None:
+    """Capture one database and send its changes."""
+
+
+@edge.command()
+@_CONFIG
+def run(path: str) -> None:
+    """Capture and send until SIGTERM or SIGINT.
+
+    Stopping waits up to ten seconds for what is on the way to be acknowledged. Exit codes: 0 stopped; 2 the
+    configuration is wrong; 3 an operator must decide; 4 the log holds what cannot be decoded.
+    """
+    from edge.agent import Agent
+
+    agent = Agent(load(path, EdgeFile))
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        agent.stop()
+
+    # The driver's own lines say less than ours.
+    logging.getLogger("proton").setLevel(logging.WARNING)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    agent.run()
+
+
+@edge.command()
+@_CONFIG
+@click.option("--adopt", is_flag=True, help="Take over a slot whose checkpoint was lost.")
+@click.option(
+    "--position",
+    "text",
+    metavar="POSITION",
+    help="With --adopt: the source's position by 'headrace bridge positions'; the chain goes on after it.",
+)
+@click.option(
+    "--new-epoch", is_flag=True, help="With --adopt: start a new epoch; what the slot still has is sent again."
+)
+def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool) -> None:
+    """Make publication, slot and checkpoint; what is there already is verified and left as it is.
+
+    Safe to run again after a crash at any moment. Nothing is dropped.
+    """
+    from edge.initialise import Adoption, initialise
+
+    if adopt != (text is not None or new_epoch) or (text is not None and new_epoch):
+        raise ConfigurationError(
+            "--adopt goes with exactly one of --position POSITION and --new-epoch",
+            hint="Ask 'headrace bridge positions' for the position; without --adopt give neither.",
+        )
+    adoption = Adoption(Position.parse(text) if text else None) if adopt else None
+    initialise(load(path, EdgeFile), adoption, click.echo)
+
+
+@edge.command()
+@_CONFIG
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def position(path: str, *, as_json: bool) -> None:
+    """Show the checkpoint and the slot."""
+    from edge.standing import standing
+
+    found = standing(load(path, EdgeFile))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        click.echo(f"{name:{width}}  {'-' if value is None else value}")

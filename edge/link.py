@@ -1,0 +1,286 @@
+"""One AMQP 1.0 connection and its link to `cdc/<source>`: the only module of the edge with Proton.
+
+Guarantees that nothing is sent pre-settled, and that a batch counts as acknowledged by the outcome `accepted` alone: released,
+modified, settled without an outcome and everything lost with the link are sent again, in order, from the oldest batch that is
+not accepted. A connection is used once: after its end the sender makes another.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from proton import Condition, Delivery, Endpoint, Event, Handler, Message, symbol
+from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
+
+from edge.batcher import SealedBatch
+from edge.figures import Figures
+from edge.outbox import Outbox
+from headrace.backoff import Backoff
+from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
+from headrace.configuration.edge import Interconnect
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
+
+_log = logging.getLogger(__name__)
+
+#: A peer that says nothing for so long, in seconds, is gone.
+_IDLE_SECONDS = 10.0
+#: An attempt that has no link after so long, in seconds, is given up.
+_ATTEMPT_SECONDS = 15.0
+#: How long the peer may take to answer a close, in seconds.
+_CLOSE_SECONDS = 1.0
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class Connection(Handler):  # type: ignore[misc]
+    """One connection to the interconnect, from the attempt to connect to its end."""
+
+    def __init__(self, interconnect: Interconnect, source: str, outbox: Outbox, figures: Figures) -> None:
+        self._url = interconnect.url
+        self._credentials = _credentials(interconnect)
+        self._source = source
+        self._address = f"cdc/{source}"
+        self._outbox = outbox
+        self._figures = figures
+        #: Whether the peer ever gave credit, or refused the connection by a limit.
+        self.flowed = False
+        self.refused = False
+        self._problem: ReplicationError | None = None
+        self._returns = Backoff(first=0.05, longest=5.0)
+        self._link: Endpoint | None = None
+        self._ending = False
+        self._lock = threading.Lock()
+        self._told = False
+        self._closing = False
+        self._injector: EventInjector | None = EventInjector()
+        self._container = Container(self, container_id=f"headrace-edge {source}")
+        self._container.selectable(self._injector)
+
+    def carry(self, stopping: threading.Event) -> ReplicationError | None:
+        """Connect, and send until the connection ends; return why it ended, None when it was closed from here."""
+        try:
+            if not stopping.is_set():
+                self._container.run()
+        finally:
+            with self._lock:
+                injector, self._injector = self._injector, None
+            if injector is not None:
+                for descriptor in injector.pipe:
+                    os.close(descriptor)
+        return self._problem
+
+    def wake(self) -> None:
+        """Make the connection look at the outbox; from any thread."""
+        with self._lock:
+            if self._injector is not None and not self._told:
+                self._told = True
+                self._injector.trigger(ApplicationEvent("outbox"))
+
+    def close(self) -> None:
+        """Close the connection; from any thread."""
+        self._closing = True
+        self.wake()
+
+    # What Proton calls, in the sender's thread.
+
+    def on_reactor_init(self, event: Event) -> None:
+        """Start to connect."""
+        connection = event.container.connect(self._url, reconnect=False, heartbeat=_IDLE_SECONDS, **self._credentials)
+        self._link = event.container.create_sender(connection, self._address, options=[AtLeastOnce(), _Queue()])
+        self._after(_ATTEMPT_SECONDS, self._give_up)
+
+    def on_outbox(self, _event: Event) -> None:
+        """Send what was put into the outbox, or close."""
+        with self._lock:
+            self._told = False
+        if self._closing:
+            self._end(None)
+        else:
+            self._send()
+
+    def on_link_remote_open(self, _event: Event) -> None:
+        """Note that the peer answered the attach; a refusal follows at once where there is one."""
+        _log.info("attached to %s at %s", self._address, self._url)
+
+    def on_link_flow(self, event: Event) -> None:
+        """Send as far as the credit goes."""
+        if event.link.credit > 0 and not self.flowed:
+            self.flowed = True
+            self._figures.interconnect_connections += 1
+            _log.info("%s gives credit for %d batches at %s", self._url, event.link.credit, self._address)
+        self._send()
+
+    def on_delivery(self, event: Event) -> None:
+        """Note the outcome of a delivery."""
+        delivery = event.delivery
+        if not delivery.updated:
+            return
+        number, outcome = int(delivery.tag), delivery.remote_state
+        if outcome == Delivery.ACCEPTED:
+            self._figures.accepted += 1
+            if self._outbox.accepted(number):
+                self._returns.reset()
+        elif outcome == Delivery.REJECTED:
+            condition = delivery.remote.condition
+            self._end(
+                NeedsOperator(
+                    f"the far side rejected a batch of {self._source}: {_said(condition)}",
+                    hint="See the bridge's log, and 'headrace bridge positions'. Nothing is lost: the batch stays in the slot.",
+                )
+            )
+        elif outcome in {Delivery.RELEASED, Delivery.MODIFIED} or delivery.settled:
+            self._returned(number)
+        else:
+            return
+        delivery.settle()
+        self._send()
+
+    def on_link_remote_close(self, event: Event) -> None:
+        """End: refused, or lost."""
+        condition = event.link.remote_condition
+        if condition is not None and condition.name == "amqp:unauthorized-access":
+            self._end(
+                NeedsOperator(
+                    f"interconnect {self._url} does not let this edge send to {self._address}: {_said(condition)}",
+                    hint="Check [interconnect] user, and the interconnect's policy for the address.",
+                )
+            )
+        elif condition is not None:
+            self._end(
+                NotConnected(
+                    f"interconnect {self._url} closed the link to {self._address}: {_said(condition)}",
+                    hint="Is the source in the bridge's configuration?" if condition.name == "amqp:not-found" else "",
+                )
+            )
+        else:
+            self._end(NotConnected(f"interconnect {self._url} closed the link to {self._address}"))
+
+    def on_session_remote_close(self, event: Event) -> None:
+        """End: lost."""
+        self._end(NotConnected(f"interconnect {self._url} closed the session: {_said(event.session.remote_condition)}"))
+
+    def on_connection_remote_close(self, event: Event) -> None:
+        """End: refused, or lost."""
+        condition = event.connection.remote_condition
+        self.refused = condition is not None and condition.name == "amqp:resource-limit-exceeded"
+        self._end(NotConnected(f"interconnect {self._url} closed the connection: {_said(condition)}"))
+
+    def on_transport_error(self, event: Event) -> None:
+        """Note why the transport ended; `on_transport_closed` follows."""
+        condition = event.transport.condition
+        if condition is not None and condition.name == "amqp:unauthorized-access":
+            self._note(
+                NeedsOperator(
+                    f"interconnect {self._url} does not let this edge in: {_said(condition)}",
+                    hint="Check [interconnect] user and password.",
+                )
+            )
+        else:
+            self._note(NotConnected(f"interconnect {self._url} cannot be reached: {_said(condition)}"))
+
+    def on_transport_closed(self, event: Event) -> None:
+        """End the loop."""
+        if not self._ending:
+            self._note(NotConnected(f"interconnect {self._url} closed the connection"))
+        event.container.stop()
+
+    # Steps of these.
+
+    def _send(self) -> None:
+        link = self._link
+        if link is None or self._ending or not link.state & Endpoint.REMOTE_ACTIVE:
+            return
+        while link.credit > 0 and (taken := self._outbox.take()) is not None:
+            number, batch = taken
+            link.send(self._message(batch), tag=str(number))
+            self._figures.sent += 1
+
+    def _message(self, batch: SealedBatch) -> Message:
+        return Message(
+            body=batch.body,
+            inferred=True,
+            durable=True,
+            id=f"{batch.properties['follows']}-{batch.properties['last']}",
+            address=self._address,
+            subject="batch",
+            content_type=symbol(CONTENT_TYPE),
+            content_encoding=symbol(CONTENT_ENCODING),
+            group_id=self._source,
+            creation_time=time.time(),
+            properties=batch.properties,
+        )
+
+    def _returned(self, number: int) -> None:
+        self._figures.returned += 1
+        if not self._outbox.returned(number):
+            return
+        pause = self._returns.pause()
+        position, _ = self._outbox.progress()
+        _log.info("a batch came back: sending again from what follows %s in %.2f s", position, pause)
+        self._after(pause, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._ending:
+            self._outbox.go_on()
+            self._send()
+
+    def _give_up(self) -> None:
+        if self._link is None or not self._link.state & Endpoint.REMOTE_ACTIVE:
+            self._end(NotConnected(f"interconnect {self._url} did not answer within {_ATTEMPT_SECONDS:.0f} s"))
+
+    def _note(self, problem: ReplicationError) -> None:
+        if self._problem is None and not self._closing:
+            self._problem = problem
+
+    def _end(self, problem: ReplicationError | None) -> None:
+        if problem is not None:
+            self._note(problem)
+        if not self._ending and self._link is not None:
+            self._ending = True
+            self._link.close()
+            self._link.connection.close()
+            self._after(_CLOSE_SECONDS, self._container.stop)
+
+    def _after(self, seconds: float, step: Callable[[], None]) -> None:
+        self._container.schedule(seconds, _Timer(step))
+
+
+class _Timer(Handler):  # type: ignore[misc]
+    """Takes a step when its time has come."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step = step
+
+    def on_timer_task(self, _event: Event) -> None:
+        """Take the step."""
+        self._step()
+
+
+class _Queue(SenderOption):  # type: ignore[misc]
+    """Asks a broker for a queue: otherwise one makes a topic of an address it does not know, and forgets what is sent."""
+
+    def apply(self, sender: Endpoint) -> None:
+        """Ask on the link's target."""
+        sender.target.capabilities.put_object(symbol("queue"))
+
+
+def _credentials(interconnect: Interconnect) -> dict[str, object]:
+    """Return what Proton needs to say who asks; raise ConfigurationError rather than send a password in the clear."""
+    if interconnect.user is None:
+        return {"allowed_mechs": "ANONYMOUS"}
+    parts = urlsplit(interconnect.url)
+    if parts.scheme != "amqps" and parts.hostname not in _LOOPBACK:
+        raise ConfigurationError(
+            f"[interconnect] user is given, and {interconnect.url} would carry the password in the clear",
+            hint="Use an amqps:// address, or leave out the user.",
+        )
+    password = interconnect.password.reveal() if interconnect.password else ""
+    return {"allowed_mechs": "PLAIN", "user": interconnect.user, "password": password, "allow_insecure_mechs": True}
+
+
+def _said(condition: Condition | None) -> str:
+    if condition is None:
+        return "it gave no reason"
+    return " ".join(f"{condition.name} {condition.description or ''}".split())[:300]

@@ -1,0 +1,97 @@
+"""What PostgreSQL complains of, by who must act: NotConnected for the loop, NeedsOperator with the SQL that mends it.
+
+Errors of an open connection are known by their SQLSTATE. While connecting libpq gives words only: known sentences are an
+operator's matter, everything else is tried again. Messages of the server are passed on by their first line, which names
+objects and holds no row values.
+"""
+
+import re
+
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+
+#: What to do when changes are lost to the slot.
+ANEW = (
+    "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file away, run "
+    "'headrace edge init' for a new slot and a new epoch, and copy the tables again."
+)
+#: What to do when the slot is whole, and positions of before and after cannot be compared.
+NEW_EPOCH = (
+    "Move the checkpoint file away and run 'headrace edge init --adopt --new-epoch': the source starts a new epoch, in "
+    "which what the slot still has is sent again."
+)
+
+
+class SlotTaken(NotConnected):
+    """Another process of the server reads the slot."""
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        #: The server's process that has the slot; 0 when the server did not say.
+        self.pid = pid
+
+
+#: Sentences of a refused connection, and what to do.
+_REFUSED = (
+    (r"password authentication failed", "Check the user's password in [source.postgresql] password."),
+    (r"no password supplied", "Give a reference to the password in [source.postgresql] password."),
+    (r"role \".*\" does not exist", "Make the role: create role {user} login replication password '...';"),
+    (r"role \".*\" is not permitted to log in", "Run as a superuser: alter role {user} login;"),
+    (r"database \".*\" does not exist", "Check [source.postgresql] database."),
+    (r"no pg_hba\.conf entry", "Add a line for user {user} to the server's pg_hba.conf, and reload it."),
+    (r"pg_hba\.conf rejects", "Change the line for user {user} in the server's pg_hba.conf, and reload it."),
+    (
+        r"permission denied to start WAL sender|must be superuser or replication role",
+        "Run as a superuser: alter role {user} replication;",
+    ),
+    (r"permission denied for database", "Run as a superuser: grant connect on database {database} to {user};"),
+    (r"server does not support SSL", "Change [source.postgresql] sslmode, or turn SSL on in the server."),
+    (r"certificate verify failed|root certificate file", "Check [source.postgresql] sslmode and the certificates."),
+)
+
+
+def connecting(words: str, address: str, user: str, database: str) -> ReplicationError:
+    """Return the error of an attempt to connect that failed with these words."""
+    line = _first_line(words)
+    for pattern, hint in _REFUSED:
+        if re.search(pattern, words):
+            return NeedsOperator(
+                f"database {address} refuses user {user}: {line}",
+                hint=hint.format(user=quoted(user), database=quoted(database)),
+            )
+    return NotConnected(f"database {address} cannot be reached: {line}")
+
+
+def running(state: str | None, words: str, address: str, user: str) -> ReplicationError:
+    """Return the error of a statement or stream that ended with this SQLSTATE and these words."""
+    line = _first_line(words)
+    if state == "55006":
+        pid = re.search(r"PID (\d+)", words)
+        return SlotTaken(f"database {address}: {line}", int(pid[1]) if pid else 0)
+    if state == "42501":
+        if "WAL sender" in words or "replication" in words:
+            hint = f"Run as a superuser: alter role {quoted(user)} replication;"
+        else:
+            hint = f"Grant user {user} what it lacks, or run the statement as a user who may."
+        return NeedsOperator(f"database {address}: {line}", hint=hint)
+    if state in {"53400", "53300"} and "slots" in words:
+        return NeedsOperator(
+            f"database {address}: {line}",
+            hint="Raise max_replication_slots and max_wal_senders in the server and restart it, or drop unused slots.",
+        )
+    if state in {"42P01", "3F000"}:
+        return NeedsOperator(
+            f"database {address}: {line}", hint="Check [source.postgresql] tables, each as schema.table."
+        )
+    return NotConnected(f"database {address}: {line}")
+
+
+def _first_line(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    fatal = [line for line in lines if "FATAL" in line]
+    line = (fatal or lines or ["no reason given"])[0 if not fatal else -1]
+    return re.sub(r"^(ERROR|FATAL|WARNING):\s+", "", line)[:300]
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,129 @@
+"""What the server must be for an edge to go on: its settings, its identity, the slot.
+
+Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that says
+what happened, what is lost if anything is, and what to run. Called at each connection and, while the log streams, by
+edge/postgres/watch.py.
+"""
+
+from typing import Any, NamedTuple
+
+from edge.checkpoint import Checkpoint
+from edge.postgres.lsn import format_lsn, parse_lsn
+from edge.postgres.problems import ANEW, NEW_EPOCH
+from edge.postgres.session import Database, System
+from headrace.errors import NeedsOperator
+
+
+class Slot(NamedTuple):
+    """A replication slot as the server shows it."""
+
+    name: str
+    plugin: str
+    database: str
+    active_pid: int
+    confirmed: int
+    restart: int
+    #: `reserved`, `extended`, `unreserved` or `lost`.
+    wal_status: str
+    #: Why the server took the slot's log away; empty when it did not.
+    invalidation: str
+
+    @property
+    def lost(self) -> bool:
+        """Whether the server no longer has the log that the slot needs."""
+        return self.wal_status == "lost" or bool(self.invalidation)
+
+
+def find_slot(database: Database, name: str) -> Slot | None:
+    """Return the slot of that name, None when there is none."""
+    row: dict[str, Any] | None = database.value(
+        "select to_jsonb(s) from pg_replication_slots s where slot_name = %s", name
+    )
+    if row is None:
+        return None
+    return Slot(
+        name=name,
+        plugin=row["plugin"] or "none: a physical slot",
+        database=row["database"] or "",
+        active_pid=row["active_pid"] or 0,
+        confirmed=parse_lsn(row["confirmed_flush_lsn"] or "0/0"),
+        restart=parse_lsn(row["restart_lsn"] or "0/0"),
+        wal_status=row["wal_status"] or "",
+        invalidation=row.get("invalidation_reason") or "",
+    )
+
+
+def check_server(database: Database) -> None:
+    """Raise NeedsOperator unless the server writes a log that can be decoded."""
+    level = database.value("select current_setting('wal_level')")
+    if level != "logical":
+        raise NeedsOperator(
+            f"the server's wal_level is {level!r}: its log does not carry rows",
+            hint="Run as a superuser: alter system set wal_level = 'logical'; then restart the server.",
+        )
+
+
+def check_system(system: System, checkpoint: Checkpoint) -> None:
+    """Raise NeedsOperator unless server and timeline are those of the checkpoint."""
+    if system.identifier != checkpoint.system_identifier:
+        raise NeedsOperator(
+            f"the server is another one: its system identifier is {system.identifier}, "
+            f"the checkpoint was made with {checkpoint.system_identifier}",
+            hint=f"Connect to the former server, or start a new epoch here. {NEW_EPOCH}",
+        )
+    if system.timeline != checkpoint.timeline:
+        raise NeedsOperator(
+            f"the server is on timeline {system.timeline}, the checkpoint was made on {checkpoint.timeline}: a standby was "
+            "promoted or a backup restored, and positions of before and after cannot be compared",
+            hint=NEW_EPOCH,
+        )
+
+
+def present_slot(database: Database, checkpoint: Checkpoint) -> Slot:
+    """Return the slot; raise NeedsOperator unless it is there, readable and has its log."""
+    slot = find_slot(database, checkpoint.slot)
+    if slot is None:
+        raise NeedsOperator(
+            f"slot {checkpoint.slot!r} is gone: changes after {checkpoint.confirmed_lsn} that were not captured are lost",
+            hint=ANEW,
+        )
+    check_kind(slot, checkpoint.database)
+    return slot
+
+
+def check_slot(database: Database, checkpoint: Checkpoint) -> Slot:
+    """Return the slot; raise NeedsOperator unless it can go on exactly where the checkpoint stands."""
+    slot = present_slot(database, checkpoint)
+    if slot.confirmed > checkpoint.lsn:
+        raise NeedsOperator(
+            f"slot {slot.name!r} was moved by somebody else: it stands at {format_lsn(slot.confirmed)}, the checkpoint at "
+            f"{checkpoint.confirmed_lsn}; changes from {checkpoint.confirmed_lsn} to {format_lsn(slot.confirmed)} are lost",
+            hint=f"Restore the newest checkpoint file if this one is an old copy; else start a new epoch. {NEW_EPOCH}",
+        )
+    return slot
+
+
+def retained_bytes(database: Database, slot: Slot) -> int:
+    """Return how much log the server keeps for the slot, in bytes."""
+    return parse_lsn(database.value("select pg_current_wal_lsn()::text")) - slot.restart
+
+
+def check_kind(slot: Slot, database: str) -> None:
+    """Raise NeedsOperator unless the slot is one that an edge of this database can read."""
+    if slot.lost:
+        why = f" ({slot.invalidation})" if slot.invalidation else ""
+        raise NeedsOperator(
+            f"slot {slot.name!r} is lost{why}: the server has removed log that was not captured, from "
+            f"{format_lsn(slot.confirmed)} on",
+            hint=f"{ANEW} Then raise max_slot_wal_keep_size.",
+        )
+    if slot.plugin != "pgoutput":
+        raise NeedsOperator(
+            f"slot {slot.name!r} has the plugin {slot.plugin}, not pgoutput",
+            hint="Name another slot in [source.postgresql] slot.",
+        )
+    if slot.database != database:
+        raise NeedsOperator(
+            f"slot {slot.name!r} is of database {slot.database!r}, not of {database!r}",
+            hint="Name another slot in [source.postgresql] slot: slots are shared by all databases of a server.",
+        )

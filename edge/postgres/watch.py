@@ -1,0 +1,65 @@
+"""Watches the server from beside the log: what the slot retains, and whether publication and slot are still there.
+
+PostgreSQL 18 only warns when a publication vanishes under a running stream, and sends nothing more; this notices within
+a few seconds. Runs in a thread with a connection of its own; a failed look is tried again at the next one.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from edge.checkpoint import Checkpoint
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.postgres.publication import check_publication
+from edge.postgres.session import Database
+from edge.postgres.slot import present_slot, retained_bytes
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import NeedsOperator, ReplicationError
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_SECONDS = 5.0
+
+
+class Watch:
+    """Looks at slot and publication every few seconds until stopped; leaves what it finds in figures and outbox."""
+
+    def __init__(
+        self, config: EdgeFile, checkpoint: Callable[[], Checkpoint], figures: Figures, outbox: Outbox
+    ) -> None:
+        self._config = config
+        self._checkpoint = checkpoint
+        self._figures = figures
+        self._outbox = outbox
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, at the end of a look that is under way."""
+        self._stopped.set()
+        self._thread.join(timeout=_LONGEST_SECONDS)
+
+    def _run(self) -> None:
+        database: Database | None = None
+        every = min(_LONGEST_SECONDS, self._config.heartbeat_seconds)
+        while not self._stopped.wait(every):
+            try:
+                database = database or Database(self._config.source.postgresql, self._config.source.name)
+                self._look(database)
+            except NeedsOperator as problem:
+                self._outbox.fail(problem)
+                break
+            except ReplicationError as error:
+                _log.debug("the look at the server failed: %s", error.message)
+                if database is not None:
+                    database.close()
+                database = None
+        if database is not None:
+            database.close()
+
+    def _look(self, database: Database) -> None:
+        checkpoint = self._checkpoint()
+        check_publication(database, checkpoint)
+        self._figures.retained_wal_bytes = retained_bytes(database, present_slot(database, checkpoint))

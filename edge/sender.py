@@ -1,0 +1,83 @@
+"""Keeps the edge connected to the interconnect, from a thread of its own (edge/link.py carries each connection).
+
+Guarantees that each attempt starts with everything unaccepted to be sent again; that attempts are spread by jittered
+back-off; that what an operator has to mend ends the edge, and everything else does not.
+"""
+
+import logging
+import threading
+
+from edge.figures import Figures
+from edge.link import Connection
+from edge.outbox import Outbox
+from headrace.backoff import Backoff
+from headrace.configuration.edge import Interconnect
+from headrace.errors import NeedsOperator, NotConnected
+
+_log = logging.getLogger(__name__)
+
+#: Refusals in a row after which an operator is called: a limit that looks temporary and is not.
+_REFUSALS = 8
+
+
+class Sender:
+    """A thread that keeps a link to `cdc/<source>` and sends what the outbox holds."""
+
+    def __init__(self, interconnect: Interconnect, source: str, outbox: Outbox, figures: Figures) -> None:
+        self._interconnect = interconnect
+        self._source = source
+        self._outbox = outbox
+        self._figures = figures
+        self._stopping = threading.Event()
+        self._connection: Connection | None = None
+        self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
+        outbox.wake_sender = self._wake
+
+    def start(self) -> None:
+        """Start to connect and to send."""
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Close the link and end the thread, waiting at most `seconds`; what is unsettled stays unacknowledged."""
+        self._stopping.set()
+        if (connection := self._connection) is not None:
+            connection.close()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _wake(self) -> None:
+        if (connection := self._connection) is not None:
+            connection.wake()
+
+    def _run(self) -> None:
+        try:
+            self._keep_connected()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the capturing thread raises it.
+            self._outbox.fail(error)
+
+    def _keep_connected(self) -> None:
+        backoff = Backoff(first=0.2, longest=10.0)
+        refusals = 0
+        while not self._stopping.is_set():
+            connection = Connection(self._interconnect, self._source, self._outbox, self._figures)
+            self._connection = connection
+            try:
+                problem = connection.carry(self._stopping)
+            finally:
+                self._connection = None
+                self._outbox.lost()
+            if problem is None:
+                continue
+            if not isinstance(problem, NotConnected):
+                raise problem
+            refusals = refusals + 1 if connection.refused else 0
+            if refusals == _REFUSALS:
+                raise NeedsOperator(
+                    f"{problem.message}, {refusals} times in a row",
+                    hint="Check the limits that the interconnect sets for this user (connections, links).",
+                )
+            if connection.flowed:
+                backoff.reset()
+            pause = backoff.pause()
+            _log.warning("%s; trying again in %.1f s. %s", problem.message, pause, problem.hint)
+            self._stopping.wait(pause)

@@ -1,0 +1,186 @@
+"""A far side for edges: a real AMQP 1.0 listener that keeps the chain as the bridge does, and misbehaves as it is told.
+
+`records` holds what a bridge would have committed: each position once, in order. A batch that leaves a gap is released. Faults
+are outcomes queued for the next deliveries; `hold` keeps back every outcome until `let_go`.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from proton import Condition, Delivery, Endpoint
+from proton.handlers import MessagingHandler
+from proton.reactor import ApplicationEvent, Container, EventInjector
+
+from headrace.batch import Batch, decode
+from headrace.position import Position
+
+_CREDIT = 64
+
+
+class Interconnect(MessagingHandler):
+    """Listens on a free port of this machine from `start` to `stop`; the port stays the same."""
+
+    def __init__(self, url: str = "127.0.0.1:0") -> None:
+        super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
+        self.port = 0
+        #: Records in order, each position once: (position, key, value), decoded.
+        self.records: list[tuple[Position, Any, Any]] = []
+        #: Every batch that came, in order of arrival, with its properties and what became of it.
+        self.arrived: list[tuple[Batch, str]] = []
+        self.messages: list[Any] = []
+        self.tail: Position | None = None
+        #: Outcomes for the next deliveries, before anything else is considered.
+        self.faults: deque[str] = deque()
+        #: Refuses links when set: (condition, description).
+        self.refusal: tuple[str, str] | None = None
+        self.credit = _CREDIT
+        self.held = False
+        self.attached = 0
+        self._holding: list[tuple[Delivery, Batch]] = []
+        self._links: list[Any] = []
+        self._url = url
+        self._injector = EventInjector()
+        self._ready = threading.Event()
+        self._container = Container(self)
+        self._container.selectable(self._injector)
+        self._thread = threading.Thread(target=self._container.run, daemon=True, name="interconnect")
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    @property
+    def url(self) -> str:
+        return f"amqp://127.0.0.1:{self.port}"
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """The change records, without schema records."""
+        return [value for _, _, value in list(self.records) if value is not None and "op" in value]
+
+    def hold(self) -> None:
+        self.held = True
+
+    def let_go(self) -> None:
+        """Give the outcomes that were held back, in order, and hold no more."""
+        self.held = False
+        self._do("let_go")
+
+    def drop(self) -> None:
+        """Lose every connection, with what is unsettled."""
+        self._do("drop")
+
+    def detach(self) -> None:
+        """Close every link without an error, as a router does after a policy violation."""
+        self._do("detach")
+
+    def close(self) -> None:
+        self._do("close")
+        self._thread.join(10)
+
+    def _do(self, what: str) -> None:
+        self._injector.trigger(ApplicationEvent(what))
+
+    def on_start(self, event: Any) -> None:
+        self._acceptor = event.container.listen(self._url)
+        self.port = self._acceptor._selectable._delegate.getsockname()[1]
+        self._ready.set()
+
+    def on_link_opening(self, event: Any) -> None:
+        link = event.link
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.open()
+        if self.refusal is not None:
+            link.condition = Condition(*self.refusal)
+            link.close()
+            return
+        self.attached += 1
+        self._links.append(link)
+        link.flow(self.credit)
+
+    def on_message(self, event: Any) -> None:
+        message, delivery = event.message, event.delivery
+        batch = decode(message.properties, str(message.content_encoding), bytes(message.body))
+        self.messages.append(message)
+        self._holding.append((delivery, batch))
+        if not self.held:
+            self._settle_all()
+
+    def on_let_go(self, event: Any) -> None:
+        self._settle_all()
+
+    def on_drop(self, event: Any) -> None:
+        self._holding.clear()
+        for link in self._links:
+            transport = link.connection.transport
+            if transport is not None:
+                transport.close_tail()
+                transport.close_head()
+        self._links.clear()
+
+    def on_detach(self, event: Any) -> None:
+        self._holding.clear()
+        for link in self._links:
+            link.close()
+        self._links.clear()
+
+    def on_close(self, event: Any) -> None:
+        self._acceptor.close()
+        self._injector.close()
+        for link in self._links:
+            link.connection.close()
+        self._container.stop()
+
+    def _settle_all(self) -> None:
+        for delivery, batch in self._holding:
+            outcome = self.faults.popleft() if self.faults else self._judge(batch)
+            self.arrived.append((batch, outcome))
+            if delivery.link.state & Endpoint.LOCAL_CLOSED:
+                continue
+            if outcome == "reject":
+                delivery.local.condition = Condition("headrace:stale-epoch", "an older epoch than the one in Kafka")
+            state = {"accept": 0x24, "reject": 0x25, "release": 0x26, "modify": 0x27}.get(outcome)
+            if state is not None:
+                delivery.update(state)
+            delivery.settle()
+            delivery.link.flow(1)
+        self._holding.clear()
+
+    def _judge(self, batch: Batch) -> str:
+        if self.tail is None and not batch.starts_epoch:
+            return "release"
+        if self.tail is not None and batch.follows > self.tail and not batch.starts_epoch:
+            return "release"
+        tail = self.tail or batch.follows
+        index = batch.index_after(tail)
+        positions = list(batch.positions())
+        for number in range(index, len(batch)):
+            key, value = batch.keys[number], batch.values[number]
+            self.records.append((positions[number], key and json.loads(key), value and json.loads(value)))
+        self.tail = max(tail, batch.last)
+        return "accept"
+
+
+@pytest.fixture
+def interconnect() -> Iterator[Interconnect]:
+    """Yield a far side that accepts what is in order."""
+    made = Interconnect()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def interconnects() -> Iterator[Callable[..., Interconnect]]:
+    """Return what starts further far sides."""
+    made: list[Interconnect] = []
+
+    def make(url: str = "127.0.0.1:0") -> Interconnect:
+        made.append(Interconnect(url))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
