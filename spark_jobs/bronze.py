@@ -1,0 +1,252 @@
+"""Bronze: a stream's records as they came, with the few fields of their envelope that everything later is chosen by.
+
+Guarantees that each committed record of the topic stands in the table exactly once, whenever the load dies: a batch and
+the note of its offsets are one Delta commit, and a repeated batch is skipped by its transaction id. Assumes one load of a
+stream at a time (a second one fails by conflict). The same code loads once (`availableNow`) or for good.
+
+Rows of a batch are ordered by table within each file, so reading one table touches that table's pages only; files follow
+the source's own order, so a range of positions or time touches the files that hold it.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from delta import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ReplicationError
+from spark_jobs import kafka, offsets, preflight
+from spark_jobs.failures import corrupt, explained
+from spark_jobs.offsets import Progress
+
+#: Records that are worth a file of their own.
+_RECORDS_PER_FILE = 400_000
+_POSITION_LENGTH = 34
+_ENVELOPE = (
+    "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
+    "unchanged array<string>, transaction struct<id: string, last: boolean>"
+)
+COLUMNS = [
+    *("topic", "partition", "offset", "timestamp", "key", "value"),
+    *("source", "table", "op", "position", "transaction_id", "last", "commit_time"),
+    *("partial", "rekeyed", "loaded_at"),
+]
+_STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
+
+Tell = Callable[[int, int], None]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BronzeReport:
+    """What one load of bronze did."""
+
+    stream: str
+    topic: str
+    #: Partition to the offsets before and after; partitions with nothing new are absent.
+    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    records: int = 0
+    files: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+
+
+def table_path(lake: LakeFile, stream: str) -> str:
+    """Return where a stream's bronze table stands."""
+    return f"{lake.root}/bronze/{stream}"
+
+
+def checkpoint_path(lake: LakeFile, stream: str) -> str:
+    """Return where the streaming checkpoint of a stream's bronze stands."""
+    return f"{lake.root}/checkpoints/bronze/{stream}"
+
+
+def group(stream: str) -> str:
+    """Return the consumer group that mirrors the offsets of a stream's bronze."""
+    return f"headrace.lake.{stream}"
+
+
+def load(
+    spark: SparkSession, lake: LakeFile, stream: str, *, accept_gap: bool = False, tell: Tell | None = None
+) -> BronzeReport:
+    """Append everything that the topic has and the table has not; commit it batch by batch.
+
+    Raises NeedsOperator when Kafka no longer holds what is needed (unless `accept_gap`), when the topic or the path is
+    another one; NotConnected; CorruptInput for a value that is no record. `tell` hears records done and records in all.
+    """
+    began = monotonic()
+    topic = kafka.describe(lake.kafka.bootstrap, lake.topic(stream))
+    step = f"bronze {stream}"
+    with explained(step):
+        path = table_path(lake, stream)
+        before = offsets.of_table(spark, path, stream, COLUMNS)
+        preflight.check_identity(before.offsets, topic, topic_id=before.topic_id, table=path)
+        missing = preflight.gaps(before.offsets, topic)
+        if missing and not accept_gap:
+            preflight.check_retention(before.offsets, topic, stream=stream)
+        for gap in missing:
+            _log.warning("%s goes on without %s: accepted by the operator", step, gap)
+        todo = sum(max(0, end - before.offsets.get(p, 0)) for p, end in topic.ends.items())
+        if not todo:
+            kafka.mirror(lake.kafka.bootstrap, group(stream), topic.name, before.offsets)
+            return BronzeReport(stream=stream, topic=topic.name, seconds=monotonic() - began)
+        checkpoint = checkpoint_path(lake, stream)
+        if missing or not offsets.checkpoint_agrees(spark, checkpoint, before):
+            offsets.set_aside(spark, checkpoint)
+        sink = _Sink(spark, lake, stream, topic, todo, tell)
+        with sink.failing():
+            _start(spark, lake, stream, topic, before, sink)
+    after = sink.progress.offsets or before.offsets
+    return BronzeReport(
+        stream=stream,
+        topic=topic.name,
+        ranges={p: (before.offsets.get(p, 0), end) for p, end in after.items() if end > before.offsets.get(p, 0)},
+        records=sink.records,
+        files=sink.files,
+        batches=sink.batches,
+        seconds=monotonic() - began,
+    )
+
+
+def _start(
+    spark: SparkSession, lake: LakeFile, stream: str, topic: kafka.Topic, before: Progress, sink: "_Sink"
+) -> None:
+    """Run the streaming query until it has read what the topic had when it began."""
+    source = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", lake.kafka.bootstrap)
+        .option("subscribe", topic.name)
+        .option("kafka.isolation.level", "read_committed")
+        .option("failOnDataLoss", "true")
+        .option("startingOffsets", json.dumps({topic.name: json.loads(offsets.starting(before, topic.starts))}))
+        .option("maxOffsetsPerTrigger", lake.stream(stream).records_per_batch)
+        .load()
+    )
+    query = (
+        rows(source)
+        .writeStream.queryName(f"bronze-{stream}")
+        .option("checkpointLocation", checkpoint_path(lake, stream))
+        .trigger(availableNow=True)
+        .foreachBatch(sink.write)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def rows(source: DataFrame) -> DataFrame:
+    """Return bronze's rows of Kafka records: as they came, with the envelope's fields beside them."""
+    value = F.col("value").cast("string")
+    return (
+        source.select(
+            *("topic", "partition", "offset", "timestamp"),
+            F.col("key").cast("string").alias("key"),
+            value.alias("value"),
+            # One parse with a small schema: other fields are skipped, not built.
+            F.from_json(value, _ENVELOPE).alias("envelope"),
+        )
+        .select(
+            *("topic", "partition", "offset", "timestamp", "key", "value"),
+            F.col("envelope.source.name").alias("source"),
+            F.concat("envelope.source.schema", F.lit("."), "envelope.source.table").alias("table"),
+            F.col("envelope.op").alias("op"),
+            _position(F.col("envelope.source.position")).alias("position"),
+            F.col("envelope.transaction.id").alias("transaction_id"),
+            F.coalesce(F.col("envelope.transaction.last"), F.lit(False)).alias("last"),
+            F.timestamp_millis(F.col("envelope.source.ts_ms")).alias("commit_time"),
+            F.col("envelope.unchanged").isNotNull().alias("partial"),
+            _rekeyed(F.col("envelope.op"), F.col("value")).alias("rekeyed"),
+        )
+        .withColumn("loaded_at", F.current_timestamp())
+    )
+
+
+def _position(position: Column) -> Column:
+    """Return the position; fail at a value that is not a record of ours, by its place. A tombstone has none."""
+    return F.when(F.length(position) == _POSITION_LENGTH, position).when(
+        F.col("value").isNotNull(), corrupt("envelope")
+    )
+
+
+def _rekeyed(op: Column, value: Column) -> Column:
+    """Return whether an update may have changed the key: it has an old row that does not begin with the record's key.
+
+    True for some that did not (a whole old row whose key is not its first columns): silver then looks closer.
+    """
+    key = F.col("key").substr(F.lit(1), F.length("key") - 1)
+    old = F.concat(F.lit('{"before":'), key)
+    same = value.startswith(F.lit('{"before":null')) | (
+        value.startswith(F.concat(old, F.lit(","))) | value.startswith(F.concat(old, F.lit("}")))
+    )
+    return (op == "u") & F.col("key").isNotNull() & ~same
+
+
+class _Sink:
+    """Commits streaming batches to the table, each once."""
+
+    def __init__(
+        self, spark: SparkSession, lake: LakeFile, stream: str, topic: kafka.Topic, todo: int, tell: Tell | None
+    ) -> None:
+        self.records = self.files = self.batches = 0
+        self.progress = Progress(topic_id=topic.id)
+        self._spark, self._lake, self._stream, self._topic = spark, lake, stream, topic
+        self._todo, self._tell = todo, tell
+        self._failure: ReplicationError | None = None
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Raise what went wrong inside a batch as it was, not as Spark retells it."""
+        try:
+            yield
+        except Exception:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Commit one batch with its note; do nothing when it is committed already."""
+        try:
+            with explained(f"bronze {self._stream}"):
+                self._write(batch, number)
+        except ReplicationError as error:
+            self._failure = error
+            raise
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        checkpoint = checkpoint_path(self._lake, self._stream)
+        query = offsets.query_of(self._spark, checkpoint)
+        ends = offsets.of_batch(self._spark, checkpoint, number, self._topic.name)
+        self.progress = replace(self.progress, offsets=ends, query=query, batch=number)
+        path = table_path(self._lake, self._stream)
+        size = min(self._todo, self._lake.stream(self._stream).records_per_batch)
+        (
+            # A hash sorts by radix and keeps the order of the log within a table.
+            batch.coalesce(max(1, min(len(ends), -(-size // _RECORDS_PER_FILE))))
+            .withColumn("order", F.xxhash64("table"))
+            .sortWithinPartitions("order")
+            .drop("order")
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", f"headrace.bronze.{self._stream}.{query}")
+            .option("txnVersion", number)
+            .option("userMetadata", offsets.note(self._stream, self._topic.name, self.progress))
+            .option("delta.dataSkippingStatsColumns", _STATISTICS)
+            .save(path)
+        )
+        metrics = DeltaTable.forPath(self._spark, path).history(1).select("operationMetrics").first()
+        done = metrics["operationMetrics"] if metrics else {}
+        self.records += int(done.get("numOutputRows", 0))
+        self.files += int(done.get("numFiles", 0))
+        self.batches += 1
+        kafka.mirror(self._lake.kafka.bootstrap, group(self._stream), self._topic.name, ends)
+        if self._tell:
+            self._tell(min(self.records, self._todo), self._todo)

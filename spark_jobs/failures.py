@@ -1,0 +1,91 @@
+"""What Spark and Delta say when something goes wrong, as errors that say who must act.
+
+Guarantees that no row value gets into a message: Spark's own text can quote rows, so only its error class is repeated, and
+the places that our own expressions raise (`place_of`).
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+
+_MARK = "headrace-corrupt"
+_PLACE = re.compile(rf"{_MARK} partition (\d+) offset (\d+) what (\S+)")
+_CONCURRENT = re.compile(
+    r"\b(Concurrent\w+Exception|DELTA_CONCURRENT\w*|MetadataChangedException|ProtocolChangedException)"
+)
+_GONE = re.compile(r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|failOnDataLoss")
+_UNREACHABLE = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception")
+
+
+def corrupt(what: str) -> Column:
+    """Return an expression that fails the job, naming the record's place in Kafka and `what` is wrong, never its value."""
+    return F.raise_error(
+        F.concat(
+            F.lit(f"{_MARK} partition "),
+            F.col("partition").cast("string"),
+            F.lit(" offset "),
+            F.col("offset").cast("string"),
+            F.lit(f" what {what}"),
+        )
+    )
+
+
+@contextmanager
+def explained(doing: str) -> Iterator[None]:
+    """Turn what Spark raises inside into an error that says who must act; `doing` names the step."""
+    try:
+        yield
+    except ReplicationError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        raise explain(error, doing) from error
+
+
+def explain(error: Exception, doing: str) -> ReplicationError:
+    """Return the error that says who must act."""
+    text = str(error)
+    if match := _PLACE.search(text):
+        partition, offset, what = match.groups()
+        return CorruptInput(
+            f"{doing}: partition {partition}, offset {offset}: {_WHAT.get(what, f'column {what}: no such value in its type')}",
+            hint="Nothing of this step was committed. See what wrote that record; it can be looked at with Kafka's console "
+            f"consumer: --partition {partition} --offset {offset} --max-messages 1.",
+        )
+    if _GONE.search(text):
+        return NeedsOperator(
+            f"{doing}: Kafka no longer holds offsets that the load was reading",
+            hint="Retention removed them while the load ran. Run 'headrace lake check STREAM' for the exact gap.",
+        )
+    if match := _CONCURRENT.search(text):
+        return Retryable(
+            f"{doing}: another load wrote to the same table at the same time ({match.group(1)}); nothing was doubled",
+            hint="Run one load of a stream at a time, then run this one again.",
+        )
+    if _UNREACHABLE.search(text):
+        return NotConnected(
+            f"{doing}: Kafka does not answer", hint="Check [kafka] bootstrap, and that the cluster runs."
+        )
+    return Retryable(
+        f"{doing}: Spark could not finish ({_name(error)})",
+        hint="Run it again; what was committed stays and is not done twice. 'headrace -v' shows Spark's own words.",
+    )
+
+
+_WHAT = {
+    "envelope": "the value is no record of ours (docs/records.md)",
+    "row": "the row is not of the table's declared types",
+}
+
+
+def _name(error: Exception) -> str:
+    """Return an error's class alone: Spark's condition, or the Java exception's name."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    java = re.search(r"\b((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error))\b", str(error))
+    return str(condition or (java.group(1) if java else type(error).__name__))

@@ -1,0 +1,79 @@
+"""The one Spark session of the lake: Delta's extensions, UTC, quiet logs, settings that suit small and large loads.
+
+Guarantees that nothing is written to the current folder: warehouse and scratch files stand in a temporary folder that goes
+with the process. Assumes that the jars were fetched (`make setup`), or that spark-submit was given them. Called by the
+commands, by submit.py and by verification.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+
+#: Settings that a lake file may override.
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # One file of a few dozen megabytes for each write rather than one for each core.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
+    # The log of a table is small; fifty tasks to read it cost seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+#: Where tasks run in this very process, nothing listens beyond it.
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def jars() -> list[Path]:
+    """Return the jars of Delta and of Spark's Kafka source; raise NeedsOperator when they were not fetched."""
+    home = os.environ.get("HEADRACE_JARS")
+    folder = (Path(home) if home else Path(__file__).parents[1] / ".setup" / "jars") / "spark"
+    found = sorted(folder.glob("*.jar"))
+    if not found:
+        raise NeedsOperator(
+            f"no Spark jars in {folder}",
+            hint="Run 'make setup' in the checkout, or name the folder that holds spark/*.jar in HEADRACE_JARS.",
+        )
+    return found
+
+
+def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
+    """Return the process's Spark session, made for this lake if there is none yet."""
+    settings = {"spark.app.name": name} | _SETTINGS
+    # Under spark-submit the JVM runs already: master, memory and jars were its arguments.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        scratch = tempfile.mkdtemp(prefix="headrace-spark-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        settings |= _launch(lake, scratch)
+    builder = SparkSession.builder
+    for key, value in (settings | lake.spark.settings).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
+    """Return the settings that must be known before the JVM starts."""
+    log = (Path(__file__).parent / "log4j2.properties").as_uri()
+    settings = {
+        "spark.master": lake.spark.master,
+        "spark.driver.memory": lake.spark.driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC",
+        "spark.jars": ",".join(str(jar) for jar in jars()),
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.local.dir": scratch,
+    }
+    return settings | (_LOCAL if lake.spark.master.startswith("local") else {})

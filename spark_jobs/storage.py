@@ -1,0 +1,45 @@
+"""Small files on whatever file system the lake stands: a path of this machine or a URI that Hadoop knows.
+
+Used for the notes of a streaming checkpoint and to see what stands at a path; tables are read and written by Delta alone.
+"""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether anything stands at the path."""
+    system, place = _open(spark, path)
+    return bool(system.exists(place))
+
+
+def names(spark: SparkSession, path: str) -> list[str]:
+    """Return the names in a folder, sorted; empty when there is no such folder."""
+    system, place = _open(spark, path)
+    return sorted(status.getPath().getName() for status in system.listStatus(place)) if system.exists(place) else []
+
+
+def read(spark: SparkSession, path: str) -> str:
+    """Return the text of a small file."""
+    system, place = _open(spark, path)
+    stream = system.open(place)
+    try:
+        return str(_jvm(spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def delete(spark: SparkSession, path: str) -> None:
+    """Remove a path and what is under it, if it is there."""
+    system, place = _open(spark, path)
+    system.delete(place, True)
+
+
+def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    place = _jvm(spark).org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark._jsc.hadoopConfiguration()), place  # noqa: SLF001 - PySpark offers no other way.
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm  # noqa: SLF001 - PySpark offers no other way.
