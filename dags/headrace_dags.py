@@ -97,6 +97,7 @@ def _command(*arguments: str) -> None:
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: str) -> DAG:
     """Return the DAG that loads a stream: check, bronze, silver."""
+    log = (_spark_jobs() / "log4j2.properties").as_uri()
 
     def step(name: str, **more: Any) -> SparkSubmitOperator:
         return SparkSubmitOperator(
@@ -107,6 +108,8 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
             application_args=[stream, "--config", str(path), "--step", name],
             jars=jars,
             driver_memory=spark.get("driver_memory", "2g"),
+            # What must be known before the JVM starts; the job sets the rest.
+            conf={"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC"},
             # The spark-submit of the Python that Airflow runs on comes first.
             env_vars={"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"},
             **more,

@@ -64,7 +64,8 @@ class DagRun:
                 inside = False
             elif inside and not line.startswith(" "):
                 said.append(line)
-        return "\n".join(said)[-4000:].strip() or self.log[-2000:]
+        # The list of jars says nothing.
+        return re.sub(r" --jars \S+", "", "\n".join(said))[-4000:].strip() or self.log[-2000:]
 
     def check(self) -> Self:
         """Return itself; raise NeedsOperator with what the tasks raised when the run failed."""
