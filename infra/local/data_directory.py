@@ -64,9 +64,10 @@ def port(data: Path) -> int:
     return 0
 
 
-def is_ready(data: Path) -> bool:
-    """Say whether the server of the directory accepts connections, as pg_ctl finds out."""
-    return _lock_line(data, 7) == "ready"
+def is_ready(data: Path, pid: int | None) -> bool:
+    """Say whether the server with this process id accepts connections, as pg_ctl finds out."""
+    # After a crash the file may still be the last server's, which was ready once.
+    return _lock_line(data, 0) == str(pid) and _lock_line(data, 7) == "ready"
 
 
 def check_lock_file(data: Path) -> None:

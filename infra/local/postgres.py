@@ -199,7 +199,7 @@ class Postgres:
             environment=environment(),
             account=self._account,
         )
-        if not self._process.wait_until(lambda: data_directory.is_ready(self.data), _START_SECONDS):
+        if not self._process.wait_until(lambda: data_directory.is_ready(self.data, self.pid), _START_SECONDS):
             said = said_since(self.log, before)
             if "could not create any TCP/IP sockets" in said:
                 raise PortTaken
