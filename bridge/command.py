@@ -60,11 +60,9 @@ def init(path: Path) -> None:
 @_JSON
 def positions(path: Path, as_json: bool) -> None:
     """Show each source's committed position, by whom and when it was committed."""
-    from bridge.kafka import admin
     from bridge.positions import survey
 
-    file = load(path, BridgeFile)
-    known = survey(admin(file.kafka.bootstrap), file)
+    known = survey(load(path, BridgeFile))
     if as_json:
         print(json.dumps(known, indent=2))
         return

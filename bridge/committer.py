@@ -16,12 +16,20 @@ from bridge.kafka import (
     InDoubt,
     KafkaException,
     TopicPartition,
-    consumer,
     producer,
     translated,
 )
 from bridge.partitions import shares
-from bridge.positions import forget, group_of, metadata, read_committed, read_last_record
+from bridge.positions import (
+    Committed,
+    forget,
+    group_of,
+    metadata,
+    read_committed,
+    read_ends,
+    read_last_record,
+    reading,
+)
 from bridge.topics import check
 from headrace.batch import Batch
 from headrace.errors import NeedsOperator, NotConnected
@@ -64,16 +72,18 @@ class Committer:
             NotConnected: Kafka cannot be reached.
             NeedsOperator: the topic or its partitions are missing, or the source owned others until now.
         """
-        self._fence()
         source, topic, partitions = self._home
-        committed = read_committed(self._admin, source)
-        if committed is not None:
-            self._check_assignment(set(committed.offsets))
-        tail = committed.position if committed is not None else None
-        if tail is None:
-            tail = read_last_record(self._bootstrap, source, topic, partitions)
-            if tail is not None:
-                _log.warning("%s: no committed position in Kafka; its last record stands at %s", source, tail)
+        self._fence()
+        with reading(self._bootstrap, source) as client:
+            self._group = client.consumer_group_metadata()
+            self._ends = read_ends(client, topic, partitions)
+            committed = read_committed(client, source, topic)
+            self._check_assignment(committed)
+            tail = committed.position if committed is not None else None
+            if tail is None:
+                tail = read_last_record(client, source, topic, partitions)
+                if tail is not None:
+                    _log.warning("%s: no committed position in Kafka; its last record stands at %s", source, tail)
         # Says at once who has the source, so that a bridge that finds itself fenced can tell by whom.
         self.commit(tail)
         return tail
@@ -83,15 +93,17 @@ class Committer:
 
         Raises NeedsOperator when no position is committed: there is nothing to go on from.
         """
+        source, topic, partitions = self._home
         self._fence()
-        source = self._home.source
-        committed = read_committed(self._admin, source)
+        with reading(self._bootstrap, source) as client:
+            self._group = client.consumer_group_metadata()
+            self._ends = read_ends(client, topic, partitions)
+            committed = read_committed(client, source, topic)
         if committed is None or committed.position is None:
             raise NeedsOperator(
                 f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
             )
-        # A group's single offsets cannot be deleted while it is whole: forget it, and commit anew. Until that is done the
-        # source's position is only here, so it is said first.
+        # Between the two steps the position is nowhere but here, so it is said first.
         _log.warning("%s: moving, its position is %s", source, committed.position)
         forget(self._admin, source)
         self.commit(committed.position)
@@ -139,7 +151,8 @@ class Committer:
 
     def fenced_by(self) -> str:
         """Return the bridge that has taken the source over; empty when it was Kafka's own time limit for a transaction."""
-        committed = read_committed(self._admin, self._home.source)
+        with reading(self._bootstrap, self._home.source) as client:
+            committed = read_committed(client, self._home.source, self._home.topic)
         return committed.bridge if committed is not None and committed.bridge != self._bridge else ""
 
     def abandon(self) -> None:
@@ -160,7 +173,6 @@ class Committer:
         self._producer = producer(self._bootstrap, group_of(source), largest)
         with translated(f"take over {source}"):
             self._producer.init_transactions(PATIENCE)
-        self._read_ends()
 
     def _begin(self) -> None:
         if not self.is_open:
@@ -168,27 +180,12 @@ class Committer:
                 self._producer.begin_transaction()
             self.is_open = True
 
-    def _read_ends(self) -> None:
-        """Learn where the partitions end, and get what names the group to Kafka."""
-        client = consumer(self._bootstrap, group_of(self._home.source))
-        try:
-            with translated(f"read the ends of {self._home.topic}"):
-                self._group = client.consumer_group_metadata()
-                self._ends = {
-                    partition: client.get_watermark_offsets(
-                        TopicPartition(self._home.topic, partition), timeout=PATIENCE
-                    )[1]
-                    for partition in self._home.partitions
-                }
-        finally:
-            client.close()
-
-    def _check_assignment(self, recorded: set[tuple[str, int]]) -> None:
+    def _check_assignment(self, committed: Committed | None) -> None:
         source, topic, partitions = self._home
-        if recorded != {(topic, partition) for partition in partitions}:
+        owns = {(topic, partition) for partition in partitions}
+        if committed is not None and set(committed.offsets) != owns:
             raise NeedsOperator(
-                f"{source} owns {_named(recorded)} until now, and the bridge's file says "
-                f"{_named({(topic, partition) for partition in partitions})}",
+                f"{source} owned {_named(set(committed.offsets))} until now, and the bridge's file says {_named(owns)}",
                 hint="Partitions never move silently: name the former ones in the file, or run "
                 f"'headrace bridge move {source}' to go on in the new ones from the same position.",
             )

@@ -10,7 +10,6 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
@@ -22,7 +21,6 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retry
 
 __all__ = [
     "Consumer",
-    "ConsumerGroupTopicPartitions",
     "Fenced",
     "InDoubt",
     "KafkaError",

@@ -7,13 +7,14 @@ committed record in the source's own partitions tells the position.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from bridge.kafka import PATIENCE, ConsumerGroupTopicPartitions, TopicPartition, consumer, translated
+from bridge.kafka import PATIENCE, TopicPartition, consumer, translated
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.position import Position
@@ -45,28 +46,53 @@ def metadata(position: Position | None, bridge: str) -> str:
     return f"{position or _NONE} {now} {bridge}"
 
 
-def read_committed(admin: Any, source: str) -> Committed | None:
-    """Return what is committed for a source, None when Kafka knows of nothing; raise NotConnected or NeedsOperator."""
-    group = group_of(source)
+@contextmanager
+def reading(bootstrap: str, source: str) -> Iterator[Any]:
+    """Yield a client that can read what Kafka holds of a source."""
+    # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
+    client = consumer(bootstrap, group_of(source))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def read_committed(client: Any, source: str, topic: str) -> Committed | None:
+    """Return what is committed for a source in any partition of a topic, None when Kafka knows of nothing.
+
+    Raises NotConnected, or NeedsOperator when somebody else wrote to the source's group.
+    """
     with translated(f"read the committed position of {source}"):
-        asked = admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=PATIENCE
-        )
-        found = asked[group].result().topic_partitions
-    offsets = {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
-    texts = [each.metadata or "" for each in found if each.offset >= 0]
-    if not offsets:
+        count = len(client.list_topics(topic, timeout=PATIENCE).topics[topic].partitions)
+        asked = [TopicPartition(topic, partition) for partition in range(count)]
+        found = [each for each in client.committed(asked, timeout=PATIENCE) if each.offset >= 0]
+    if not found:
         return None
     try:
         # All were committed at once, unless the assignment was changed: the newest counts.
-        position, at, bridge = max((text.split(" ", 2) for text in texts), key=lambda parts: parts[1])
-        return Committed(None if position == _NONE else Position.parse(position), at, bridge, offsets)
-    except (CorruptInput, ValueError, IndexError) as error:
+        position, at, bridge = max((each.metadata.split(" ", 2) for each in found), key=lambda parts: parts[1])
+        return Committed(
+            position=None if position == _NONE else Position.parse(position),
+            at=at,
+            bridge=bridge,
+            offsets={(each.topic, each.partition): each.offset for each in found},
+        )
+    except (CorruptInput, ValueError, IndexError, AttributeError) as error:
+        group = group_of(source)
         raise NeedsOperator(
             f"group {group} holds offsets that the bridge did not write",
             hint=f"Keep other consumers out of groups named 'headrace.*', and delete the group {group}: "
             "the position is then read from the source's last records.",
         ) from error
+
+
+def read_ends(client: Any, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Return the offset that the next record of each partition gets."""
+    with translated(f"read the ends of {topic}"):
+        return {
+            partition: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)[1]
+            for partition in partitions
+        }
 
 
 def forget(admin: Any, source: str) -> None:
@@ -76,17 +102,13 @@ def forget(admin: Any, source: str) -> None:
         admin.delete_consumer_groups([group], request_timeout=PATIENCE)[group].result()
 
 
-def read_last_record(bootstrap: str, source: str, topic: str, partitions: Sequence[int]) -> Position | None:
+def read_last_record(client: Any, source: str, topic: str, partitions: Sequence[int]) -> Position | None:
     """Return the greatest position that stands in the source's partitions, None when none does.
 
     Reads backward from the end in growing steps, over markers, tombstones and records that are not the source's.
     """
-    client = consumer(bootstrap, group_of(source))
-    try:
-        with translated(f"read the last record of {source}"):
-            found = [_last(client, source, topic, partition) for partition in partitions]
-    finally:
-        client.close()
+    with translated(f"read the last record of {source}"):
+        found = [_last(client, source, topic, partition) for partition in partitions]
     return max((position for position in found if position is not None), default=None)
 
 
@@ -143,12 +165,13 @@ def _position_of(value: bytes | None, source: str) -> Position | None:
         return None
 
 
-def survey(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
+def survey(file: BridgeFile) -> list[dict[str, Any]]:
     """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing."""
     known = []
     for stream, section in file.streams.items():
         for source in section.sources:
-            committed = read_committed(admin, source)
+            with reading(file.kafka.bootstrap, source) as client:
+                committed = read_committed(client, source, file.topic(stream))
             position = committed.position if committed is not None else None
             known.append(
                 {

@@ -259,13 +259,14 @@ class _Handler(Handler):  # type: ignore[misc]
             self._close(feed, condition, description)
 
     def part(self) -> None:
+        """Close everything; the loop ends when all have answered, or do not in time."""
         self._parting = True
         if self.acceptor is not None:
             self.acceptor.close()
         for connection in list(self._connections):
             connection.close()
         self.injector.close()
-        self.container.schedule(_PARTING_SECONDS, _Later(self.container.stop))
+        self.container.schedule(_PARTING_SECONDS if self._connections else 0.0, _Later(self.container.stop))
 
     def drop_all(self) -> None:
         for feed in list(self._feeds.values()):
@@ -313,8 +314,8 @@ class _Handler(Handler):  # type: ignore[misc]
             _log.info("%s: link lost", feed.source)
             self._drop(feed)
         self._connections = [connection for connection in self._connections if connection != gone]
-        if self._interconnect.url is not None:
-            # The loop outside makes a fresh container.
+        if self._interconnect.url is not None or (self._parting and not self._connections):
+            # When connecting out, the loop outside makes a fresh container.
             self.injector.close()
             self.container.stop()
 

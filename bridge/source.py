@@ -49,6 +49,8 @@ class Source(threading.Thread):
         self.figures = SourceFigures()
         #: What went wrong that nobody expected; the bridge ends with it.
         self.failure: BaseException | None = None
+        #: The bridge that has taken the source over; empty while this one has it.
+        self.taken_by = ""
         self._committer = committer
         self._deliverer = deliverer
         self._transaction_seconds = transaction_seconds
@@ -230,6 +232,7 @@ class Source(threading.Thread):
             return False
         if not other:
             return False
+        self.taken_by = other
         self.figures.state = "taken over"
         _log.error(
             "%s: taken over by bridge %s; this one serves it no more. Two bridges must not serve one source: stop one of them.",

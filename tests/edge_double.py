@@ -130,6 +130,7 @@ class Sender(MessagingHandler):
         self._waiting = list(messages)
         self._numbers: dict[str, int] = {}
         self._sent = 0
+        self._over = False
         self._sender: Any = None
         self._injector = EventInjector()
         self._container = Container(self, container_id=container_id)
@@ -150,7 +151,7 @@ class Sender(MessagingHandler):
         """Send more messages."""
         with self._lock:
             self._waiting.extend(messages)
-        self._injector.trigger(ApplicationEvent("more"))
+        self._trigger("more")
 
     def wait(self, condition: Callable[["Sender"], bool], seconds: float = 30) -> bool:
         """Return whether the condition came to hold in time; it is looked at after every event."""
@@ -166,15 +167,22 @@ class Sender(MessagingHandler):
 
     def close(self) -> None:
         """Close the connection and end."""
-        self._injector.trigger(ApplicationEvent("end"))
+        self._trigger("end")
         self._thread.join(10)
+
+    def _trigger(self, what: str) -> None:
+        with self._lock:
+            if not self._over:
+                self._injector.trigger(ApplicationEvent(what))
 
     def _run(self) -> None:
         self._connection = self._container.connect(self._url, reconnect=False, heartbeat=10)
         self._container.run()
         self._end(Outcome("closed", "", "connection lost"))
-        for end in self._injector.pipe:
-            os.close(end)
+        with self._lock:
+            self._over = True
+            for end in self._injector.pipe:
+                os.close(end)
 
     def _end(self, outcome: Outcome) -> None:
         with self._lock:

@@ -1,6 +1,5 @@
 """Fixtures: a bridge in this process, or as a process of its own, over a broker and a topic."""
 
-import os
 import re
 import signal
 import subprocess
@@ -155,5 +154,5 @@ def outside(tmp_path: Path) -> Iterator[Callable[..., Outside]]:
     yield start
     for each in made:
         if each.process.poll() is None:
-            os.kill(each.pid, signal.SIGCONT)
             each.kill()
+        print(f"--- {each.log.name}\n{each.said()}")
