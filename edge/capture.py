@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 #: While batches are on the way, the next one is left open for so long, in seconds, to gather more.
 _LINGER_SECONDS = 0.004
 #: The server hears from the edge at least so often, in seconds.
-_STATUS_SECONDS = 5.0
+_STATUS_SECONDS = 2.0
 #: The server's wish for an answer is met after at most so long, in seconds.
 _ANSWER_SECONDS = 0.05
 #: A server asks about twice a minute. One that goes on asking, each time at once, is shutting down: it gets so long, in
@@ -189,7 +189,7 @@ class Capture:
 
     def _check_farewell(self, now: float) -> None:
         """Let a server go that shuts down: it waits for what only the far side's acknowledgement could confirm."""
-        if now - self._asks_at > _STATUS_SECONDS / 5:
+        if now - self._asks_at > 1.0:
             self._asks_since = now
         self._asks_at = now
         if now - self._asks_since > _FAREWELL_SECONDS:
