@@ -24,7 +24,16 @@ _FIXED = {
 }
 
 
-_MICROSECONDS = "lpad(lower(hex(unix_micros(cast({value} as timestamp)) - 946684800000000)), 16, '0')"
+#: Silver holds infinite times as the extremes of Spark's types; PostgreSQL sends them as the extremes of its own.
+_DAYS = (
+    "CASE unix_date({value}) WHEN 2147483647 THEN '7fffffff' WHEN -2147483647 THEN '80000000'"
+    " ELSE right(lpad(lower(hex(unix_date({value}) - 10957)), 16, '0'), 8) END"
+)
+_MICROSECONDS = (
+    "CASE unix_micros(cast({value} AS timestamp))"
+    " WHEN 9223372036854775807 THEN '7fffffffffffffff' WHEN -9223372036854775807 THEN '8000000000000000'"
+    " ELSE lpad(lower(hex(unix_micros(cast({value} AS timestamp)) - 946684800000000)), 16, '0') END"
+)
 #: How a value that both engines print alike becomes text: at the source, in silver.
 _PRINTED = ("{value}::text", "cast({value} as string)")
 #: The same for those that they do not: PostgreSQL's own binary form, in hexadecimal.
@@ -32,7 +41,7 @@ _FORMS = {
     "float": ("encode({type}send({value}), 'hex')", ""),
     "double": ("encode({type}send({value}), 'hex')", ""),
     # Days since 2000-01-01.
-    "date": ("encode({type}_send({value}), 'hex')", "right(lpad(lower(hex(unix_date({value}) - 10957)), 16, '0'), 8)"),
+    "date": ("encode({type}_send({value}), 'hex')", _DAYS),
     # Microseconds since 2000-01-01.
     "timestamp": ("encode({type}_send({value}), 'hex')", _MICROSECONDS),
     "timestamp_ntz": ("encode({type}_send({value}), 'hex')", _MICROSECONDS),

@@ -89,7 +89,7 @@ def test_a_table_of_every_type_is_equal(database, spark, verified):
     found = verified(public__everything=spark.sql(SILVER_OF_EVERY_TYPE))["public.everything"]
 
     assert (found.equal, found.reasons, found.differences) == (True, [], [])
-    assert found.rows_source == found.rows_lake == 4
+    assert found.rows_source == found.rows_lake == 7
 
 
 def test_random_values_have_one_text_in_both_engines(database, spark, verified):

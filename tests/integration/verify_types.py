@@ -22,7 +22,13 @@ INSERT INTO everything VALUES
  '9999-12-31 23:59:59.999999+00', '00:00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 (4, 32767, -2147483648, 0, 99999999.9999, -0.00000000000000000000000001, 99900, 3.4028235e38, 5e-324, NULL, E'a\nb',
  'abcdef', 'x', '1582-10-10', '1582-10-10 00:00:00', '1582-10-04 23:59:59.999999+00', NULL, NULL, NULL, NULL, NULL, NULL,
- NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+ NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(5, NULL, NULL, NULL, NULL, 'Infinity', NULL, 0, 0, NULL, NULL, NULL, NULL, 'infinity', 'infinity', 'infinity', NULL, NULL,
+ NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(6, NULL, NULL, NULL, NULL, '-Infinity', NULL, -1, -1, NULL, NULL, NULL, NULL, '-infinity', '-infinity', '-infinity', NULL,
+ NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0044-03-15 BC', '0044-03-15 12:00:00 BC',
+ '0044-03-15 12:00:00+00 BC', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 """
 
 SILVER_OF_EVERY_TYPE = r"""
@@ -41,7 +47,16 @@ SELECT * FROM VALUES
 (4L, 32767S, -2147483648, 0L, cast(99999999.9999 AS decimal(12,4)), '-0.00000000000000000000000001',
  cast(99900 AS decimal(7,0)), float('3.4028235e38'), double('4.9e-324'), NULL, 'a\nb', 'abcdef', 'x', date'1582-10-10',
  timestamp_ntz'1582-10-10 00:00:00', timestamp'1582-10-04 23:59:59.999999', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
- NULL, NULL, NULL, NULL, NULL)
+ NULL, NULL, NULL, NULL, NULL),
+(5L, NULL, NULL, NULL, NULL, 'Infinity', NULL, float('0'), 0D, NULL, NULL, NULL, NULL, date_from_unix_date(2147483647),
+ cast(timestamp_micros(9223372036854775807) AS timestamp_ntz), timestamp_micros(9223372036854775807), NULL, NULL, NULL,
+ NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(6L, NULL, NULL, NULL, NULL, '-Infinity', NULL, float('-1'), -1D, NULL, NULL, NULL, NULL,
+ date_from_unix_date(-2147483647), cast(timestamp_micros(-9223372036854775807) AS timestamp_ntz),
+ timestamp_micros(-9223372036854775807), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(7L, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, date'-0043-03-15',
+ timestamp_ntz'-0043-03-15 12:00:00', timestamp'-0043-03-15 12:00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+ NULL, NULL, NULL, NULL)
 AS everything(
     id, small, whole, object, exact, free, rounded, single, double, flag, words, padded, short, day, local, instant, hour,
     zoned, bytes, ident, document, binary_document, numbers, host, cost, paid, span, feeling, nothing
