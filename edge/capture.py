@@ -35,6 +35,8 @@ _ANSWER_SECONDS = 0.05
 _FAREWELL_SECONDS = 3.0
 #: Figures travel at most so often, in seconds.
 _FIGURES_SECONDS = 1.0
+#: Between two lines of figures in the log, in seconds.
+_LOG_SECONDS = 60.0
 
 
 class Capture:
@@ -73,7 +75,7 @@ class Capture:
             key_of=PrimaryKeys(self._database).of,
         )
         now = time.monotonic()
-        self._put_at = self._told_at = now
+        self._put_at = self._told_at = self._logged_at = now
         self._figures_at = 0.0
         self._open_since: float | None = None
         self._reached = self._told_lsn = 0
@@ -134,6 +136,11 @@ class Capture:
     def _attend(self, now: float, *, dry: bool) -> float:
         """Do what is due besides reading; return for how many seconds nothing will be."""
         wait = self._tell(now)
+        figures = self._figures
+        figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            _log.info("%s", figures)
         batcher, decoder = self._batcher, self._decoder
         if dry and batcher.open_bytes and not decoder.in_transaction:
             self._open_since = self._open_since or now
@@ -200,6 +207,4 @@ class Capture:
         if now - self._figures_at < _FIGURES_SECONDS:
             return {}
         self._figures_at = now
-        figures = self._figures
-        figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
-        return figures.for_batch()
+        return self._figures.for_batch()

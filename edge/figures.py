@@ -4,7 +4,7 @@ Every counter has one thread that writes it, so nothing is locked; a reader may 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from headrace.batch import Figures as BatchFigures
 
@@ -43,3 +43,7 @@ class Figures:
             "unacknowledged_bytes": self.unacknowledged_bytes,
             "returned": self.returned,
         }
+
+    def __str__(self) -> str:
+        """Return them as one line for the log."""
+        return ", ".join(f"{name} {value}" for name, value in asdict(self).items())
