@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _MARK = "headrace-corrupt"
-_PLACE = re.compile(rf"{_MARK} partition (\d+) offset (\d+) what (\S+)")
+_PLACE = re.compile(rf"{_MARK} partition (\d+) offset (\d+) what \"([^\"]*)\"")
 _CONCURRENT = re.compile(
     r"\b(Concurrent\w+Exception|DELTA_CONCURRENT\w*|MetadataChangedException|ProtocolChangedException)"
 )
@@ -32,7 +32,7 @@ def corrupt(what: str) -> Column:
             F.col("partition").cast("string"),
             F.lit(" offset "),
             F.col("offset").cast("string"),
-            F.lit(f" what {what}"),
+            F.lit(f' what "{what}"'),
         )
     )
 

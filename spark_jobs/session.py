@@ -23,7 +23,6 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     # One file of a few dozen megabytes for each write rather than one for each core.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
@@ -54,8 +53,10 @@ def jars() -> list[Path]:
 def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet."""
     settings = {"spark.app.name": name} | _SETTINGS
-    # Under spark-submit the JVM runs already: master, memory and jars were its arguments.
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
+        settings["spark.log.level"] = "ERROR"
+    else:
         scratch = tempfile.mkdtemp(prefix="headrace-spark-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         settings |= _launch(lake, scratch)

@@ -1,0 +1,1 @@
+"""Silver: the current rows of each table, by source and key, at a transaction boundary."""

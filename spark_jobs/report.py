@@ -1,0 +1,73 @@
+"""The load's report and the published positions as a person reads them, with rich."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from spark_jobs.load import Report, Tell
+from spark_jobs.silver.published import Published
+
+
+def show(console: Console, report: Report) -> None:
+    """Print what a load did, a line for each partition, source and table that moved."""
+    raw, silver = report.bronze, report.silver
+    if raw is not None:
+        rate = f", {raw.records / raw.seconds:,.0f} a second" if raw.records and raw.seconds else ""
+        console.print(
+            f"[bold]bronze[/] {raw.stream}: {raw.records:,} records, {raw.files} files, {raw.seconds:.1f} s{rate}"
+            if raw.records
+            else f"[bold]bronze[/] {raw.stream}: nothing new ({raw.seconds:.1f} s)"
+        )
+        for partition, (start, end) in sorted(raw.ranges.items()):
+            console.print(f"  {raw.topic}/{partition}: offsets {start} to {end - 1}")
+    if silver is not None:
+        total = sum(silver.changes.values())
+        console.print(
+            f"[bold]silver[/] {silver.stream}: {total:,} changes into {len(silver.changes)} tables, load {silver.load}, "
+            f"{silver.seconds:.1f} s"
+            if silver.load is not None
+            else f"[bold]silver[/] {silver.stream}: nothing new ({silver.seconds:.1f} s)"
+        )
+        for source, (after, upto) in sorted(silver.ranges.items()):
+            console.print(f"  {source}: {after or 'the beginning'} to {upto}")
+        for table, count in sorted(silver.changes.items()):
+            console.print(f"  {table}: {count:,}")
+        for source, count in sorted(silver.waiting.items()):
+            console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
+        for table, problem in sorted(silver.problems.items()):
+            console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+
+
+def show_positions(console: Console, state: Published, offsets: dict[int, int]) -> None:
+    """Print what is published of a stream."""
+    finished = f"{state.finished_at:%Y-%m-%d %H:%M:%S}" if state.finished_at else "-"
+    console.print(
+        f"[bold]{state.stream}[/]: load {state.load}, published {finished}, bronze version {state.bronze_version}"
+    )
+    table = Table("source", "published up to")
+    for source, position in sorted(state.positions.items()):
+        table.add_row(source, position)
+    console.print(table)
+    table = Table("partition", "next offset")
+    for partition, offset in sorted(offsets.items()):
+        table.add_row(str(partition), str(offset))
+    console.print(table)
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Tell | None]:
+    """Show how far a load is while it runs, on a terminal only."""
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        known = {step: bars.add_task(step, total=None) for step in ("bronze", "silver")}
+
+        def tell(step: str, done: int, todo: int) -> None:
+            bars.update(known[step], completed=done, total=todo)
+
+        yield tell

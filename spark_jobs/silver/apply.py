@@ -1,0 +1,129 @@
+"""Writing the newest changes of a range into a silver table, in one Delta commit that carries the positions it reaches.
+
+The commit's note is the table's own progress: a load that is done again starts after it, so nothing is applied twice. The
+guard by position in the MERGE and the transaction id of an append hold even where a note is missing or two loads meet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from delta import DeltaTable
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from spark_jobs.silver import types
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.shape import POSITION, SOURCE, Shape, retyped
+
+_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+_ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What goes into the log with the rows."""
+
+    #: Text of the note.
+    note: str
+    #: A writer's name and its number, which only grows: the same pair is never written twice.
+    writer: str
+    number: int
+
+
+def create(rows: DataFrame, path: str, commit: Commit) -> None:
+    """Make the table with these rows, deleted ones left out."""
+    kept = rows.filter(F.col(OP) != "d").drop(OP)
+    special = any(set(name) & set(" ,;{}()\n\t=") for name in kept.columns)
+    writer = _append(kept, commit)
+    (writer.option("delta.columnMapping.mode", "name") if special else writer).save(path)
+
+
+def append(rows: DataFrame, path: str, commit: Commit) -> None:
+    """Add rows of a table without a key."""
+    _append(rows.drop(OP), commit).save(path)
+
+
+def _append(rows: DataFrame, commit: Commit) -> DataFrameWriter:
+    return (
+        rows.write.format("delta")
+        .mode("append")
+        .option("userMetadata", commit.note)
+        .option("txnAppId", commit.writer)
+        .option("txnVersion", commit.number)
+    )
+
+
+def merge(
+    spark: SparkSession, rows: DataFrame, path: str, shape: Shape, commit: Commit, truncated: Mapping[str, str]
+) -> None:
+    """Put, replace and remove rows by source and key, and remove what a truncate of their source left behind.
+
+    The session is this table's own: the note is a setting of the session.
+    """
+    spark.conf.set(_NOTE, commit.note)
+    table = DeltaTable.forPath(spark, path)
+    columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
+    dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
+    newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
+    gone = F.col(f"s.{OP}") == "d"
+    plan = table.alias("t").merge(rows.alias("s"), _same_row(rows, shape, pruned=not truncated))
+    if shape.key:
+        plan = plan.whenMatchedDelete(gone & newer).whenMatchedUpdate(newer, set=_quoted(columns | dropped))
+    plan = plan.whenNotMatchedInsert(~gone, values=_quoted(columns))
+    if truncated:
+        old = F.lit(False)
+        for source, position in sorted(truncated.items()):
+            old |= (F.col(f"t.{SOURCE}") == source) & (F.col(f"t.{POSITION}") < position)
+        plan = plan.whenNotMatchedBySourceDelete(old)
+    plan.execute()
+
+
+def _same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:
+    """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at."""
+    if not shape.key:
+        return F.lit(False)
+    same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
+    for name in shape.key:
+        same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
+    if not pruned:
+        return same
+    lead = shape.key[0]
+    bounds = rows.agg(F.collect_set(SOURCE), F.min(_q(lead)), F.max(_q(lead))).first()
+    sources, low, high = bounds if bounds is not None else ([], None, None)
+    same &= F.col(f"t.{SOURCE}").isin(sorted(sources))
+    if isinstance(shape.columns[lead], _ORDERED) and low is not None:
+        same &= F.col(f"t.{_q(lead)}").between(F.lit(low), F.lit(high))
+    return same
+
+
+def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:
+    """Add columns that are new and widen those that became wider; return the shape with the table's own types.
+
+    Raises NeedsOperator when a column's new type cannot hold its old values. Each step is harmless to repeat.
+    """
+    table = f"delta.`{path}`"
+    fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
+    columns = dict(shape.columns)
+    new = [name for name in shape.columns if name not in fields]
+    if new:
+        listed = ", ".join(f"{_q(name)} {shape.columns[name].simpleString()}" for name in new)
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({listed})")
+    for name, kind in shape.columns.items():
+        stored = fields.get(name, kind)
+        common = types.wider(stored, kind)
+        if common is None:
+            raise retyped(shape.table, name, stored.simpleString(), kind.simpleString())
+        if common != stored:
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {common.simpleString()}")
+        columns[name] = common
+    return Shape(table=shape.table, key=shape.key, columns=columns, canonical_key=shape.canonical_key)
+
+
+def _quoted(values: dict[str, Column]) -> dict[str, Column]:
+    return {_q(name): value for name, value in values.items()}
+
+
+def _q(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,69 @@
+"""The newest change of each key in a range of bronze, with the row's values in silver's types.
+
+The reduction is done on the records' text, before any row is parsed, so that only rows that last are parsed. Ranges with
+updates that lack columns or change keys are folded in order instead (fold.py). Called by the load of a table.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from spark_jobs.failures import corrupt
+from spark_jobs.silver import types
+from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
+
+#: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
+OP = "_op"
+_CORRUPT = "_corrupt_record"
+
+
+def of_range(bronze: DataFrame, table: str, within: Column, truncated: Mapping[str, str]) -> DataFrame:
+    """Return a table's changes of rows in a range, without those that a later truncate of their source removed."""
+    changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isNotNull() & (F.col("op") != "t"))
+    for source, position in truncated.items():
+        changes = changes.filter((F.col("source") != source) | (F.col("position") > position))
+    return changes
+
+
+def newest(changes: DataFrame) -> DataFrame:
+    """Return the newest change of each source and key, by the key's text."""
+    order = Window.partitionBy("source", "key").orderBy(F.desc("position"))
+    return changes.withColumn("_rank", F.row_number().over(order)).filter(F.col("_rank") == 1).drop("_rank")
+
+
+def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
+    """Return changes as rows of silver, with the change's kind; fail at a value that is not of its column's type."""
+    row = "row"
+    frame = changes.withColumn(row, F.from_json("value", _structure(shape), {"columnNameOfCorruptRecord": _CORRUPT}))
+    return frame.select(
+        *(cell(shape, name, _cell(row, shape, name)).alias(name) for name in shape.columns),
+        F.col("source").alias(SOURCE),
+        F.when(F.col(f"{row}.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
+        F.col("commit_time").alias(COMMIT_TIME),
+        F.col("op").alias(OP),
+    )
+
+
+def cell(shape: Shape, name: str, read: Column) -> Column:
+    """Return a column's parsed value in its stored type."""
+    return types.value(read, shape.columns[name], name)
+
+
+def read_columns(shape: Shape, names: Iterable[str]) -> T.StructType:
+    """Return the structure by which some of the columns are parsed."""
+    return T.StructType([T.StructField(name, types.read_as(shape.columns[name])) for name in names])
+
+
+def _structure(shape: Shape) -> T.StructType:
+    """Return the structure of a value: the new row, the old row's key, and where a failure to parse shows."""
+    fields = [T.StructField("after", read_columns(shape, list(shape.columns)))]
+    if shape.key:
+        fields.append(T.StructField("before", read_columns(shape, shape.key)))
+    return T.StructType([*fields, T.StructField(_CORRUPT, T.StringType())])
+
+
+def _cell(row: str, shape: Shape, name: str) -> Column:
+    new = F.col(row)["after"][name]
+    return F.coalesce(new, F.col(row)["before"][name]) if name in shape.key else new

@@ -1,0 +1,145 @@
+"""Folding changes in order, for ranges in which updates lack columns (unchanged TOAST) or change keys.
+
+A row's timeline is what happened at its key, by position. An update that changed the key stands in two timelines: at the old
+key it removes the row, at the new key it puts it. A column that an update did not carry takes its value from what went before
+it in its timeline: earlier changes of the range, or silver's own row; for one that changed the key, from the old key's
+timeline. What was never carried anywhere (the row was there before capture began) is null.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from spark_jobs.failures import corrupt
+from spark_jobs.silver import changes as plain
+from spark_jobs.silver import types
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
+
+_KEY, _OLD, _UNCHANGED, _SEED, _MOVED = "_key", "_old_key", "_unchanged", "_seed", "_moved"
+_CORRUPT = "_corrupt_record"
+#: A row whose key was changed again and again, each time without a column, within one range.
+_MOST_HOPS = 50
+
+
+def folded(changes: DataFrame, shape: Shape, silver: DataFrame | None, *, partial: bool) -> DataFrame:
+    """Return the newest state of each key, as `changes.parsed` does; `silver` is the table as it stands, None when new."""
+    events = _events(changes, shape).persist()
+    timeline = _timeline(events)
+    if partial:
+        missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
+        names = [name for name in shape.columns if name in missing and name not in shape.key]
+        timeline = _filled(_seeded(timeline, shape, silver, names), names)
+    order = Window.partitionBy(SOURCE, _KEY).orderBy(F.desc(POSITION), F.desc(_SEED))
+    rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(_SEED))
+    return rows.select(
+        *(F.col(f"{_KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(SOURCE, POSITION, COMMIT_TIME, OP),
+    )
+
+
+def _events(changes: DataFrame, shape: Shape) -> DataFrame:
+    """Return the changes parsed, with the key, the old key of an update that changed it, and the columns not carried."""
+    keys = plain.read_columns(shape, shape.key)
+    structure = T.StructType(
+        [
+            T.StructField("after", plain.read_columns(shape, list(shape.columns))),
+            T.StructField("before", keys),
+            T.StructField("unchanged", T.ArrayType(T.StringType())),
+            T.StructField(_CORRUPT, T.StringType()),
+        ]
+    )
+    frame = changes.withColumn("row", F.from_json("value", structure, {"columnNameOfCorruptRecord": _CORRUPT}))
+    frame = frame.withColumn("named", F.from_json("key", keys))
+    old = F.when(
+        (F.col("op") == "u") & F.col("rekeyed") & F.col("row.before").isNotNull(), _key(shape, F.col("row.before"))
+    )
+    return frame.select(
+        *(_value(shape, name).alias(name) for name in shape.columns if name not in shape.key),
+        F.col("source").alias(SOURCE),
+        F.when(F.col(f"row.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
+        F.col("commit_time").alias(COMMIT_TIME),
+        F.col("op").alias(OP),
+        _key(shape, F.col("named")).alias(_KEY),
+        old.alias(_OLD),
+        F.coalesce(F.col("row.unchanged"), F.array().cast("array<string>")).alias(_UNCHANGED),
+        F.lit(False).alias(_SEED),
+    ).withColumn(_MOVED, F.coalesce(F.col(_OLD) != F.col(_KEY), F.lit(False)))
+
+
+def _value(shape: Shape, name: str) -> Column:
+    return plain.cell(shape, name, F.col("row")["after"][name])
+
+
+def _key(shape: Shape, parsed: Column) -> Column:
+    return F.struct(*(types.value(parsed[name], shape.columns[name], name).alias(name) for name in shape.key))
+
+
+def _timeline(events: DataFrame) -> DataFrame:
+    """Return every key's changes: an update that changed the key is also a removal at the old one."""
+    removals = events.filter(_MOVED).withColumns({_KEY: F.col(_OLD), OP: F.lit("d"), _MOVED: F.lit(False)})
+    return events.unionByName(removals)
+
+
+def _seeded(timeline: DataFrame, shape: Shape, silver: DataFrame | None, names: list[str]) -> DataFrame:
+    """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
+    cells = {f"_cell_{i}": _carried(name) for i, name in enumerate(names)}
+    timeline = timeline.withColumns(cells)
+    if silver is None:
+        return timeline
+    wanted = timeline.filter(F.size(_UNCHANGED) > 0).select(SOURCE, _KEY).distinct()
+    known = silver.withColumn(_KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
+    seeds = known.join(wanted, on=[SOURCE, _KEY], how="left_semi").drop(*(_q(name) for name in shape.key))
+    seeds = seeds.withColumns({f"_cell_{i}": _cell(F.col(_q(name)), known=True) for i, name in enumerate(names)})
+    seeds = seeds.withColumns({OP: F.lit("r"), _SEED: F.lit(True), _MOVED: F.lit(False)})
+    return timeline.unionByName(
+        seeds.select(*(c for c in timeline.columns if c in seeds.columns)), allowMissingColumns=True
+    )
+
+
+def _carried(name: str) -> Column:
+    """Return what a change says of a column: its value; not known yet, for one that came from another key; or nothing."""
+    absent = F.array_contains(_UNCHANGED, name)
+    told = F.when(~absent, _cell(F.col(_q(name)), known=True)).when(F.col(_MOVED), _cell(F.col(_q(name)), known=False))
+    return F.when(F.col(OP) != "d", told)
+
+
+def _cell(value: Column, *, known: bool) -> Column:
+    return F.struct(value.alias("value"), F.lit(known).alias("known"))
+
+
+def _filled(timeline: DataFrame, names: list[str]) -> DataFrame:
+    """Return the timelines with every column that was not carried taken from what went before it."""
+    cells = [f"_cell_{i}" for i in range(len(names))]
+    order = (
+        Window.partitionBy(SOURCE, _KEY)
+        .orderBy(POSITION, _SEED)
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    for _ in range(_MOST_HOPS):
+        filled = timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells}).persist()
+        unknown = F.col(_MOVED) & F.array_contains(F.array(*(F.col(f"{cell}.known") for cell in cells)), F.lit(False))
+        removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
+        left = removals.select(SOURCE, POSITION, *(F.col(cell).alias(f"{cell}_left") for cell in cells))
+        moved = timeline.filter(unknown).join(left, on=[SOURCE, POSITION], how="inner")
+        told = F.lit(False)
+        for cell in cells:
+            told |= ~F.col(f"{cell}.known") & F.coalesce(F.col(f"{cell}_left.known"), F.lit(False))
+        if moved.filter(told).isEmpty():
+            break
+        # Not known means "as the old key's row had it": taken over, unless that is itself not known yet.
+        joined = timeline.join(left, on=[SOURCE, POSITION], how="left")
+        taken = {
+            cell: F.when(F.col(_MOVED) & ~F.col(f"{cell}.known"), F.coalesce(f"{cell}_left", cell)).otherwise(
+                F.col(cell)
+            )
+            for cell in cells
+        }
+        timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells)).localCheckpoint()
+    values = {name: F.col(f"{cell}.value") for name, cell in zip(names, cells, strict=True)}
+    return filled.withColumns(values).drop(*cells)
+
+
+def _q(name: str) -> str:
+    """Return a column's name quoted: it may hold dots and spaces."""
+    return f"`{name.replace('`', '``')}`"

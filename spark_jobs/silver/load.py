@@ -1,0 +1,181 @@
+"""Silver's load: what came to bronze since the last published positions, into every table, then published together.
+
+Guarantees that what is published is each source exactly up to one position, at the end of a transaction, whenever a load
+dies: every table's commit carries its own positions, and publishing is one append at the end. A table that cannot go on
+stops alone, with the reason published; the others go on. Assumes that one load of a stream runs at a time.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from time import monotonic
+
+from delta import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput, NeedsOperator
+from spark_jobs import bronze as bronze_job
+from spark_jobs import delta_log
+from spark_jobs.failures import explained
+from spark_jobs.silver import published, survey, table
+from spark_jobs.silver.published import Positions, Published, Table
+from spark_jobs.silver.survey import SchemaRecord, Seen
+from spark_jobs.silver.table import Work
+
+#: Tables that are written at the same time: each waits for its own log and files most of the time.
+_SIDE_BY_SIDE = 4
+
+Tell = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilverReport:
+    """What one load of silver did."""
+
+    stream: str
+    #: Number of the load; None when there was nothing to do.
+    load: int | None = None
+    #: Source to the positions before (empty at first) and after.
+    ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: Changes applied, by table.
+    changes: dict[str, int] = field(default_factory=dict)
+    #: Changes that wait for the end of their transaction, by source.
+    waiting: dict[str, int] = field(default_factory=dict)
+    #: Why a table stopped, by table.
+    problems: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None = None) -> SilverReport:
+    """Apply and publish everything that bronze has and silver has not. `tell` hears tables done and tables in all.
+
+    Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
+    """
+    began, started = monotonic(), datetime.now(UTC)
+    path = bronze_job.table_path(lake, stream)
+    with explained(f"silver {stream}"):
+        if not delta_log.is_table(spark, path):
+            return SilverReport(stream=stream, seconds=monotonic() - began)
+        before = published.latest(spark, lake, stream)
+        version = delta_log.version(spark, path)
+        lagging = _lagging(spark, lake, before)
+        if before.bronze_version == version and not lagging:
+            return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
+        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+        seen = survey.survey(frame, before.positions)
+        cuts = survey.cuts(seen, before.positions)
+        seen, waiting = survey.split(frame, seen, before.positions, cuts)
+        records = survey.schemas(frame, before.positions, cuts)
+        works = _works(lake, before, cuts, seen, records)
+        works |= _behind(lake, before, cuts, frame, lagging)
+        identity = str(DeltaTable.forPath(spark, path).detail().select("id").head()["id"])
+        job = table.Job(stream=stream, bronze=path, version=version, identity=identity, load=before.load + 1)
+        results = _run(spark, job, works, tell)
+        after = _after(before, cuts, results, version, started)
+        worth = _worth_publishing(before, after)
+        if worth:
+            published.append(spark, lake, after)
+    return SilverReport(
+        stream=stream,
+        load=after.load if worth else None,
+        ranges={s: (before.positions.get(s, ""), p) for s, p in cuts.items() if p != before.positions.get(s)},
+        changes={name: done.changes for name, done in results.items() if done.changes},
+        waiting=waiting,
+        problems=_problems(after),
+        seconds=monotonic() - began,
+    )
+
+
+def _lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
+    """Return the tables that stand behind the stream: stopped ones, and ones whose folder was moved away."""
+    behind = {}
+    for name, one in before.tables.items():
+        gone = one.version is not None and not delta_log.is_table(spark, table.path(lake, before.stream, name))
+        if gone:
+            behind[name] = replace(one, version=None, positions={}, schemas={})
+        elif one.problem is not None or one.positions != before.positions:
+            behind[name] = one
+    return behind
+
+
+def _works(
+    lake: LakeFile, before: Published, cuts: Positions, seen: list[Seen], records: list[SchemaRecord]
+) -> dict[str, Work]:
+    """Return what is to be done for each table that has something new."""
+    works = {}
+    for name in sorted({one.table for one in seen}):
+        known = before.tables.get(name, Table(table=name, positions=before.positions))
+        works[name] = Work(
+            table=name,
+            path=table.path(lake, before.stream, name),
+            known=known,
+            cuts=cuts,
+            seen=[one for one in seen if one.table == name],
+            records=[record for record in records if record.table == name],
+        )
+    return works
+
+
+def _behind(
+    lake: LakeFile, before: Published, cuts: Positions, frame: DataFrame, lagging: dict[str, Table]
+) -> dict[str, Work]:
+    """Return the work of tables that stand behind the stream, each from its own positions."""
+    works: dict[str, Work] = {}
+    for name, known in lagging.items():
+        mine = frame.filter(frame["table"] == name)
+        seen, _ = survey.split(mine, survey.survey(mine, known.positions), known.positions, cuts)
+        records = survey.schemas(mine, known.positions, cuts)
+        own = replace(before, tables={name: known})
+        works |= _works(lake, own, cuts, seen, records)
+    return works
+
+
+def _run(spark: SparkSession, job: table.Job, works: dict[str, Work], tell: Tell | None) -> dict[str, Table]:
+    """Apply the tables side by side; return how each stands afterwards. An error that is not one table's is raised at the end."""
+
+    def one(work: Work) -> Table:
+        try:
+            # Its own session: the note of a MERGE is a setting of the session.
+            with explained(f"silver {work.table}"):
+                return table.apply(spark.newSession(), job, work)
+        except (NeedsOperator, CorruptInput) as error:
+            return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
+
+    done: dict[str, Table] = {}
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="silver") as pool:
+        for name, result in zip(works, pool.map(one, works.values()), strict=True):
+            done[name] = result
+            if tell:
+                tell(len(done), len(works))
+    return done
+
+
+def _after(before: Published, cuts: Positions, results: dict[str, Table], version: int, started: datetime) -> Published:
+    """Return what is published: tables that nothing happened to stand where the stream stands."""
+    tables = {
+        name: replace(one, changes=0, positions=cuts if one.positions == before.positions else one.positions)
+        for name, one in before.tables.items()
+    }
+    return Published(
+        stream=before.stream,
+        load=before.load + 1,
+        started_at=started,
+        bronze_version=version,
+        changes=sum(done.changes for done in results.values()),
+        positions=cuts,
+        tables=tables | results,
+    )
+
+
+def _worth_publishing(before: Published, after: Published) -> bool:
+    """Whether anything differs but the counts and the times."""
+    return (before.bronze_version, before.positions) != (after.bronze_version, after.positions) or any(
+        replace(one, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
+        for name, one in after.tables.items()
+    )
+
+
+def _problems(state: Published) -> dict[str, str]:
+    return {name: one.problem for name, one in state.tables.items() if one.problem is not None}

@@ -1,0 +1,98 @@
+"""The published positions: one row for each load of a stream, appended last, that names the versions that belong together.
+
+A reader who reads each table at its published version sees every source exactly up to one position and no transaction half.
+A load that died before its row was appended has published nothing; the next one does it again, which is harmless.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs import delta_log
+
+Positions = dict[str, str]
+
+_STRUCTURE = (
+    "stream string, load bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, changes bigint, "
+    "positions map<string, string>, tables array<struct<`table`: string, version: bigint, changes: bigint, "
+    "positions: map<string, string>, schemas: map<string, string>, problem: string>>"
+)
+#: After this many loads the small files of the table are put together.
+_COMPACT_EVERY = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A silver table as published."""
+
+    #: The source's `schema.table`.
+    table: str
+    #: The Delta version to read; None when the table could not be made yet.
+    version: int | None = None
+    #: Changes that the load applied.
+    changes: int = 0
+    #: Up to which position of each source the table stands.
+    positions: Positions = field(default_factory=dict)
+    #: The newest schema record of each source, as it came.
+    schemas: dict[str, str] = field(default_factory=dict)
+    #: Why the table stopped, when it did.
+    problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What a load published; number 0 is the state before the first one."""
+
+    stream: str
+    load: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    bronze_version: int | None = None
+    changes: int = 0
+    #: Up to which position each source is published.
+    positions: Positions = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+
+
+def path(lake: LakeFile) -> str:
+    """Return where the published positions of all streams stand."""
+    return f"{lake.root}/published"
+
+
+def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
+    """Return what was published last for a stream."""
+    if not delta_log.is_table(spark, path(lake)):
+        return Published(stream=stream)
+    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    row = rows.orderBy(F.desc("load")).first()
+    if row is None:
+        return Published(stream=stream)
+    found = row.asDict(recursive=True)
+    tables = {table["table"]: Table(**table) for table in found.pop("tables")}
+    return Published(**found, tables=tables)
+
+
+def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
+    """Publish; fails by conflict when another load of the stream published at the same time."""
+    tables = [
+        (t.table, t.version, t.changes, t.positions, t.schemas, t.problem)
+        for t in sorted(done.tables.values(), key=lambda t: t.table)
+    ]
+    row = (
+        *(done.stream, done.load, done.started_at, datetime.now(UTC)),
+        *(done.bronze_version, done.changes, done.positions, tables),
+    )
+    (
+        spark.createDataFrame([row], _STRUCTURE)
+        .coalesce(1)
+        .write.format("delta")
+        .mode("append")
+        .option("txnAppId", f"headrace.published.{done.stream}")
+        .option("txnVersion", done.load)
+        .save(path(lake))
+    )
+    if done.load % _COMPACT_EVERY == 0:
+        spark.sql(f"OPTIMIZE delta.`{path(lake)}`")

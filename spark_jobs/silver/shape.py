@@ -1,0 +1,90 @@
+"""A silver table's columns and key, from the schema records of all its sources and of every age in the range to load.
+
+Guarantees that every record of the range can be read by the shape, or raises NeedsOperator for this table alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import NeedsOperator
+from headrace.schema import TableSchema
+from spark_jobs.silver import types
+
+SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
+OWN = (SOURCE, POSITION, COMMIT_TIME)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a table looks like in silver."""
+
+    #: The source's `schema.table`.
+    table: str
+    #: Key columns in key order; empty for a table without a key.
+    key: tuple[str, ...]
+    #: The table's own columns in order, with the types that silver stores.
+    columns: dict[str, T.DataType]
+    #: Whether equal keys always have equal text in the records.
+    canonical_key: bool
+
+    def structure(self) -> T.StructType:
+        """Return the columns of the silver table, its own and ours."""
+        own = [(SOURCE, T.StringType()), (POSITION, T.StringType()), (COMMIT_TIME, T.TimestampType())]
+        return T.StructType([T.StructField(name, kind) for name, kind in [*self.columns.items(), *own]])
+
+
+def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema] = ()) -> Shape:
+    """Return the shape that holds the latest schema of each source, and every earlier one of the range."""
+    if not latest:
+        raise NeedsOperator(
+            f"{table}: no schema record goes ahead of its changes",
+            hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
+        )
+    keys = {tuple(schema.key) for schema in (*latest, *earlier)}
+    if len(keys) > 1:
+        raise NeedsOperator(
+            f"{table}: its key differs between sources, or was changed: {' and '.join(sorted(map(_listed, keys)))}",
+            hint="Give the table the same key in every source of the stream, or the sources a stream each.",
+        )
+    (key,) = keys
+    columns: dict[str, T.DataType] = {}
+    for schema in (*latest, *earlier):
+        for column in schema.columns:
+            columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
+    _check_names(table, columns)
+    canonical = all(
+        types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
+    )
+    return Shape(table=table, key=key, columns=columns, canonical_key=canonical)
+
+
+def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:
+    common = types.wider(known, new) if known is not None else new
+    if common is None:
+        raise retyped(table, name, str(known and known.simpleString()), new.simpleString())
+    return common
+
+
+def retyped(table: str, name: str, old: str, new: str) -> NeedsOperator:
+    """Return the error for a column whose new type cannot hold its old values, or differs between sources."""
+    return NeedsOperator(
+        f"{table}: column {name} is {old} here and {new} there, and neither holds the other's values",
+        hint="Bring the column to one type in every source. Once bronze has rows of the new type only, move the silver table's "
+        "folder away: the next load builds it anew from bronze.",
+    )
+
+
+def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
+    folded = [name.casefold() for name in columns]
+    taken = sorted(name for name in columns if folded.count(name.casefold()) > 1 or name.casefold() in OWN)
+    if taken:
+        raise NeedsOperator(
+            f"{table}: columns {', '.join(taken)} differ by case alone, or have names that silver uses itself",
+            hint="Leave such columns out of the publication, or rename them at the source.",
+        )
+
+
+def _listed(key: tuple[str, ...]) -> str:
+    return f"({', '.join(key)})" if key else "none"

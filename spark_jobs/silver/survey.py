@@ -1,0 +1,151 @@
+"""What a range of bronze holds, by source and table: enough to choose what is done, without reading a row's value.
+
+Finds where each source's range ends: at the last change of its last whole transaction; the rest waits for the next load.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.schema import TableSchema
+from spark_jobs.silver.published import Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one source has for one table in a range; flags may count changes beyond the cut, positions tell."""
+
+    source: str
+    table: str
+    #: Changes in the range.
+    changes: int
+    #: Position of the last change that ends a transaction; None when none does.
+    last: str | None
+    #: Position of the first change.
+    first: str
+    #: Position of the last change.
+    final: str
+    truncates: tuple[str, ...]
+    #: Whether an update lacks columns that the log did not carry.
+    partial: bool
+    #: Whether an update may have changed a key.
+    rekeyed: bool
+    #: Position of the first update or delete without a key; None when there is none.
+    keyless: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaRecord:
+    """A schema record in a range."""
+
+    source: str
+    table: str
+    position: str
+    value: str
+    schema: TableSchema
+
+
+def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> Column:
+    """Return the condition of a range: each source's positions after its floor and, given cuts, up to its cut."""
+    source, position = F.col("source"), F.col("position")
+    wanted = F.lit(False)
+    if cuts is None:
+        wanted = ~source.isin(*floors) if floors else F.lit(True)
+        cuts = dict.fromkeys(floors, "")
+    for name, cut in sorted(cuts.items()):
+        part = source == name
+        if name in floors:
+            part &= position > floors[name]
+        if cut:
+            part &= position <= cut
+        wanted |= part
+    return wanted & position.isNotNull()
+
+
+def survey(bronze: DataFrame, floors: Mapping[str, str]) -> list[Seen]:
+    """Return what each source has for each table after its floor; raise NeedsOperator for a source in several partitions."""
+    key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
+    found = (
+        bronze.filter(within(floors) & F.col("op").isNotNull())
+        .groupBy("source", "table")
+        .agg(
+            F.count("*").alias("changes"),
+            F.max(F.when(F.col("last"), F.col("position"))).alias("last"),
+            F.min("position").alias("first"),
+            F.max("position").alias("final"),
+            F.collect_set(F.when(F.col("op") == "t", F.col("position"))).alias("truncates"),
+            F.bool_or("partial").alias("partial"),
+            F.bool_or("rekeyed").alias("rekeyed"),
+            F.min(F.when(key_less, F.col("position"))).alias("keyless"),
+            F.min("partition").alias("lowest"),
+            F.max("partition").alias("highest"),
+        )
+        .collect()
+    )
+    several = {row["source"] for row in found if row["lowest"] != row["highest"]}
+    if several:
+        raise NeedsOperator(
+            f"{', '.join(sorted(several))}: the source's records stand in several partitions, so their order is not known",
+            hint="Let each source own one partition of its stream in the bridge's file.",
+        )
+    return [_seen(row) for row in found]
+
+
+def _seen(row: Row) -> Seen:
+    fields: dict[str, Any] = {name: row[name] for name in Seen.__dataclass_fields__}
+    return Seen(**fields | {"truncates": tuple(sorted(row["truncates"]))})
+
+
+def cuts(seen: list[Seen], floors: Mapping[str, str]) -> Positions:
+    """Return up to where each source can be shown: its last whole transaction, or where it stands already."""
+    reached = dict(floors)
+    for one in seen:
+        if one.last is not None:
+            reached[one.source] = max(one.last, reached.get(one.source, ""))
+    return reached
+
+
+def split(
+    bronze: DataFrame, seen: list[Seen], floors: Mapping[str, str], upto: Mapping[str, str]
+) -> tuple[list[Seen], dict[str, int]]:
+    """Return what was seen, up to the cuts alone, and how many changes of each source wait for their transaction's end."""
+    over = [one for one in seen if one.final > upto.get(one.source, "")]
+    if not over:
+        return seen, {}
+    beyond = (
+        bronze.filter(within(floors) & F.col("op").isNotNull() & ~within({}, upto)).groupBy("source", "table").count()
+    )
+    excess = {(row["source"], row["table"]): int(row["count"]) for row in beyond.collect()}
+    waiting: dict[str, int] = {}
+    for (source, _), count in excess.items():
+        waiting[source] = waiting.get(source, 0) + count
+    kept = [replace(one, changes=one.changes - excess.get((one.source, one.table), 0)) for one in seen]
+    return [one for one in kept if one.changes], waiting
+
+
+def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str]) -> list[SchemaRecord]:
+    """Return the schema records of a range in position order; raise CorruptInput for one that is none."""
+    rows = (
+        bronze.filter(within(floors, upto) & F.col("op").isNull() & F.col("value").isNotNull())
+        .select("partition", "offset", "source", "table", "position", "value")
+        .collect()
+    )
+    records = []
+    for row in sorted(rows, key=lambda row: row["position"]):
+        try:
+            schema = TableSchema.parse(row["value"])
+        except CorruptInput as error:
+            raise CorruptInput(
+                f"partition {row['partition']}, offset {row['offset']}: a record without 'op' that is no schema record",
+                hint="Nothing of this load was published. See what wrote that record.",
+            ) from error
+        records.append(
+            SchemaRecord(
+                source=row["source"], table=row["table"], position=row["position"], value=row["value"], schema=schema
+            )
+        )
+    return records

@@ -1,0 +1,161 @@
+"""One table's part of a load: from the positions that the table itself stands at, up to the load's cuts, in one commit.
+
+Guarantees that applying is harmless to repeat at any point. Raises NeedsOperator for what stops this table alone. Called by the
+load, each table with a session of its own.
+"""
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from headrace.schema import TableSchema
+from spark_jobs import delta_log
+from spark_jobs.silver import apply as write
+from spark_jobs.silver import changes, fold, shape, survey
+from spark_jobs.silver.published import Positions, Table
+from spark_jobs.silver.survey import SchemaRecord, Seen
+
+NOTE = "silver"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What all tables of a load have in common."""
+
+    stream: str
+    #: Where bronze stands, and the version of it that the load reads.
+    bronze: str
+    version: int
+    #: Delta's own id of the bronze table: another one after it was made anew.
+    identity: str
+    #: Number of the load.
+    load: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is to be done for a table."""
+
+    table: str
+    path: str
+    #: How it was published last.
+    known: Table
+    cuts: Positions
+    #: What bronze has for it, by source.
+    seen: list[Seen]
+    #: Its schema records in the range, in position order.
+    records: list[SchemaRecord]
+
+
+def path(lake: LakeFile, stream: str, table: str) -> str:
+    """Return where a silver table stands: `silver/<stream>/<schema>.<table>`, so streams never collide."""
+    return f"{lake.root}/silver/{stream}/{table}"
+
+
+def apply(spark: SparkSession, job: Job, work: Work) -> Table:
+    """Bring the table up to the cuts; return how it stands. The session is this table's own."""
+    exists, floors = _standing(spark, job, work)
+    latest, earlier, texts = _eras(work)
+    form = shape.of(work.table, list(latest.values()), earlier)
+    ahead = [one for one in work.seen if one.final > floors.get(one.source, "")]
+    if ahead or not exists:
+        _refuse_keyless(form, ahead, floors, work)
+        _write(spark, job, work, form, ahead, floors, exists=exists)
+    return replace(
+        work.known,
+        version=delta_log.version(spark, work.path),
+        changes=sum(one.changes for one in ahead),
+        positions=work.cuts,
+        schemas=texts,
+        problem=None,
+    )
+
+
+def _standing(spark: SparkSession, job: Job, work: Work) -> tuple[bool, Positions]:
+    """Return whether the table is there, and the positions that its newest commit of ours reached."""
+    if not delta_log.is_table(spark, work.path):
+        return False, work.known.positions
+    if delta_log.version(spark, work.path) == work.known.version:
+        return True, work.known.positions
+    found = delta_log.note(spark, work.path, NOTE)
+    if found is None and work.known.version is not None:
+        return True, work.known.positions
+    if found is None or found[1]["stream"] != job.stream:
+        raise NeedsOperator(
+            f"{work.path} holds a Delta table that this stream did not make",
+            hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
+        )
+    return True, dict(found[1]["positions"])
+
+
+def _eras(work: Work) -> tuple[dict[str, TableSchema], list[TableSchema], dict[str, str]]:
+    """Return each source's latest schema, the ones that it replaces in this range, and the latest as they came."""
+    texts = dict(work.known.schemas)
+    latest = {source: TableSchema.parse(text) for source, text in texts.items()}
+    earlier = []
+    for record in work.records:
+        if record.source in latest and latest[record.source] != record.schema:
+            earlier.append(latest[record.source])
+        latest[record.source] = record.schema
+        texts[record.source] = record.value
+    return latest, earlier, texts
+
+
+def _between(floors: Positions, position: str, source: str, cuts: Positions) -> bool:
+    return floors.get(source, "") < position <= cuts.get(source, "")
+
+
+def _refuse_keyless(form: shape.Shape, ahead: list[Seen], floors: Positions, work: Work) -> None:
+    for one in ahead:
+        if not form.key and one.keyless and _between(floors, one.keyless, one.source, work.cuts):
+            raise NeedsOperator(
+                f"{work.table} has no key, and {one.source} updates or deletes rows of it (from position {one.keyless} on)",
+                hint="Without a key silver cannot tell which row is meant; other tables go on. Give the table a primary key, or "
+                f"a replica identity by index, in every source, then move {work.path} away: the next load builds it anew.",
+            )
+
+
+def _write(
+    spark: SparkSession, job: Job, work: Work, form: shape.Shape, ahead: list[Seen], floors: Positions, *, exists: bool
+) -> None:
+    if exists:
+        form = write.fit(spark, work.path, form)
+    truncated = {
+        one.source: max(found)
+        for one in ahead
+        if (found := [at for at in one.truncates if _between(floors, at, one.source, work.cuts)])
+    }
+    bronze = spark.read.format("delta").option("versionAsOf", job.version).load(job.bronze)
+    inside = changes.of_range(bronze, work.table, survey.within(floors, work.cuts), truncated)
+    rows = _rows(spark, work, form, inside, ahead, exists=exists)
+    commit = write.Commit(
+        note=delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts),
+        writer=f"headrace.silver.{job.stream}.{job.identity}",
+        number=job.version,
+    )
+    if not exists:
+        write.create(rows, work.path, commit)
+    elif form.key or truncated:
+        kept = rows.persist()
+        try:
+            write.merge(spark, kept, work.path, form, commit, truncated)
+        finally:
+            kept.unpersist()
+    else:
+        write.append(rows, work.path, commit)
+
+
+def _rows(
+    spark: SparkSession, work: Work, form: shape.Shape, inside: DataFrame, ahead: list[Seen], *, exists: bool
+) -> DataFrame:
+    """Return the newest row of each key; of a table without a key, every row."""
+    if not form.key:
+        return changes.parsed(inside, form)
+    partial = any(one.partial for one in ahead)
+    if partial or not form.canonical_key or any(one.rekeyed for one in ahead):
+        silver = spark.read.format("delta").load(work.path) if exists else None
+        return fold.folded(inside, form, silver, partial=partial)
+    newest = changes.newest(inside)
+    return changes.parsed(newest if exists else newest.filter(newest["op"] != "d"), form)

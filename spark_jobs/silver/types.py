@@ -1,0 +1,107 @@
+"""Spark types of the sources' columns, and the expressions that turn a record's JSON values into them.
+
+Guarantees that nothing is rounded or lost: a value that its type cannot hold fails the table's load by its place in Kafka
+and its column. What has no Spark type of its own stays the database's text.
+"""
+
+from collections.abc import Callable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.schema import Column as SourceColumn
+from spark_jobs.failures import corrupt
+
+_LARGEST_PRECISION = 38
+_PLAIN: dict[str, T.DataType] = {
+    "int2": T.ShortType(),
+    "int4": T.IntegerType(),
+    "int8": T.LongType(),
+    "oid": T.LongType(),
+    "float4": T.FloatType(),
+    "float8": T.DoubleType(),
+    "bool": T.BooleanType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampNTZType(),
+    "timestamptz": T.TimestampType(),
+    "bytea": T.BinaryType(),
+}
+_INTEGERS = (T.ShortType(), T.IntegerType(), T.LongType())
+#: Types whose JSON text is the same for equal values, whatever the column's declaration was at the time.
+_CANONICAL = {"int2", "int4", "int8", "oid", "bool", "date", "text", "varchar", "uuid"}
+#: Times beyond every other: the extremes of Spark's own types, which sort as the database's do.
+_FOREVER = 9_223_372_036_854_775_807
+_FOREVER_DAYS = 2_147_483_647
+
+
+def of(column: SourceColumn) -> T.DataType:
+    """Return the type that silver stores a source's column in."""
+    if column.type_name == "numeric" and column.length is not None:
+        scale = column.scale or 0
+        precision = max(column.length, scale)
+        return T.DecimalType(precision, scale) if scale >= 0 and precision <= _LARGEST_PRECISION else T.StringType()
+    return _PLAIN.get(column.type_name, T.StringType())
+
+
+def canonical(column: SourceColumn) -> bool:
+    """Whether equal values of the column always have equal JSON text."""
+    return column.type_name in _CANONICAL
+
+
+def wider(one: T.DataType, other: T.DataType) -> T.DataType | None:
+    """Return the type that holds every value of both and that Delta can widen to, or None when there is none."""
+    if one == other:
+        return one
+    if one in _INTEGERS and other in _INTEGERS:
+        return max(one, other, key=_INTEGERS.index)
+    if isinstance(one, T.DecimalType) and isinstance(other, T.DecimalType):
+        scale = max(one.scale, other.scale)
+        precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+        return T.DecimalType(precision, scale) if precision <= _LARGEST_PRECISION else None
+    if {type(one), type(other)} == {T.FloatType, T.DoubleType}:
+        return T.DoubleType()
+    return None
+
+
+def read_as(stored: T.DataType) -> T.DataType:
+    """Return the type to parse a JSON value as: text where Spark's own conversion would lose what it cannot hold."""
+    as_text = (T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType)
+    return T.StringType() if isinstance(stored, as_text) else stored
+
+
+def value(parsed: Column, stored: T.DataType, name: str) -> Column:
+    """Return a parsed value in its stored type; fail at one that the type cannot hold."""
+    if read_as(stored) == stored:
+        return parsed
+    if isinstance(stored, T.DecimalType):
+        converted = parsed.try_cast(stored)
+    elif isinstance(stored, T.DateType):
+        converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _days))
+    else:
+        converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _micros))
+    return F.when(parsed.isNotNull(), F.coalesce(converted, corrupt(name).cast(stored)))
+
+
+def _unusual(text: Column, stored: T.DataType, extreme: Callable[[int], Column]) -> Column:
+    """Return the value of the database's own texts: infinity, and years before year 1."""
+    year = F.substring_index(text, "-", 1)
+    astronomical = 1 - year.try_cast("int")
+    before = F.concat(
+        F.when(astronomical < 0, "-").otherwise(""),
+        F.lpad(F.abs(astronomical).cast("string"), 4, "0"),
+        F.replace(text.substr(F.length(year) + 1, F.length(text)), F.lit(" BC"), F.lit("")),
+    )
+    return (
+        F.when(text == "infinity", extreme(1).cast(stored))
+        .when(text == "-infinity", extreme(-1).cast(stored))
+        .when(text.endswith(" BC"), before.try_cast(stored))
+    )
+
+
+def _days(sign: int) -> Column:
+    return F.date_from_unix_date(F.lit(sign * _FOREVER_DAYS))
+
+
+def _micros(sign: int) -> Column:
+    return F.timestamp_micros(F.lit(sign * _FOREVER))

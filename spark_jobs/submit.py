@@ -1,0 +1,50 @@
+"""One step of a stream's load under spark-submit: `spark-submit ... submit.py STREAM --config FILE --step bronze|silver`.
+
+Exits 0 when the step is done, else with the code of its error, after one line that says what happened and one what to do.
+Called by Airflow's SparkSubmitOperator; the same code as `headrace lake load`.
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+# spark-submit puts this file's own folder first, where modules are named for what they are about, not for the world.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import click  # noqa: E402 - as above.
+from rich.console import Console  # noqa: E402 - as above.
+
+from headrace.configuration.lake import LakeFile  # noqa: E402 - as above.
+from headrace.configuration.load import load as load_file  # noqa: E402 - as above.
+from headrace.errors import ReplicationError  # noqa: E402 - as above.
+from spark_jobs import load, report  # noqa: E402 - as above.
+from spark_jobs.session import session  # noqa: E402 - as above.
+
+
+@click.command()
+@click.argument("stream")
+@click.option("--config", required=True, type=click.Path(dir_okay=False), help="The lake's file.")
+@click.option("--step", type=click.Choice(["bronze", "silver"]), help="One step alone; both when not given.")
+def submit(stream: str, config: str, step: load.Step | None) -> None:
+    """Run one step of a stream's load."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        lake = load_file(config, LakeFile)
+        lake.stream(stream)
+        spark = session(lake, name=f"headrace {stream} {step or 'load'}")
+        try:
+            done = load.run(spark, lake, stream, only=step)
+        finally:
+            spark.stop()
+        report.show(Console(highlight=False, soft_wrap=True), done)
+        done.check()
+    except ReplicationError as error:
+        click.echo(f"headrace: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"What to do: {error.hint}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    submit()
