@@ -1,43 +1,72 @@
-"""The envelope around a row (docs/records.md): the parts that are the same for every change are made once.
+"""The envelope around a row (docs/records.md), apart into what table, transaction and change know of it.
 
-A record is `{"before":B,"after":A,"source":{...,"position":"epoch/commit/ordinal"},"op":"u","ts_ms":T,"transaction":{...}}`.
+    {"before":B,"after":A, + table.head + Transaction.committed + table.middle + Transaction.place + ORDINAL
+    + "},"op":"u","ts_ms": + Transaction.read(now) + NUMBER + }}
+
+Every part but ORDINAL and NUMBER is made once and placed many times.
 """
+
+from typing import NamedTuple
 
 from msgspec import json
 
 from headrace import __version__
 
+#: How a record ends, and how the last one of its transaction does.
+END, LAST_END = b"}}", b',"last":true}}'
+
+
+class Around(NamedTuple):
+    """What a record takes from its transaction and its place there, in the order in which it stands in the record."""
+
+    committed: bytes
+    place: bytes
+    ordinal: bytes
+    read: bytes
+    number: bytes
+
 
 class Transaction:
     """What all records of one transaction share."""
 
+    __slots__ = ("_read", "commit", "commit_ms", "committed", "place")
+
     def __init__(self, *, epoch: int, commit: int, commit_ms: int, xid: int) -> None:
+        self.commit = commit
         self.commit_ms = commit_ms
-        self._xid = xid
-        self._commit = commit
-        self._place = b"%08x/%016x/" % (epoch, commit)
+        self.committed = b"%d" % commit_ms
+        self.place = b'%d,"lsn":%d,"position":"%08x/%016x/' % (xid, commit, epoch, commit)
+        self._read = b',"transaction":{"id":"%d:%d","total_order":' % (xid, commit)
 
-    def source(self, constant: bytes, table: bytes) -> bytes:
-        """Return the source object of a relation's records, up to the position's ordinal."""
-        return b'"source":{%b,"ts_ms":%d,"snapshot":"false",%b,"txId":%d,"lsn":%d,"position":"%b' % (
-            constant,
-            self.commit_ms,
-            table,
-            self._xid,
-            self._commit,
-            self._place,
+    def read(self, now_ms: int) -> bytes:
+        """Return what a record holds from the time when it was read on, up to its number."""
+        return b"%d%b" % (now_ms, self._read)
+
+
+class Table:
+    """What all records of one table share."""
+
+    def __init__(self, *, source: str, database: str, schema: str, table: str) -> None:
+        self.head = b'"source":{"version":%b,"connector":"postgresql","name":%b,"ts_ms":' % (
+            json.encode(__version__),
+            json.encode(source),
         )
+        self.middle = b',"snapshot":"false","db":%b,"schema":%b,"table":%b,"txId":' % (
+            json.encode(database),
+            json.encode(schema),
+            json.encode(table),
+        )
+        self._names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(schema))
 
-    def tail(self, now_ms: int) -> bytes:
-        """Return what comes after `op`, up to the change's number in the transaction."""
-        return b',"ts_ms":%d,"transaction":{"id":"%d:%d","total_order":' % (now_ms, self._xid, self._commit)
+    def rest(self, op: bytes, around: Around) -> bytes:
+        """Return what comes after the rows of a record."""
+        committed, place, ordinal, read, number = around
+        return b'%b%b%b%b%b"},"op":"%b","ts_ms":%b%b}}' % (
+            self.head, committed, self.middle, place, ordinal, op, read, number,
+        )  # fmt: skip
 
-
-def constant(source: str) -> bytes:
-    """Return what all records of a source share."""
-    return b'"version":%b,"connector":"postgresql","name":%b' % (json.encode(__version__), json.encode(source))
-
-
-def table(database: str, schema: str, name: str) -> bytes:
-    """Return what all records of a table share."""
-    return b'"db":%b,"schema":%b,"table":%b' % (json.encode(database), json.encode(schema), json.encode(name))
+    def schema_record(self, change: bytes, around: Around, now_ms: int) -> bytes:
+        """Return the schema record that goes ahead of a change; `change` is the element of `tableChanges`."""
+        return b'{%b%b%b%b%b"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (
+            self.head, around.committed, self.middle, around.place, around.ordinal, now_ms, self._names, change,
+        )  # fmt: skip

@@ -1,54 +1,31 @@
 """pgoutput, protocol version 1, from bytes to records (PostgreSQL manual, "Logical Replication Message Formats").
 
-Sans-I/O: the agent feeds one message at a time. Positions depend on the log alone: the ordinal counts the transaction's changes
-from 0, schema records not among them. Whatever is not a message raises CorruptInput with the place in the log, and nothing else.
+Sans-I/O: edge/capture.py feeds one message at a time. Positions depend on the log alone: the ordinal counts the transaction's
+changes from 0, schema records not among them. Whatever is not a message raises CorruptInput with the place in the log, and
+nothing else; a change that cannot be decoded adds nothing to the batch. After an error the decoder and its batcher are of no
+more use: read the log again with new ones.
 """
 
 import struct
-from collections.abc import Callable
-
-from msgspec import json
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from edge.batcher import Batcher
-from edge.postgres import envelope
-from edge.postgres.relation import Relation, RelationColumn, table_schema
-from edge.postgres.rows import Rows
+from edge.postgres import envelope, generated
+from edge.postgres.envelope import Around, Transaction
+from edge.postgres.relation import Relation, string, table_schema
+from edge.postgres.table import PAD, Table
 from headrace.errors import CorruptInput
 from headrace.position import Position
-from headrace.schema import TableSchema
 
-#: Seconds from 1970 to PostgreSQL's 2000, in microseconds.
-_EPOCH_2000 = 946_684_800_000_000
-_PAD = bytes(4)
 _BEGIN = struct.Struct(">xQqI").unpack
 _COMMIT = struct.Struct(">xBQQq").unpack
-_HEAD = struct.Struct(">xIcH").unpack_from
-_KIND_AND_WIDTH = struct.Struct(">cH").unpack_from
 _INT32 = struct.Struct(">I").unpack_from
-_INT16 = struct.Struct(">H").unpack_from
-_COLUMN = struct.Struct(">Ii").unpack_from
-
-#: What each change looks like around its rows: source up to the ordinal, tail, number in the transaction.
-_INSERT = b'{"before":null,"after":%b,%b%08x"},"op":"c"%b%d}}'
-_UPDATE = b'{"before":%b,"after":%b,%b%08x"},"op":"u"%b%d}}'
-_PARTIAL_UPDATE = b'{"before":%b,"after":%b,"unchanged":%b,%b%08x"},"op":"u"%b%d}}'
-_DELETE = b'{"before":%b,"after":null,%b%08x"},"op":"d"%b%d}}'
-_TRUNCATE = b'{"before":null,"after":null,%b%08x"},"op":"t"%b%d}}'
-
-
-class _Table:
-    """What is known of an announced relation, and its parts of the envelope in the present transaction."""
-
-    def __init__(self, relation: Relation, key: list[str], schema: TableSchema, constant: bytes) -> None:
-        self.relation = relation
-        self.schema = schema
-        self.rows = Rows(relation, key)
-        self.identity = [number for number, column in enumerate(relation.columns) if column.identity]
-        self.constant = constant
-        #: Whether its schema record went ahead.
-        self.told = False
-        self.transaction: envelope.Transaction | None = None
-        self.source = b""
+#: From 1970 to PostgreSQL's 2000, in microseconds.
+_YEAR_2000 = 946_684_800_000_000
+#: Ordinals and numbers of ordinary transactions, as records hold them.
+_PLACES: Final = [(b"%08x" % ordinal, b"%d" % (ordinal + 1)) for ordinal in range(1000)]
+_NO_CHANGES: Mapping[bytes, generated.Change] = {}
 
 
 class Decoder:
@@ -63,14 +40,19 @@ class Decoder:
         self.end_lsn = 0
         self._source, self._database, self._epoch = source, database, epoch
         self._batcher, self._key_of = batcher, key_of
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, Table] = {}
         self._types: dict[int, str] = {}
-        self._constant = envelope.constant(source)
-        self._transaction: envelope.Transaction | None = None
+        # Of the tables whose schema record went ahead; looked at only within a transaction.
+        self._told: dict[bytes, generated.Change] = {}
+        self._changes = _NO_CHANGES
+        self._transaction: Transaction | None = None
         self._commit = self._ordinal = 0
-        self._tail, self._tail_ms = b"", -1
-        self._others = {
-            b"B": self._begin, b"C": self._end, b"R": self._relation, b"Y": self._type, b"T": self._truncate,
+        # Parts of the envelope, current within a transaction.
+        self._committed = self._place = self._read = b""
+        self._now_ms = -1
+        self._others: dict[bytes, Callable[[bytes], None]] = {
+            b"B": self._begin, b"C": self._end, b"R": self._announce, b"Y": self._name_type, b"T": self._truncate,
+            b"I": self._first_change, b"U": self._first_change, b"D": self._first_change,
             b"O": self._nothing, b"M": self._nothing,
         }  # fmt: skip
 
@@ -81,38 +63,61 @@ class Decoder:
 
     def feed(self, message: bytes, now_ms: int) -> None:
         """Decode one message, read at a time in milliseconds since 1970; raise CorruptInput when it is none."""
-        kind = message[:1]
         try:
-            if kind == b"I":
-                self._insert(message, now_ms)
-            elif kind == b"U":
-                self._update(message, now_ms)
-            elif kind == b"D":
-                self._delete(message, now_ms)
-            elif kind in self._others:
-                self._others[kind](message, now_ms)
-            else:
-                raise CorruptInput(
-                    f"message type {kind!r} is unknown{self._place()}", hint="Report it; the slot stays where it is."
-                )
-        except (struct.error, IndexError, ValueError, KeyError) as error:
-            raise CorruptInput(f"a message of type {kind!r} cannot be decoded{self._place()}") from error
+            # Type, relation, kind of tuple and number of columns decide which function decodes a change.
+            change = self._changes.get(message[:8])
+            if now_ms != self._now_ms:
+                self._read_at(now_ms)
+            if change is None:
+                self._others[message[:1]](message)
+                return
+            ordinal = self._ordinal
+            number, count = _PLACES[ordinal] if ordinal < 1000 else (b"%08x" % ordinal, b"%d" % (ordinal + 1))
+            key, value = change(message + PAD, self._committed, self._place, number, self._read, count)
+        except (struct.error, IndexError, KeyError, ValueError) as error:
+            raise self._corrupt(message) from error
+        batcher = self._batcher
+        size = len(value)
+        if size > batcher.room and batcher.values:
+            batcher.cut(ordinal)
+        batcher.keys.append(key)
+        batcher.values.append(value)
+        batcher.room -= size
+        self._ordinal = ordinal + 1
 
-    def _place(self) -> str:
-        place = Position(self._epoch, self._commit, self._ordinal)
-        return f" at position {place}" if self._transaction else f" after position {self.committed}"
+    def _corrupt(self, message: bytes) -> CorruptInput:
+        place = (
+            f"at position {Position(self._epoch, self._commit, self._ordinal)}"
+            if self._transaction
+            else f"after position {self.committed}"
+        )
+        kind = message[:1]
+        wrong = "cannot be decoded" if kind in self._others else "is of an unknown type"
+        return CorruptInput(
+            f"a message of type {kind!r}, {len(message)} bytes long, {wrong}, {place} of {self._source}",
+            hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, "
+            "look whether the server and its publication are of a kind that this release reads, and report it.",
+        )
 
-    def _begin(self, message: bytes, _now_ms: int) -> None:
+    def _read_at(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self._transaction is not None:
+            self._read = self._transaction.read(now_ms)
+
+    def _begin(self, message: bytes) -> None:
         """Byte1('B') Int64(final LSN) Int64(commit time) Int32(xid)."""
         commit, time, xid = _BEGIN(message)
-        if self._transaction is not None:
-            raise ValueError("begin within a transaction")
-        commit_ms = (time + _EPOCH_2000) // 1000
-        self._transaction = envelope.Transaction(epoch=self._epoch, commit=commit, commit_ms=commit_ms, xid=xid)
-        self._commit, self._ordinal, self._tail_ms = commit, 0, -1
+        if self._transaction is not None or commit <= self._commit:
+            raise ValueError("a transaction begins within another or out of order")
+        commit_ms = (time + _YEAR_2000) // 1000
+        self._transaction = transaction = Transaction(epoch=self._epoch, commit=commit, commit_ms=commit_ms, xid=xid)
+        self._committed, self._place = transaction.committed, transaction.place
+        self._read = transaction.read(self._now_ms)
+        self._commit, self._ordinal = commit, 0
+        self._changes = self._told
         self._batcher.begin(commit, commit_ms)
 
-    def _end(self, message: bytes, _now_ms: int) -> None:
+    def _end(self, message: bytes) -> None:
         """Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time)."""
         _flags, commit, end_lsn, _time = _COMMIT(message)
         if self._transaction is None or commit != self._commit:
@@ -121,182 +126,80 @@ class Decoder:
             values = self._batcher.values
             last = values[-1]
             assert last is not None
-            values[-1] = last[:-2] + b',"last":true}}'
+            values[-1] = last.removesuffix(envelope.END) + envelope.LAST_END
             self.committed = Position(self._epoch, commit, self._ordinal - 1)
         self.end_lsn = end_lsn
         self._transaction = None
+        self._changes = _NO_CHANGES
         self._batcher.commit(end_lsn)
 
-    def _insert(self, message: bytes, now_ms: int) -> None:
-        """Byte1('I') Int32(relation) Byte1('N') TupleData."""
-        oid, new, width = _HEAD(message)
-        table = self._ready(oid, len(message), now_ms)
-        if new != b"N":
-            raise ValueError("no new tuple")
-        row, key, _ = self._whole(table, message + _PAD, 8, width, len(message))
-        self._add(table, key, _INSERT, (row,))
+    def _first_change(self, message: bytes) -> None:
+        """Decode a table's first change since it was announced, and make the functions by which `feed` decodes the next."""
+        self._check_in_transaction()
+        table = self._tables[_INT32(message, 1)[0]]
+        changes = generated.changes(table)
+        self._add(table, *changes[message[:8]](message + PAD, *self._around()))
+        self._told.update(changes)
 
-    def _update(self, message: bytes, now_ms: int) -> None:
-        """Byte1('U') Int32(relation) [Byte1('K' or 'O') TupleData] Byte1('N') TupleData."""
-        oid, kind, width = _HEAD(message)
-        table = self._ready(oid, len(message), now_ms)
-        padded, end = message + _PAD, len(message)
-        before, old, offset = b"null", None, 8
-        if kind != b"N":
-            rows = table.rows
-            found = rows.fast(padded, 8) if kind == b"O" and width == rows.width else None
-            if found is not None:
-                before, _, offset = found
-            else:
-                old, offset = self._slow(table, padded, 8, width)
-                before = self._before(table, kind, old)
-            kind, width = _KIND_AND_WIDTH(padded, offset)
-            offset += 3
-        if kind != b"N":
-            raise ValueError("no new tuple")
-        fast = table.rows.fast(padded, offset) if width == table.rows.width else None
-        if fast is not None:
-            row, key, offset = fast
-            unchanged = b""
-        else:
-            if before != b"null" and old is None:
-                old = table.rows.slow(padded, 8).columns
-            columns, offset = self._slow(table, padded, offset, width)
-            if old is not None and table.relation.identity == "f":
-                columns = [was if value is None else value for value, was in zip(columns, old, strict=True)]
-            row, key = table.rows.row(columns), table.rows.key(columns)
-            unchanged = table.rows.missing(columns)
-        if offset != end:
-            raise ValueError("a message does not end where its columns do")
-        if unchanged:
-            self._add(table, key, _PARTIAL_UPDATE, (before, row, unchanged))
-        else:
-            self._add(table, key, _UPDATE, (before, row))
-
-    def _delete(self, message: bytes, now_ms: int) -> None:
-        """Byte1('D') Int32(relation) Byte1('K' or 'O') TupleData."""
-        oid, kind, width = _HEAD(message)
-        table = self._ready(oid, len(message), now_ms)
-        padded, end = message + _PAD, len(message)
-        if kind == b"O":
-            before, key, _ = self._whole(table, padded, 8, width, end)
-        else:
-            old, offset = self._slow(table, padded, 8, width)
-            if offset != end:
-                raise ValueError("a message does not end where its columns do")
-            before, key = self._before(table, kind, old), table.rows.key(old)
-        self._add(table, key, _DELETE, (before,))
-
-    def _truncate(self, message: bytes, now_ms: int) -> None:
+    def _truncate(self, message: bytes) -> None:
         """Byte1('T') Int32(how many) Int8(options) Int32(relation)..."""
+        self._check_in_transaction()
         (count,) = _INT32(message, 1)
-        if len(message) != 6 + 4 * count:
+        if count < 1 or len(message) != 6 + 4 * count:
             raise ValueError("a truncate does not end where its relations do")
-        for number in range(count):
-            table = self._ready(_INT32(message, 6 + 4 * number)[0], 0, now_ms)
-            self._add(table, None, _TRUNCATE, ())
+        tables = [self._tables[_INT32(message, 6 + 4 * number)[0]] for number in range(count)]
+        for table in tables:
+            self._add(table, None, table.truncate(self._around()))
 
-    def _relation(self, message: bytes, _now_ms: int) -> None:
-        """Byte1('R') Int32(oid) String(namespace) String(name) Int8(identity) Int16(columns) {Int8 String Int32 Int32}..."""
-        (oid,) = _INT32(message, 1)
-        schema, offset = _string(message, 5)
-        name, offset = _string(message, offset)
-        identity = chr(message[offset])
-        (count,) = _INT16(message, offset + 1)
-        offset += 3
-        columns = []
-        for _ in range(count):
-            flags = message[offset]
-            column, offset = _string(message, offset + 1)
-            columns.append(RelationColumn(bool(flags & 1), column, *_COLUMN(message, offset)))
-            offset += 8
-        if offset != len(message) or identity not in "dnfi":
-            raise ValueError("a relation does not end where its columns do")
-        relation = Relation(
-            oid=oid, schema=schema or "pg_catalog", table=name, identity=identity, columns=tuple(columns)
-        )
-        key = self._key_of(relation) if identity in "fn" else [column.name for column in columns if column.identity]
-        described = table_schema(relation, key, self._types)
-        known = self._tables.get(oid)
-        if known is not None and known.schema == described and known.relation == relation:
-            return
-        table = _Table(relation, key, described, envelope.table(self._database, relation.schema, name))
-        table.told = known is not None and known.told and known.schema == described
-        self._tables[oid] = table
-
-    def _type(self, message: bytes, _now_ms: int) -> None:
-        """Byte1('Y') Int32(oid) String(namespace) String(name)."""
-        (oid,) = _INT32(message, 1)
-        _, offset = _string(message, 5)
-        self._types[oid], _ = _string(message, offset)
-
-    def _nothing(self, message: bytes, now_ms: int) -> None:
-        """Byte1('O') origins and Byte1('M') messages are not part of the stream."""
-
-    def _ready(self, oid: int, size: int, now_ms: int) -> _Table:
-        """Return the relation's table: room made for so many bytes, schema record sent, envelope made."""
-        table, transaction, batcher = self._tables[oid], self._transaction, self._batcher
-        if transaction is None:
+    def _check_in_transaction(self) -> None:
+        if self._transaction is None:
             raise ValueError("a change outside a transaction")
-        if batcher.open_bytes and batcher.open_bytes + size > batcher.limit:
-            batcher.cut(self._ordinal)
-        if now_ms != self._tail_ms:
-            self._tail, self._tail_ms = transaction.tail(now_ms), now_ms
-        if table.transaction is not transaction:
-            table.transaction = transaction
-            table.source = transaction.source(self._constant, table.constant)
-        if not table.told:
-            batcher.glue(self._schema_record(table, now_ms), self._ordinal)
+
+    def _around(self) -> Around:
+        ordinal = self._ordinal
+        return Around(self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1))
+
+    def _add(self, table: Table, key: bytes | None, value: bytes) -> None:
+        """Add a change, with the schema record ahead of it when that was not told yet, both in one batch."""
+        batcher, ordinal = self._batcher, self._ordinal
+        schema = None if table.told else table.schema_record(self._around(), self._now_ms)
+        if batcher.values and len(value) + len(schema or b"") > batcher.room:
+            batcher.cut(ordinal)
+        if schema is not None:
+            batcher.glue(schema, ordinal)
             table.told = True
-        return table
-
-    def _schema_record(self, table: _Table, now_ms: int) -> bytes:
-        relation = table.relation
-        return b'{%b%08x"},"ts_ms":%d,"databaseName":%b,"schemaName":%b,"ddl":null,"tableChanges":[%b]}' % (
-            table.source,
-            self._ordinal,
-            now_ms,
-            json.encode(self._database),
-            json.encode(relation.schema),
-            json.encode(table.schema.change()),
-        )
-
-    def _add(self, table: _Table, key: bytes | None, template: bytes, rows: tuple[bytes, ...]) -> None:
-        ordinal, batcher = self._ordinal, self._batcher
-        value = template % (*rows, table.source, ordinal, self._tail, ordinal + 1)
         batcher.keys.append(key)
         batcher.values.append(value)
-        batcher.open_bytes += len(value) + (len(key) if key else 0)
+        batcher.room -= len(value)
         self._ordinal = ordinal + 1
 
-    def _whole(
-        self, table: _Table, padded: bytes, offset: int, width: int, end: int
-    ) -> tuple[bytes, bytes | None, int]:
-        """Return row, key and end of the last tuple of a message, all of whose columns are there."""
-        rows = table.rows
-        found = rows.fast(padded, offset) if width == rows.width else None
-        if found is None:
-            columns, offset = self._slow(table, padded, offset, width)
-            found = rows.row(columns), rows.key(columns), offset
-        if found[2] != end:
-            raise ValueError("a message does not end where its columns do")
-        return found
+    def _announce(self, message: bytes) -> None:
+        """Note a relation, anew or as it is from now on."""
+        relation = Relation.parse(message)
+        schema = table_schema(relation, self._key(relation), self._types)
+        known = self._tables.get(relation.oid)
+        if known is not None and known.relation == relation and known.schema == schema:
+            return
+        shared = envelope.Table(
+            source=self._source, database=self._database, schema=relation.schema, table=relation.table
+        )
+        table = Table(relation, schema, shared)
+        table.told = known is not None and known.told and known.schema == schema
+        self._tables[relation.oid] = table
+        oid = message[1:5]
+        for prefix in [prefix for prefix in self._told if prefix[1:5] == oid]:
+            del self._told[prefix]
 
-    @staticmethod
-    def _slow(table: _Table, padded: bytes, offset: int, width: int) -> tuple[list[bytes | None], int]:
-        if width != table.rows.width:
-            raise ValueError("a tuple has another number of columns than its relation")
-        return table.rows.slow(padded, offset)
+    def _key(self, relation: Relation) -> list[str]:
+        if relation.identity not in "fn":
+            return [column.name for column in relation.columns if column.identity]
+        return self._key_of(relation)
 
-    @staticmethod
-    def _before(table: _Table, kind: bytes, old: list[bytes | None]) -> bytes:
-        if kind == b"O":
-            return table.rows.row(old)
-        if kind == b"K":
-            return table.rows.key_row(old, table.identity)
-        raise ValueError("a tuple is neither old, key nor new")
+    def _name_type(self, message: bytes) -> None:
+        """Byte1('Y') Int32(oid) String(namespace) String(name)."""
+        (oid,) = _INT32(message, 1)
+        _, offset = string(message, 5)
+        self._types[oid], _ = string(message, offset)
 
-
-def _string(message: bytes, offset: int) -> tuple[str, int]:
-    end = message.index(0, offset)
-    return message[offset:end].decode(), end + 1
+    def _nothing(self, message: bytes) -> None:
+        """Byte1('O') origins and Byte1('M') messages are not part of the stream."""

@@ -1,7 +1,8 @@
 """Relations as pgoutput announces them, and what they are called in a schema record."""
 
+import struct
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from headrace.schema import Column, TableSchema
 
@@ -23,6 +24,10 @@ _ARRAYS = {
     1231: "numeric", 1270: "timetz", 1561: "bit", 1563: "varbit", 2951: "uuid", 199: "json", 3807: "jsonb",
     143: "xml", 651: "cidr", 791: "money",
 }  # fmt: skip
+
+_INT32 = struct.Struct(">I").unpack_from
+_IDENTITY_AND_COUNT = struct.Struct(">BH").unpack_from
+_TYPE = struct.Struct(">Ii").unpack_from
 
 
 class RelationColumn(NamedTuple):
@@ -46,6 +51,35 @@ class Relation:
     #: `d` default, `n` nothing, `f` full, `i` an index.
     identity: str
     columns: tuple[RelationColumn, ...]
+
+    @classmethod
+    def parse(cls, message: bytes) -> Self:
+        """Return the relation of a message; raise ValueError, IndexError or struct.error when it is none.
+
+        Byte1('R') Int32(oid) String(namespace) String(name) Int8(identity) Int16(columns), then for each column
+        Int8(flags) String(name) Int32(type) Int32(modifier).
+        """
+        (oid,) = _INT32(message, 1)
+        schema, offset = string(message, 5)
+        name, offset = string(message, offset)
+        identity, count = _IDENTITY_AND_COUNT(message, offset)
+        offset += 3
+        columns = []
+        for _ in range(count):
+            flags = message[offset]
+            column, offset = string(message, offset + 1)
+            columns.append(RelationColumn(bool(flags & 1), column, *_TYPE(message, offset)))
+            offset += 8
+        if offset != len(message) or identity not in b"dnfi" or len({column.name for column in columns}) != count:
+            raise ValueError("a relation does not end where its columns do, or is none")
+        # The server leaves the name of its own catalog out.
+        return cls(oid=oid, schema=schema or "pg_catalog", table=name, identity=chr(identity), columns=tuple(columns))
+
+
+def string(message: bytes, offset: int) -> tuple[str, int]:
+    """Return a zero-terminated string and the offset behind it."""
+    end = message.index(0, offset)
+    return message[offset:end].decode(), end + 1
 
 
 def table_schema(relation: Relation, key: list[str], types: dict[int, str]) -> TableSchema:

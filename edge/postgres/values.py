@@ -1,31 +1,59 @@
 """Text values of PostgreSQL as JSON (docs/records.md): one function a kind, from the column's bytes to JSON bytes.
 
 Assumes the session settings of edge/postgres/session.py: ISO dates, UTC, hexadecimal bytea, UTF-8. Raises ValueError for
-bytes that the server would not send.
+bytes that the server would not send. edge/postgres/generated.py does the same inline for what is ordinary.
 """
 
-import re
-from base64 import b64encode
-from binascii import unhexlify
+from binascii import b2a_base64, unhexlify
 from collections.abc import Callable
 
 from msgspec import json
 
 Convert = Callable[[bytes], bytes]
 
-#: What JSON must escape in a text.
-must_escape = re.compile(rb'["\\\x01-\x1f]').search
-_special = {b"NaN", b"Infinity", b"-Infinity"}
+NULL = b"null"
+#: int8, int2, int4, oid.
+INTEGERS = frozenset({20, 21, 23, 26})
+#: float4, float8.
+FLOATS = frozenset({700, 701})
+BOOL, BYTEA, TIMESTAMP, TIMESTAMPTZ = 16, 17, 1114, 1184
+#: Types whose text never holds anything to escape: dates, times, bits, addresses, numeric, uuid, pg_lsn.
+PLAIN = frozenset({650, 829, 869, 774, 1082, 1083, 1266, 1560, 1562, 1700, 2950, 3220})
+#: Types whose text nearly always holds something to escape: json, jsonb.
+ESCAPED = frozenset({114, 3802})
+#: From a timestamp's text to ISO 8601, and from that of one with time zone UTC less its zeros.
+TO_ISO = bytes.maketrans(b" +", b"TZ")
+#: Characters above this one end a number or a time that is none: `NaN`, `infinity`, `BC`.
+NINE = ord("9")
+
+_SPECIAL = {b"NaN": b'"NaN"', b"Infinity": b'"Infinity"', b"-Infinity": b'"-Infinity"'}
+
+
+def converter(type_oid: int) -> Convert:
+    """Return the function for a type."""
+    if type_oid in INTEGERS:
+        return integer
+    if type_oid in FLOATS:
+        return real
+    if type_oid in PLAIN:
+        return plain
+    special = {BOOL: boolean, BYTEA: binary, TIMESTAMP: timestamp, TIMESTAMPTZ: timestamptz}
+    return special.get(type_oid, text)
 
 
 def text(value: bytes) -> bytes:
     """Return a JSON string."""
-    return json.encode(value.decode()) if must_escape(value) else b'"%b"' % value
+    return json.encode(value.decode())
 
 
-def number(value: bytes) -> bytes:
+def integer(value: bytes) -> bytes:
+    """Return a JSON number."""
+    return value
+
+
+def real(value: bytes) -> bytes:
     """Return a JSON number; what JSON has no number for as text."""
-    return b'"%b"' % value if value in _special else value
+    return _SPECIAL.get(value, value)
 
 
 def boolean(value: bytes) -> bytes:
@@ -35,25 +63,21 @@ def boolean(value: bytes) -> bytes:
 
 def timestamp(value: bytes) -> bytes:
     """Return ISO 8601 with a `T`; infinity and dates before year 1 as the server prints them."""
-    if value[10:11] == b" " and not value.endswith(b"BC"):
-        return b'"%bT%b"' % (value[:10], value[11:])
-    return ordinary(value)
+    return plain(value.translate(TO_ISO) if value[-1] <= NINE else value)
 
 
 def timestamptz(value: bytes) -> bytes:
     """Return ISO 8601 in UTC with `T` and `Z`; infinity and dates before year 1 as the server prints them."""
-    if value[10:11] == b" " and value.endswith(b"+00"):
-        return b'"%bT%bZ"' % (value[:10], value[11:-3])
-    return ordinary(value)
+    return plain(value[:-2].translate(TO_ISO) if value[-3:] == b"+00" else value)
 
 
 def binary(value: bytes) -> bytes:
     """Return base64."""
     if not value.startswith(b"\\x"):
         raise ValueError("bytea is not in hexadecimal form")
-    return b'"%b"' % b64encode(unhexlify(value[2:]))
+    return plain(b2a_base64(unhexlify(value[2:]), newline=False))
 
 
-def ordinary(value: bytes) -> bytes:
-    """Return text that can hold nothing to escape."""
+def plain(value: bytes) -> bytes:
+    """Return text that can hold nothing to escape as a JSON string."""
     return b'"%b"' % value

@@ -1,0 +1,219 @@
+"""Change decoders, generated for each table: from a message to key and value with nothing made for a column but its bytes.
+
+A generated function walks the columns in straight code and joins their bytes with the constants between them, once. It gives
+the same bytes as edge/postgres/table.py, to which it hands every message that holds something unusual: an unchanged column, a
+text with something to escape, NaN, a date before year 1. All texts of a message are checked for that at once: encoding them
+together makes them longer when there is anything to escape, and fails when they are no UTF-8.
+"""
+
+from binascii import b2a_base64, unhexlify
+from collections.abc import Callable, Iterable
+
+from msgspec import json
+
+from edge.postgres import values
+from edge.postgres.relation import RelationColumn
+from edge.postgres.table import HEADER, PAD, KeyAndValue, Table
+
+#: From a padded message and the parts of Around to key and value.
+Change = Callable[..., KeyAndValue]
+
+#: Stands for null between quotes. A text column that holds it is told apart by the check for escapes.
+_MARK = b"\0"
+_MARK_GROWS_BY = len(json.encode("\0")) - len(b'""') - len(_MARK)
+_AROUND = "committed, place, ordinal, read, number"
+
+#: A piece of a joined record: a constant, or the name of a variable.
+Piece = bytes | str
+
+
+def changes(table: Table) -> dict[bytes, Change]:
+    """Return the functions of a table by the first eight bytes of the messages that they decode."""
+    oid, width = table.relation.oid.to_bytes(4, "big"), table.new[1:]
+    found = {
+        (b"I", b"N"): _insert(table), (b"U", b"N"): _update(table, whole_old=False),
+        (b"U", b"O"): _update(table, whole_old=True), (b"U", b"K"): table.update,
+        (b"D", b"O"): _delete(table), (b"D", b"K"): table.delete,
+    }  # fmt: skip
+    return {op + oid + kind + width: change for (op, kind), change in found.items()}
+
+
+def _insert(table: Table) -> Change:
+    new = _Tuple(table, "n")
+    return _compiled(
+        table,
+        "insert",
+        [*new.walk(8), "if p != e: return exact(m, " + _AROUND + ")"],
+        [new],
+        [b'{"before":null,"after":{', *new.row(), b"},", *_rest(table, b"c")],
+        new.key(),
+    )
+
+
+def _update(table: Table, *, whole_old: bool) -> Change:
+    new, old = _Tuple(table, "n"), _Tuple(table, "o")
+    exact = "return exact(m, " + _AROUND + ")"
+    lines: list[str] = []
+    before: list[Piece] = [b"null"]
+    if whole_old:
+        lines += [*old.walk(8), f"if m[p:p + 3] != {table.new!r}: {exact}", *new.walk("p + 3")]
+        before = [b"{", *old.row(), b"}"]
+    else:
+        lines += new.walk(8)
+    return _compiled(
+        table,
+        "update",
+        [*lines, f"if p != e: {exact}"],
+        [old, new] if whole_old else [new],
+        [b'{"before":', *before, b',"after":{', *new.row(), b"},", *_rest(table, b"u")],
+        new.key(),
+    )
+
+
+def _delete(table: Table) -> Change:
+    old = _Tuple(table, "o")
+    return _compiled(
+        table,
+        "delete",
+        [*old.walk(8), "if p != e: return exact(m, " + _AROUND + ")"],
+        [old],
+        [b'{"before":{', *old.row(), b'},"after":null,', *_rest(table, b"d")],
+        old.key(),
+    )
+
+
+def _rest(table: Table, op: bytes) -> list[Piece]:
+    shared = table.envelope
+    middle = b'"},"op":"%b","ts_ms":' % op
+    return [shared.head, "committed", shared.middle, "place", "ordinal", middle, "read", "number", b"}}"]
+
+
+def _compiled(
+    table: Table, name: str, lines: list[str], tuples: "list[_Tuple]", value: list[Piece], key: list[Piece]
+) -> Change:
+    exact = "return exact(m, " + _AROUND + ")"
+    texts = [text for part in tuples for text in part.texts]
+    body = ["e = len(m) - " + str(len(PAD)), "z = 0", *lines]
+    if texts:
+        joined = texts[0] if len(texts) == 1 else f"comma(({', '.join(texts)}))"
+        body += [f"t = {joined}", f"if len(encode(str(t, 'utf-8'))) - len(t) != 2 + (z & {_TEXT_NULLS}): {exact}"]
+    body.append(f"value = {_joined(value)}")
+    key_code = _joined(key) if key else "None"
+    if any(part.marks for part in tuples):
+        put_right = ".replace(quoted_mark, null)"
+        body += ["if z:", f"    return {key_code}{put_right if key else ''}, value{put_right}"]
+    body.append(f"return {key_code}, value")
+    source = f"def {name}(m, {_AROUND}):\n" + "".join(f"    {line}\n" for line in body)
+    scope = {
+        "header": HEADER, "join": b"".join, "comma": b",".join, "encode": json.encode, "exact": getattr(table, name),
+        "mark": _MARK, "quoted_mark": b'"%b"' % _MARK, "null": values.NULL, "true": b"true", "false": b"false",
+        "hexadecimal": b"\\x", "iso": values.TO_ISO, "base64": b2a_base64, "unhexlify": unhexlify,
+    }  # fmt: skip
+    exec(compile(source, f"<{name} of {table.relation.oid}>", "exec"), scope)  # noqa: S102 - made of numbers and of constants.
+    change: Change = scope[name]
+    return change
+
+
+#: How the counter of nulls is split: by how much marks make the checked texts longer, and whether there are others.
+_TEXT_NULLS, _OTHER_NULL = 0xFFFFF, 1 << 20
+
+
+def _joined(pieces: Iterable[Piece]) -> str:
+    """Return the expression that joins the pieces, neighbouring constants made one."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        if merged and isinstance(piece, bytes) and isinstance(merged[-1], bytes):
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    return "join((" + ", ".join(piece if isinstance(piece, str) else repr(piece) for piece in merged) + ",))"
+
+
+class _Tuple:
+    """The code for one tuple of a message, its variables told from others by a letter."""
+
+    def __init__(self, table: Table, letter: str) -> None:
+        self._table = table
+        self._letter = letter
+        columns = table.relation.columns
+        #: Variables that are checked for escapes.
+        self.texts = [self._name(number) for number, column in enumerate(columns) if _is_text(column)]
+        #: Whether a null is marked, to be put right afterwards.
+        self.marks = any(_is_quoted(column) for column in columns)
+
+    def _name(self, number: int) -> str:
+        return f"{self._letter}{number}"
+
+    def walk(self, start: int | str) -> list[str]:
+        """Return the statements that take the columns from an offset on; they leave the end of the tuple in `p`."""
+        lines = [f"p = {start}"]
+        for number, column in enumerate(self._table.relation.columns):
+            lines += _take(column, self._name(number))
+        return lines
+
+    def row(self) -> list[Piece]:
+        """Return the pieces of the row's JSON, without braces."""
+        return self._fields(range(len(self._table.names)))
+
+    def key(self) -> list[Piece]:
+        """Return the pieces of the key's JSON; none for a table without a key."""
+        numbers = self._table.key_columns
+        return [b"{", *self._fields(numbers), b"}"] if numbers else []
+
+    def _fields(self, numbers: Iterable[int]) -> list[Piece]:
+        pieces: list[Piece] = []
+        for number in numbers:
+            quote = b'"' if _is_quoted(self._table.relation.columns[number]) else b""
+            comma = b"," if pieces else b""
+            pieces += [comma + self._table.names[number] + b":" + quote, self._name(number), quote]
+        return pieces
+
+
+def _is_quoted(column: RelationColumn) -> bool:
+    return column.type_oid not in values.INTEGERS | values.FLOATS | values.ESCAPED | {values.BOOL}
+
+
+def _is_text(column: RelationColumn) -> bool:
+    return _is_quoted(column) and column.type_oid not in values.PLAIN | {
+        values.TIMESTAMP, values.TIMESTAMPTZ, values.BYTEA,
+    }  # fmt: skip
+
+
+def _take(column: RelationColumn, name: str) -> list[str]:
+    """Return the statements that take one column at `p` and move `p` behind it."""
+    oid, exact = column.type_oid, "return exact(m, " + _AROUND + ")"
+    if oid in values.FLOATS:
+        text = [f"{name} = m[p:(p := p + n)]", f"if m[p - 1] > {values.NINE}: {exact}"]
+    elif oid == values.BOOL:
+        text = [f"{name} = true if m[p] == {ord('t')} else false", "p += n"]
+    elif oid == values.TIMESTAMP:
+        text = [f"{name} = m[p:(p := p + n)].translate(iso)", f"if m[p - 1] > {values.NINE}: {exact}"]
+    elif oid == values.TIMESTAMPTZ:
+        text = [f"{name} = m[p:(p := p + n) - 2].translate(iso)", f"if m[p - 3] != {ord('+')}: {exact}"]
+    elif oid == values.BYTEA:
+        text = [
+            f"if m[p:p + 2] != hexadecimal: {exact}",
+            f"{name} = base64(unhexlify(m[p + 2:(p := p + n)]), newline=False)",
+        ]
+    elif oid in values.ESCAPED:
+        text = [f"{name} = encode(str(m[p:(p := p + n)], 'utf-8'))"]
+    else:
+        text = [f"{name} = m[p:(p := p + n)]"]
+    if _is_quoted(column):
+        null = [
+            f"{name} = mark",
+            f"z {'+' if _is_text(column) else '|'}= {_MARK_GROWS_BY if _is_text(column) else _OTHER_NULL}",
+        ]
+    else:
+        null = [f"{name} = null"]
+    return [
+        "k, n = header(m, p)",
+        "if k == 116:",
+        "    p += 5",
+        *(f"    {line}" for line in text),
+        "elif k == 110:",
+        "    p += 1",
+        *(f"    {line}" for line in null),
+        "else:",
+        f"    {exact}",
+    ]

@@ -1,0 +1,132 @@
+"""A table's changes, from message to key and value: the exact way, column by column, whatever a tuple holds.
+
+edge/postgres/generated.py does the same faster for tuples that hold nothing unusual, and comes here with the others. Every
+message is padded with four bytes, so that the kind and length of a trailing null can be read at once. Whatever is not a tuple
+of this table raises ValueError, struct.error or IndexError, which edge/postgres/pgoutput.py turns into CorruptInput.
+"""
+
+import struct
+
+from msgspec import json
+
+from edge.postgres import envelope, values
+from edge.postgres.envelope import Around
+from edge.postgres.relation import Relation
+from headrace.schema import TableSchema
+
+PAD = bytes(4)
+TEXT, NULL, UNCHANGED = b"tnu"
+#: Kind and length of a column.
+HEADER = struct.Struct(">BI").unpack_from
+
+#: A column's JSON; None where the log does not carry it.
+Columns = list[bytes | None]
+KeyAndValue = tuple[bytes | None, bytes]
+
+
+class Table:
+    """One relation's way from tuples to records."""
+
+    def __init__(self, relation: Relation, schema: TableSchema, shared: envelope.Table) -> None:
+        self.relation = relation
+        self.schema = schema
+        self.envelope = shared
+        #: Whether its schema record went ahead.
+        self.told = False
+        self.names = [json.encode(column.name) for column in relation.columns]
+        self.identity = [number for number, column in enumerate(relation.columns) if column.identity]
+        index = {column.name: number for number, column in enumerate(relation.columns)}
+        #: Numbers of the key's columns, in key order.
+        self.key_columns = [index[name] for name in schema.key]
+        #: How a new tuple begins.
+        self.new = b"N" + struct.pack(">H", len(relation.columns))
+        self._converters = [values.converter(column.type_oid) for column in relation.columns]
+
+    def schema_record(self, around: Around, now_ms: int) -> bytes:
+        """Return the schema record."""
+        return self.envelope.schema_record(json.encode(self.schema.change()), around, now_ms)
+
+    def insert(self, message: bytes, *around: bytes) -> KeyAndValue:
+        """Byte1('I') Int32(relation) Byte1('N') TupleData."""
+        row, offset = self._tuple(message, 8)
+        _ends(message, offset)
+        return self._key(row), b'{"before":null,"after":%b,%b' % (self._row(row), self._rest(b"c", around))
+
+    def update(self, message: bytes, *around: bytes) -> KeyAndValue:
+        """Byte1('U') Int32(relation) [Byte1('K' or 'O') TupleData] Byte1('N') TupleData."""
+        before, offset = values.NULL, 5
+        old: Columns = [None] * len(self.names)
+        kind = message[5:6]
+        if kind != b"N":
+            old, offset = self._tuple(message, 8)
+            if kind == b"K":
+                old = [value if number in self.identity else None for number, value in enumerate(old)]
+            before = self._row(old)
+        if message[offset : offset + 3] != self.new:
+            raise ValueError("no new tuple")
+        new, offset = self._tuple(message, offset + 3)
+        _ends(message, offset)
+        # What the log leaves out did not change, so an old row that carries it tells the new one's value.
+        new = [was if value is None else value for value, was in zip(new, old, strict=True)]
+        unchanged = b",".join(name for name, value in zip(self.names, new, strict=True) if value is None)
+        return self._key(new), b'{"before":%b,"after":%b,%b%b' % (
+            before,
+            self._row(new),
+            b'"unchanged":[%b],' % unchanged if unchanged else b"",
+            self._rest(b"u", around),
+        )
+
+    def delete(self, message: bytes, *around: bytes) -> KeyAndValue:
+        """Byte1('D') Int32(relation) Byte1('K' or 'O') TupleData."""
+        old, offset = self._tuple(message, 8)
+        _ends(message, offset)
+        key = self._key(old)
+        if message[5:6] == b"K":
+            old = [value if number in self.identity else None for number, value in enumerate(old)]
+        return key, b'{"before":%b,"after":null,%b' % (self._row(old), self._rest(b"d", around))
+
+    def truncate(self, around: Around) -> bytes:
+        """Return the value of a truncate, which has no key."""
+        return b'{"before":null,"after":null,' + self._rest(b"t", around)
+
+    def _rest(self, op: bytes, around: tuple[bytes, ...]) -> bytes:
+        return self.envelope.rest(op, Around(*around))
+
+    def _tuple(self, message: bytes, offset: int) -> tuple[Columns, int]:
+        """Int16(columns), which is checked already, then {Byte1('n' or 'u') | Byte1('t') Int32(length) Byten(text)}..."""
+        columns: Columns = []
+        for convert in self._converters:
+            kind, length = HEADER(message, offset)
+            if kind == TEXT:
+                offset += 5 + length
+                columns.append(convert(message[offset - length : offset]))
+            elif kind == NULL:
+                offset += 1
+                columns.append(values.NULL)
+            elif kind == UNCHANGED:
+                offset += 1
+                columns.append(None)
+            else:
+                raise ValueError("a column is neither text, null nor unchanged")
+        return columns, offset
+
+    def _row(self, columns: Columns) -> bytes:
+        return b"{%b}" % b",".join(
+            b"%b:%b" % (name, value) for name, value in zip(self.names, columns, strict=True) if value is not None
+        )
+
+    def _key(self, columns: Columns) -> bytes | None:
+        if not self.key_columns:
+            return None
+        fields = []
+        for number in self.key_columns:
+            value = columns[number]
+            if value is None:
+                raise ValueError("the log does not carry a key column")
+            fields.append(b"%b:%b" % (self.names[number], value))
+        return b"{%b}" % b",".join(fields)
+
+
+def _ends(message: bytes, offset: int) -> None:
+    if offset != len(message) - len(PAD):
+        raise ValueError("a message does not end where its columns do")
