@@ -67,10 +67,11 @@ def show(reports: list[TableReport], console: Console) -> None:
             _explain(report, console)
     unequal = sum(not report.equal for report in reports)
     sources = len({report.source for report in reports})
+    tables = f"{len(reports)} table{'s' * (len(reports) != 1)}"
     console.print(
-        f"[bold red]{unequal} of {len(reports)} tables not equal[/]"
+        f"[bold red]{unequal} of {tables} not equal[/]"
         if unequal
-        else f"[bold green]equal[/]: {len(reports)} tables of {sources} source{'s' * (sources != 1)}"
+        else f"[bold green]equal[/]: {tables} of {sources} source{'s' * (sources != 1)}"
     )
 
 

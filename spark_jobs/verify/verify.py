@@ -7,6 +7,7 @@ load published it; changes neither. Called by command.py.
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -26,10 +27,13 @@ class SilverTables(Protocol):
     """The silver tables of a stream, as the last load published them."""
 
     def names(self, source: str) -> set[str]:
-        """Return the tables, `schema.table`, of which there is a silver table that has rows of the source."""
+        """Return the tables, `schema.table`, that the source has sent changes of."""
 
-    def frame(self, source: str, table: str) -> DataFrame | None:
+    def frame(self, source: str, name: str) -> DataFrame | None:
         """Return a source's rows of a table, with the table's own columns only; None when there is no silver table."""
+
+    def problem(self, name: str) -> str | None:
+        """Return why the load stopped at a table; None when it did not."""
 
 
 def verify(
@@ -42,6 +46,9 @@ def verify(
         started = time.monotonic()
         with explained(f"verifying {name} of {source}"):
             report = _verify(source, name, database, known.get(name), lake.frame(source, name))
+        problem = lake.problem(name)
+        if problem is not None and not report.equal:
+            report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
         _LOG.debug("verified %s %s in %.1f s: %s", source, name, time.monotonic() - started, report.equal)
         yield report
 

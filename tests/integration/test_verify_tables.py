@@ -29,8 +29,11 @@ class Frames:
     def names(self, source):
         return set(self._frames)
 
-    def frame(self, source, table):
-        return self._frames.get(table)
+    def frame(self, source, name):
+        return self._frames.get(name)
+
+    def problem(self, name):
+        return "its key was changed" if name == "public.stopped" else None
 
 
 @pytest.fixture
@@ -228,6 +231,16 @@ def test_a_table_that_one_side_does_not_have_is_equal_only_when_it_has_no_rows(d
     assert found["public.unseen"].reasons == ["the table is missing in the lake"]
     assert (found["public.unseen"].rows_source, found["public.unseen"].rows_lake) == (2, None)
     assert found["public.gone"].reasons == ["the table is not at the source"]
+
+
+def test_a_table_that_the_load_stopped_at_says_why_when_it_differs(database, spark, verified):
+    database.execute("CREATE TABLE stopped (id int); INSERT INTO stopped VALUES (1), (2)")
+
+    behind = verified(public__stopped=spark.createDataFrame([(1,)], "id int"))["public.stopped"]
+    level = verified(public__stopped=spark.createDataFrame([(1,), (2,)], "id int"))["public.stopped"]
+
+    assert behind.reasons == ["the load stopped at this table: its key was changed"]
+    assert (level.equal, level.reasons) == (True, [])
 
 
 def test_partitions_stand_for_themselves_unless_silver_has_the_whole(database, spark, verified):
