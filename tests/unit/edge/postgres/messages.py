@@ -63,7 +63,10 @@ def relation(
         + identity.encode()
         + struct.pack(">H", len(columns))
         + b"".join(
-            struct.pack(">B", column.key) + column.name.encode() + b"\0" + struct.pack(">Ii", column.oid, column.modifier)
+            struct.pack(">B", column.key)
+            + column.name.encode()
+            + b"\0"
+            + struct.pack(">Ii", column.oid, column.modifier)
             for column in columns
         )
     )
@@ -114,11 +117,30 @@ def no_key(_relation: Relation) -> list[str]:
     return []
 
 
+def tables_row(oids: Sequence[int], values: Sequence[Value], *, names: Sequence[str] = ()) -> list[bytes]:
+    """A table with full identity and one column more, and one row of it in every kind of message that can hold it whole."""
+    named = names or [f"c{number}" for number in range(len(oids))]
+    columns = [Column(name, oid, key=True) for name, oid in zip(named, oids, strict=True)]
+    row = (*values, "x")
+    return [
+        relation(*columns, Column("rest", key=True), identity="f"),
+        insert(*row),
+        update(row),
+        update(row, old=row),
+        update((*values, UNCHANGED), old=row),
+        delete(old=row),
+    ]
+
+
 class Log:
     """A decoder with its batcher: feed messages, look at the records."""
 
     def __init__(
-        self, *, target_bytes: int = 64 * 1024, key_of: Callable[[Relation], list[str]] = no_key, tail: Position | None = None
+        self,
+        *,
+        target_bytes: int = 64 * 1024,
+        key_of: Callable[[Relation], list[str]] = no_key,
+        tail: Position | None = None,
     ) -> None:
         self.batcher = Batcher(source="jakarta/bank", tail=tail or Position.start(EPOCH), target_bytes=target_bytes)
         self.decoder = Decoder(source="jakarta/bank", database="bank", epoch=EPOCH, batcher=self.batcher, key_of=key_of)
