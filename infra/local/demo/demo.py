@@ -1,0 +1,160 @@
+"""The stages of the demo, in order; each uses the commands that an operator would use.
+
+Assumes that `make setup` was done. Whatever happens, nothing is left running, unless it is asked to keep everything.
+"""
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from headrace.errors import NeedsOperator
+from infra.local import files, jars
+from infra.local.airflow import Airflow, DagRun
+from infra.local.demo.part import Part, headrace
+from infra.local.demo.region import DATABASE, Region
+from infra.local.demo.screen import Screen
+from infra.local.demo.stage import Stages, wait_until
+from infra.local.ports import free_port
+from infra.local.stack import Stack
+
+STREAM = "bank"
+_REGIONS = ("jakarta", "london")
+_CATCH_UP_SECONDS = 180.0
+
+
+class Demo:
+    """One run in one folder."""
+
+    def __init__(self, folder: Path, *, keep: bool) -> None:
+        self._keep = keep
+        self._console = Console(highlight=False)
+        forget(folder)
+        self._folder = folder.absolute()
+        self._folder.mkdir(parents=True)
+        self._stack = Stack(self._folder / "servers", postgres=_REGIONS, detached=keep)
+
+    def run(self, *, scale: int, clients: int, seconds: int, rate: int) -> None:
+        """Run all stages and print the screen; raise NeedsOperator when one fails or the lake is not equal."""
+        stages = Stages(self._console)
+        self._console.print(f"[bold]Headrace demo[/] in {self._folder}")
+        with ExitStack() as ending:
+            with stages.stage("start PostgreSQL in two regions, and Kafka"):
+                ending.callback(self._unless_kept, self._stack.stop)
+                self._stack.start()
+            regions = self._regions()
+            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=jars.folder())
+            ending.callback(airflow.stop)
+            airflow.start()
+            with stages.stage("make the topic; start the bridge and an edge beside each database") as say:
+                headrace("bridge", "init", "--config", str(self._bridge_file))
+                ending.callback(self._unless_kept, self._bridge.stop)
+                self._bridge.start()
+                for region in regions:
+                    say(f"{region.name}: publication, slot, {scale * 100_000:,} accounts")
+                    ending.callback(self._unless_kept, region.edge.stop)
+                    region.prepare(scale)
+            for region in regions:
+                ending.callback(region.stop_writing)
+                region.write(clients=clients, seconds=seconds, rate=rate)
+            self._console.print(
+                f"  pgbench writes TPC-B to both: {clients} clients, {rate} transactions/s each, {seconds} s"
+            )
+            with stages.stage("first load, by Airflow, while they write"):
+                first = airflow.run(f"headrace_load_{STREAM}").check()
+            with stages.stage("wait for pgbench to end") as say:
+                written = {region.name: region.transactions() for region in regions}
+                say(f"{sum(count for count, _ in written.values()):,} transactions")
+            with stages.stage("every change acknowledged by Kafka, every slot confirmed"):
+                self._catch_up(regions)
+            with stages.stage("second load, by Airflow: what came since"):
+                second = airflow.run(f"headrace_load_{STREAM}").check()
+            self._finish(stages, regions, [first, second], written)
+
+    def _finish(
+        self, stages: Stages, regions: list[Region], runs: list[DagRun], written: dict[str, tuple[int, float]]
+    ) -> None:
+        screen = Screen(self._console, self._bridge_file, self._lake_file)
+        with stages.stage("compare every table with its source"):
+            screen.verify()
+        with stages.stage("ask the lake in Spark SQL"):
+            screen.ask()
+        equal = screen.show(regions, runs, written)
+        self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
+        if self._keep:
+            self._tell_how_to_play()
+        if not equal:
+            raise NeedsOperator("the lake does not equal the databases", hint=f"Everything is in {self._folder}.")
+
+    def _regions(self) -> list[Region]:
+        port = free_port()
+        regions = [
+            Region(name, self._folder, postgres, interconnect=f"amqp://127.0.0.1:{port}", detached=self._keep)
+            for name, postgres in self._stack.postgres.items()
+        ]
+        bootstrap = self._stack.kafka.bootstrap
+        self._bridge_file = files.bridge(
+            self._folder / "bridge.toml",
+            bootstrap=bootstrap,
+            listen=f"127.0.0.1:{port}",
+            sources=[region.source for region in regions],
+            stream=STREAM,
+        )
+        self._lake_file = files.lake(
+            self._folder / "lake.toml",
+            bootstrap=bootstrap,
+            sources={region.source: (region.postgres, DATABASE) for region in regions},
+            stream=STREAM,
+        )
+        run = ["bridge", "run", "--config", str(self._bridge_file)]
+        self._bridge = Part("bridge", run, self._folder, detached=self._keep)
+        return regions
+
+    def _catch_up(self, regions: list[Region]) -> None:
+        for region in regions:
+            lsn = region.log_position()
+
+            def confirmed(region: Region = region, lsn: str = lsn) -> bool:
+                region.edge.check()
+                self._bridge.check()
+                return region.behind(lsn) == 0
+
+            def late(region: Region = region) -> Exception:
+                return NeedsOperator(
+                    f"{region.source} is not confirmed after {_CATCH_UP_SECONDS:.0f} s",
+                    hint=f"Read {region.edge.log} and {self._bridge.log}.",
+                )
+
+            wait_until(confirmed, seconds=_CATCH_UP_SECONDS, otherwise=late)
+
+    def _unless_kept(self, stop: "object") -> None:
+        if not self._keep:
+            stop()  # type: ignore[operator]
+
+    def _tell_how_to_play(self) -> None:
+        lake, bridge = self._lake_file, self._bridge_file
+        self._console.print("\n[bold]Everything still runs.[/] Try:")
+        for line in (
+            f"headrace lake sql --config {lake}",
+            f"headrace bridge positions --config {bridge}",
+            f"headrace lake load {STREAM} --config {lake} && headrace verify --config {lake}",
+            f"headrace demo --stop --folder {self._folder}",
+        ):
+            self._console.print(f"  {line}", soft_wrap=True)
+
+
+def forget(folder: Path) -> None:
+    """Stop what an earlier demo left running in the folder, and remove it; raise NeedsOperator when it is something else."""
+    if not folder.exists():
+        return
+    servers = folder / "servers"
+    if not (servers / "stack.json").exists() and any(folder.iterdir()):
+        raise NeedsOperator(
+            f"{folder} is not a demo's folder, so it is not emptied", hint="Name another with --folder."
+        )
+    for name in (*(f"edge-{region}" for region in _REGIONS), "bridge"):
+        Part(name, [], folder, detached=True).stop()
+    if (servers / "stack.json").exists():
+        Stack.load(servers).delete()
+    shutil.rmtree(folder)

@@ -1,0 +1,139 @@
+"""The demo's last screen: each hop's position, lag and rate, the loads' ranges, the verdict and a few answers."""
+
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from infra.local.airflow import DagRun
+from infra.local.demo import questions
+from infra.local.demo.part import headrace_json
+from infra.local.demo.region import Region
+from spark_jobs.session import session
+from spark_jobs.sql import Desk
+
+
+class Screen:
+    """What was found, and how it is shown."""
+
+    def __init__(self, console: Console, bridge_file: Path, lake_file: Path) -> None:
+        self._console = console
+        self._bridge_file, self._lake_file = bridge_file, lake_file
+        self._verdict: dict[str, Any] = {}
+        self._answers: dict[str, list[Any]] = {}
+
+    def verify(self) -> None:
+        """Compare every table with its source."""
+        self._verdict = headrace_json("verify", "--config", str(self._lake_file), accept=(0, 1))
+
+    def ask(self) -> None:
+        """Ask all questions in one Spark session."""
+        file = load(self._lake_file, LakeFile)
+        spark = session(file)
+        desk = Desk(spark, file)
+        asked = {name: text for name, text in vars(questions).items() if name.isupper()}
+        self._answers = {name: desk.ask(text).collect() for name, text in asked.items()}
+        spark.stop()
+
+    def show(self, regions: list[Region], runs: list[DagRun], written: dict[str, tuple[int, float]]) -> bool:
+        """Print everything; return whether the lake equals the databases and TPC-B's sums agree."""
+        print_ = self._console.print
+        print_()
+        print_(self._hops(regions, written))
+        print_(self._loads(runs))
+        print_(self._tables())
+        print_(self._sums())
+        print_(self._busiest())
+        balanced = all(len(set(row[1:])) == 1 for row in self._answers["INVARIANT"])
+        equal = bool(self._verdict["equal"])
+        print_(
+            "[bold green]The lake equals the databases: every table, every row.[/]"
+            if equal
+            else "[bold red]The lake does not equal the databases.[/] headrace verify says where."
+        )
+        if not balanced:
+            print_("[bold red]TPC-B's sums differ within a region.[/]")
+        return equal and balanced
+
+    def _hops(self, regions: list[Region], written: dict[str, tuple[int, float]]) -> Table:
+        table = _table(
+            "The way of the changes",
+            *("source", "log ends at", "slot confirmed", "committed in Kafka", "published in the lake"),
+            *(">tps", ">commit → Kafka p50", ">p99"),
+        )
+        committed = {
+            each["source"]: each for each in headrace_json("bridge", "positions", "--config", str(self._bridge_file))
+        }
+        published = self._answers["LOADS"][-1]["positions"]
+        lag = {row["source"]: row for row in self._answers["LAG"]}
+        for region in regions:
+            source = region.source
+            table.add_row(
+                source,
+                region.log_position(),
+                region.confirmed(),
+                committed[source]["position"],
+                "the same" if published[source] == committed[source]["position"] else published[source],
+                f"{written[region.name][1]:,.0f}",
+                f"{lag[source]['p50']:,.0f} ms",
+                f"{lag[source]['p99']:,.0f} ms",
+            )
+        return table
+
+    def _loads(self, runs: list[DagRun]) -> Table:
+        table = _table(
+            "The loads, by Airflow", "load", ">partition", ">offsets", ">records", ">changes published", ">tasks"
+        )
+        for run, done in zip(runs, self._answers["LOADS"], strict=True):
+            seconds = ", ".join(f"{task.name} {task.seconds:.0f} s" for task in run.tasks)
+            ranges = [row for row in self._answers["RANGES"] if row["load"] == done["load"]]
+            for row in ranges:
+                whole = [f"{done['changes']:,}", seconds] if row is ranges[0] else []
+                records = f"{row['records']:,}"
+                table.add_row(
+                    str(done["load"]), str(row["partition"]), f"{row['first']:,}-{row['last']:,}", records, *whole
+                )
+        return table
+
+    def _tables(self) -> Table:
+        table = _table("headrace verify", "table", *self._sources(), "verdict")
+        names = sorted({each["table"] for each in self._verdict["tables"]})
+        for name in names:
+            found = {each["source"]: each for each in self._verdict["tables"] if each["table"] == name}
+            rows = [f"{found[source]['rows_lake']:,} rows" if source in found else "-" for source in self._sources()]
+            equal = all(each["equal"] for each in found.values())
+            table.add_row(name, *rows, "[green]equal[/]" if equal else "[bold red]not equal[/]")
+        return table
+
+    def _sums(self) -> Table:
+        table = _table(
+            "TPC-B in Spark SQL: four sums, one number", "region", ">accounts", ">tellers", ">branches", ">history", ""
+        )
+        for row in self._answers["INVARIANT"]:
+            agree = len(set(row[1:])) == 1
+            table.add_row(
+                row[0], *(f"{value:,}" for value in row[1:]), "[green]agree[/]" if agree else "[bold red]differ[/]"
+            )
+        return table
+
+    def _busiest(self) -> Table:
+        table = _table("The busiest tellers of both regions", "region", ">teller", ">transactions", ">moved")
+        for row in self._answers["BUSIEST"]:
+            table.add_row(row[0], *(f"{value:,}" for value in row[1:]))
+        return table
+
+    def _sources(self) -> list[str]:
+        return sorted({each["source"] for each in self._verdict["tables"]})
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return table

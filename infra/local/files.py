@@ -1,0 +1,84 @@
+"""The configuration files of a whole pipeline on this machine: what an operator would write, with free ports filled in.
+
+Used by the demo, the end-to-end tests and the benchmarks.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from infra.local.postgres import Postgres
+
+
+def edge(
+    path: Path,
+    *,
+    source: str,
+    postgres: Postgres,
+    database: str,
+    interconnect: str,
+    names: str = "headrace",
+    tables: Sequence[str] = (),
+    heartbeat_seconds: float = 1.0,
+) -> Path:
+    """Write an edge's file; `names` is the name of both its slot and its publication."""
+    listed = ", ".join(f'"{table}"' for table in tables)
+    path.write_text(f"""\
+heartbeat_seconds = {heartbeat_seconds}
+
+[source]
+name = "{source}"
+
+[source.postgresql]
+{_postgresql(postgres, database)}
+slot = "{names}"
+publication = "{names}"
+tables = [{listed}]
+
+[interconnect]
+url = "{interconnect}"
+
+[state]
+folder = "state-{path.stem}"
+""")
+    return path
+
+
+def bridge(path: Path, *, bootstrap: str, listen: str, sources: Sequence[str], stream: str) -> Path:
+    """Write the bridge's file: the n-th source owns partition n of the one stream."""
+    owned = "\n".join(f'"{source}" = [{partition}]' for partition, source in enumerate(sources))
+    path.write_text(f"""\
+[kafka]
+bootstrap = "{bootstrap}"
+
+[interconnect]
+listen = "{listen}"
+
+[streams.{stream}.sources]
+{owned}
+""")
+    return path
+
+
+def lake(path: Path, *, bootstrap: str, sources: Mapping[str, tuple[Postgres, str]], stream: str) -> Path:
+    """Write the lake's file: one stream with all sources, each with its database."""
+    names = ", ".join(f'"{source}"' for source in sources)
+    reached = "\n".join(
+        f'[sources."{source}".postgresql]\n{_postgresql(postgres, database)}\n'
+        for source, (postgres, database) in sources.items()
+    )
+    path.write_text(f"""\
+[lake]
+root = "lake"
+
+[kafka]
+bootstrap = "{bootstrap}"
+
+[streams.{stream}]
+sources = [{names}]
+
+{reached}""")
+    return path
+
+
+def _postgresql(postgres: Postgres, database: str) -> str:
+    return f'host = "127.0.0.1"\nport = {postgres.port}\ndatabase = "{database}"\nuser = "postgres"'
