@@ -193,13 +193,18 @@ class Decoder:
     def _key(self, relation: Relation) -> list[str]:
         if relation.identity not in "fn":
             return [column.name for column in relation.columns if column.identity]
-        return self._key_of(relation)
+        key = self._key_of(relation)
+        # The answer is that of now: a key column that was renamed since, or is not published, leaves this relation without one.
+        return key if {column.name for column in relation.columns}.issuperset(key) else []
 
     def _name_type(self, message: bytes) -> None:
         """Byte1('Y') Int32(oid) String(namespace) String(name)."""
         (oid,) = _INT32(message, 1)
         _, offset = string(message, 5)
-        self._types[oid], _ = string(message, offset)
+        name, offset = string(message, offset)
+        if offset != len(message):
+            raise ValueError("a type does not end where its name does")
+        self._types[oid] = name
 
     def _nothing(self, message: bytes) -> None:
         """Byte1('O') origins and Byte1('M') messages are not part of the stream."""
