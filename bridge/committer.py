@@ -135,6 +135,9 @@ class Committer:
             TopicPartition(self._home.topic, partition, end, metadata=text) for partition, end in self._ends.items()
         ]
         with translated(f"commit {self._home.source}"):
+            # Sent at once with the first record, offsets would meet the transaction before, which is still being ended.
+            if self._producer.flush(PATIENCE):
+                raise NotConnected(f"Kafka: no answer to the records of {self._home.source} in {PATIENCE:.0f} s")
             self._producer.send_offsets_to_transaction(offsets, self._group, PATIENCE)
         try:
             with translated(f"commit {self._home.source}"):
