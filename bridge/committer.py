@@ -20,6 +20,7 @@ from bridge.kafka import (
     translated,
 )
 from bridge.partitions import shares
+from bridge.patience import within
 from bridge.positions import (
     Committed,
     forget,
@@ -138,7 +139,8 @@ class Committer:
             # Sent at once with the first record, offsets would meet the transaction before, which is still being ended.
             if self._producer.flush(PATIENCE):
                 raise NotConnected(f"Kafka: no answer to the records of {self._home.source} in {PATIENCE:.0f} s")
-            self._producer.send_offsets_to_transaction(offsets, self._group, PATIENCE)
+            send = self._producer.send_offsets_to_transaction
+            within(PATIENCE + 5, f"commit {self._home.source}", send, offsets, self._group, PATIENCE)
         try:
             with translated(f"commit {self._home.source}"):
                 self._producer.commit_transaction(PATIENCE)
