@@ -268,9 +268,14 @@ class _Queue(SenderOption):  # type: ignore[misc]
 
 def _credentials(interconnect: Interconnect) -> dict[str, object]:
     """Return what Proton needs to say who asks; raise ConfigurationError rather than send a password in the clear."""
+    parts = urlsplit(interconnect.url)
+    if "@" in parts.netloc:
+        raise ConfigurationError(
+            f"[interconnect] url of {parts.hostname} holds a user or a password",
+            hint="Give them as [interconnect] user and password, the password as a reference.",
+        )
     if interconnect.user is None:
         return {"allowed_mechs": "ANONYMOUS"}
-    parts = urlsplit(interconnect.url)
     if parts.scheme != "amqps" and parts.hostname not in _LOOPBACK:
         raise ConfigurationError(
             f"[interconnect] user is given, and {interconnect.url} would carry the password in the clear",

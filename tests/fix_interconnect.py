@@ -92,7 +92,9 @@ class Interconnect(MessagingHandler):
         link = event.link
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
-        link.open()
+
+    def on_link_opened(self, event: Any) -> None:
+        link = event.link
         if self.refusal is not None:
             link.condition = Condition(*self.refusal)
             link.close()
