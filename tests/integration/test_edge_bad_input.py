@@ -86,7 +86,7 @@ def test_server_that_cannot_be_reached_at_init(edges, database, interconnect):
     edge = edges(database, interconnect.url)
     edge.path.write_text(edge.path.read_text().replace(f"port = {database.postgres.port}", "port = 1"))
 
-    with pytest.raises(NotConnected, match="127.0.0.1:1/"):
+    with pytest.raises(NotConnected, match=r"127\.0\.0\.1:1/"):
         edge.init()
 
 
