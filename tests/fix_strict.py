@@ -36,7 +36,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the session if a process that it started still runs, and end that."""
     try:
-        eventually(lambda: not _started_here(), 15, saying="no process is left")
+        patience = float(os.environ.get("HEADRACE_TEST_PATIENCE", "15"))
+        eventually(lambda: not _started_here(), patience, saying="no process is left")
     except AssertionError:
         left = _started_here()
         session.config.stash[_left_behind] = [f"{process.pid}: {' '.join(_line(process))[:300]}" for process in left]

@@ -1,0 +1,67 @@
+"""Homes of servers: reachable by their account, short enough for a socket, gone with their folder."""
+
+import os
+import pwd
+
+import pytest
+
+from infra.local import home
+from infra.local.home import can_reach, make_home, readable_copy, remove_home
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.setattr(home, "_ELSEWHERE", folder)
+    return folder
+
+
+def test_home_is_in_the_folder_when_its_path_is_short(tmp_path, elsewhere, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(home, "_LONGEST", 4000)
+
+    made = make_home(tmp_path / "it", None)
+
+    assert made == tmp_path / "it" / "home"
+    assert not list(elsewhere.iterdir())
+
+
+def test_long_path_gets_a_home_elsewhere_that_goes_with_it(tmp_path, elsewhere):
+    folder = tmp_path / ("x" * 120)
+
+    made = make_home(folder, None)
+
+    assert made.parent == elsewhere
+    assert make_home(folder, None) == made
+    (made / "data").mkdir()
+    remove_home(folder)
+    assert not made.exists()
+    assert not (folder / "home").is_symlink()
+
+
+def test_home_elsewhere_whose_folder_is_gone_is_swept(tmp_path, elsewhere):
+    lost, kept = tmp_path / ("x" * 120), tmp_path / ("y" * 120)
+    lost_home, kept_home = make_home(lost, None), make_home(kept, None)
+    (lost / "home").unlink()
+    lost.rmdir()
+
+    make_home(tmp_path / ("z" * 120), None)
+
+    assert not lost_home.exists()
+    assert kept_home.exists()
+
+
+def test_programs_that_can_be_reached_are_not_copied(tmp_path, elsewhere):
+    (tmp_path / "bin").mkdir()
+
+    assert readable_copy(tmp_path, "it-1", None) == tmp_path
+    assert not list(elsewhere.iterdir())
+
+
+def test_folder_of_another_cannot_be_reached(tmp_path):
+    # Root can enter everything: it asks for an account that cannot.
+    account = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+    (tmp_path / "closed").mkdir(mode=0o000 if account is None else 0o700)
+
+    assert not can_reach(tmp_path / "closed", account)

@@ -1,0 +1,130 @@
+"""Jars: complete, absent or repaired, never half there. A folder of this test stands for the Maven repository."""
+
+import io
+import json
+import zipfile
+
+import pytest
+from rich.console import Console
+
+from headrace.errors import NeedsOperator, NotConnected
+from infra.local import jars
+from infra.local.ivy import Group
+
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>org.example</groupId><artifactId>{name}</artifactId><version>{version}</version><packaging>{kind}</packaging>
+<dependencies>{needs}</dependencies></project>"""
+NEED = "<dependency><groupId>org.example</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+
+def publish(repository, name, version, *, needs=(), kind="jar"):
+    folder = repository / "org" / "example" / name / version
+    folder.mkdir(parents=True)
+    pom = POM.format(name=name, version=version, kind=kind, needs="".join(NEED.format(*need) for need in needs))
+    (folder / f"{name}-{version}.pom").write_text(pom)
+    with zipfile.ZipFile(folder / f"{name}-{version}.jar", "w") as jar:
+        jar.writestr("hello", name)
+
+
+def use(monkeypatch, tmp_path, root):
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        f'<ivysettings><settings defaultResolver="it"/><resolvers><ibiblio name="it" m2compatible="true" root="{root}"/>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv("HEADRACE_IVY_SETTINGS", str(settings))
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    root = tmp_path / "repository"
+    publish(root, "water", "1.0", needs=[("wheel", "1.0"), ("sluice", "1.0")])
+    publish(root, "wheel", "1.0", kind="bundle")
+    publish(root, "sluice", "1.0")
+    publish(root, "sluice", "2.0")
+    use(monkeypatch, tmp_path, root.as_uri() + "/")
+    return root
+
+
+@pytest.fixture
+def said():
+    return Console(file=io.StringIO(), width=500)
+
+
+def test_absent_jars_say_what_to_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path / "nowhere"))
+
+    for ask in (jars.spark, jars.kafka):
+        with pytest.raises(NeedsOperator, match=str(tmp_path)) as caught:
+            ask()
+        assert "make setup" in caught.value.hint
+
+
+def test_folder_whose_files_differ_from_its_manifest_is_not_complete(tmp_path, monkeypatch):
+    # Given a complete group.
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    (folder / "kafka.jar").write_bytes(b"1234")
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps({"pins": [*jars.KAFKA.pins], "files": {"kafka.jar": 4}}))
+    assert jars.kafka() == [folder / "kafka.jar"]
+
+    # When a jar is cut short, or the pins are others, then it is complete no more.
+    (folder / "kafka.jar").write_bytes(b"123")
+    with pytest.raises(NeedsOperator):
+        jars.kafka()
+    manifest.write_text(json.dumps({"pins": ["org.example:older:1"], "files": {"kafka.jar": 3}}))
+    with pytest.raises(NeedsOperator):
+        jars.kafka()
+
+
+def test_group_is_fetched_with_what_it_needs_once_and_repaired(tmp_path, repository, said):
+    # Given a group with an override, and a fetch that was cut off.
+    group = Group(name="it", pins=("org.example:water:1.0",), overrides=("org.example:sluice:2.0",))
+    target = tmp_path / "jars" / "it"
+    (tmp_path / "jars" / "it.partial").mkdir(parents=True)
+    (tmp_path / "jars" / "it.partial" / "junk-1.jar").write_bytes(b"junk")
+
+    # When it is fetched, then everything is there, a jar that is packaged as a bundle too.
+    jars.fetch(group, tmp_path / "jars", said)
+    complete = {"sluice-2.0.jar", "water-1.0.jar", "wheel-1.0.jar"}
+    assert {it.name for it in target.glob("*.jar")} == complete
+
+    # When a jar is lost, then the next fetch brings it back.
+    (target / "wheel-1.0.jar").unlink()
+    jars.fetch(group, tmp_path / "jars", said)
+    assert {it.name for it in target.glob("*.jar")} == complete
+
+    # When nothing is missing, then nothing is fetched.
+    (repository / "org").rename(repository / "moved")
+    jars.fetch(group, tmp_path / "jars", said)
+    assert "complete, 3 jars" in said.file.getvalue()
+
+
+def test_excluded_jars_are_left_out(tmp_path, repository, said):
+    group = Group(name="it", pins=("org.example:water:1.0",), excluded=("org.example:wheel",))
+
+    jars.fetch(group, tmp_path / "jars", said)
+
+    assert {it.name for it in (tmp_path / "jars" / "it").glob("*.jar")} == {"water-1.0.jar", "sluice-1.0.jar"}
+
+
+def test_unknown_pin_is_named(tmp_path, repository, said):
+    group = Group(name="it", pins=("org.example:water:1.0", "org.example:fire:9"))
+
+    with pytest.raises(NeedsOperator, match=r"org\.example#fire;9") as caught:
+        jars.fetch(group, tmp_path / "jars", said)
+
+    assert "water" not in caught.value.message
+    assert not (tmp_path / "jars" / "it").exists()
+
+
+def test_unreachable_repository_is_told_from_a_wrong_pin(tmp_path, monkeypatch, said):
+    use(monkeypatch, tmp_path, "http://127.0.0.1:9/")
+    group = Group(name="it", pins=("org.example:water:1.0",))
+
+    with pytest.raises(NotConnected, match="cannot be reached") as caught:
+        jars.fetch(group, tmp_path / "jars", said)
+
+    assert "network" in caught.value.hint
