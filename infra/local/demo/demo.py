@@ -4,6 +4,8 @@ Assumes that `make setup` was done. Whatever happens, nothing is left running, u
 """
 
 import shutil
+import signal
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -38,6 +40,8 @@ class Demo:
     def run(self, *, scale: int, clients: int, seconds: int, rate: int) -> None:
         """Run all stages and print the screen; raise NeedsOperator when one fails or the lake is not equal."""
         stages = Stages(self._console)
+        # Asked to end, it stops what it started, as on Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         self._console.print(f"[bold]Headrace demo[/] in {self._folder}")
         with ExitStack() as ending:
             with stages.stage("start PostgreSQL in two regions, and Kafka"):
@@ -128,9 +132,9 @@ class Demo:
 
             wait_until(confirmed, seconds=_CATCH_UP_SECONDS, otherwise=late)
 
-    def _unless_kept(self, stop: "object") -> None:
+    def _unless_kept(self, stop: Callable[[], None]) -> None:
         if not self._keep:
-            stop()  # type: ignore[operator]
+            stop()
 
     def _tell_how_to_play(self) -> None:
         lake, bridge = self._lake_file, self._bridge_file
