@@ -1,0 +1,1 @@
+"""The edge: captures one source from its redo log and sends its changes over AMQP 1.0."""

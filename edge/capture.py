@@ -33,6 +33,8 @@ _ANSWER_SECONDS = 0.05
 #: A server asks about twice a minute. One that goes on asking, each time at once, is shutting down: it gets so long, in
 #: seconds, to be satisfied.
 _FAREWELL_SECONDS = 3.0
+#: A server that does not answer for so long, in seconds, is gone; from a quarter of that on it is asked to.
+_SILENCE_SECONDS = 120.0
 #: Figures travel at most so often, in seconds.
 _FIGURES_SECONDS = 1.0
 #: Between two lines of figures in the log, in seconds.
@@ -59,12 +61,27 @@ class Capture:
         source = config.source
         self._stream, self._database = open_stream(source.postgresql, source.name, progress.checkpoint, former_pid)
         self.pid = self._stream.pid
-        tail = progress.restart()
-        outbox.restart(tail)
+        now = time.monotonic()
+        self._put_at = self._told_at = self._logged_at = self._heard_at = now
+        self._figures_at = 0.0
+        self._open_since: float | None = None
+        self._reached = self._told_lsn = self._asked = self._frames = 0
+        self._asks_at = self._asks_since = 0.0
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Start the stream where the checkpoint stands, with nothing of a session before."""
+        source = self._config.source
+        tail = self._progress.restart()
+        self._outbox.restart(tail)
         self._batcher = Batcher(
             source=source.name,
             tail=tail,
-            target_bytes=config.batches.kilobytes * 1024,
+            target_bytes=self._config.batches.kilobytes * 1024,
             figures=self._due_figures,
         )
         self._decoder = Decoder(
@@ -74,20 +91,14 @@ class Capture:
             batcher=self._batcher,
             key_of=PrimaryKeys(self._database).of,
         )
-        now = time.monotonic()
-        self._put_at = self._told_at = self._logged_at = now
-        self._figures_at = 0.0
-        self._open_since: float | None = None
-        self._reached = self._told_lsn = 0
-        self._asked = 0
-        self._asks_at = self._asks_since = 0.0
-        self._stream.start(source.postgresql.slot, source.postgresql.publication, progress.checkpoint.lsn)
-        figures.database_connections += 1
+        checkpoint = self._progress.checkpoint
+        self._stream.start(source.postgresql.slot, source.postgresql.publication, checkpoint.lsn)
+        self._figures.database_connections += 1
         _log.info(
-            "reading slot %s of %s from %s, next batch follows %s",
+            "reading slot %s of %s from %s, the next batch follows %s",
             source.postgresql.slot,
             source.postgresql,
-            progress.checkpoint.confirmed_lsn,
+            checkpoint.confirmed_lsn,
             tail,
         )
 
@@ -109,6 +120,7 @@ class Capture:
                 self._put(closed)
             now = time.monotonic()
             wait = self._attend(now, dry=not fed and not full)
+            self._listen(now, full=full)
             if not fed:
                 (bell if full else both).poll(wait * 1000)
 
@@ -189,10 +201,18 @@ class Capture:
             self._confirm(now)
         return _STATUS_SECONDS if wait is None else wait
 
+    def _listen(self, now: float, *, full: bool) -> None:
+        """Notice a server that is silent although it was asked to answer, as a half-open connection is."""
+        if full or self._stream.frames != self._frames:
+            self._frames, self._heard_at = self._stream.frames, now
+        elif now - self._heard_at > _SILENCE_SECONDS:
+            raise NotConnected(f"nothing was heard from {self._config.source.postgresql} for {_SILENCE_SECONDS:.0f} s")
+
     def _confirm(self, now: float) -> None:
         self._told_lsn = self._figures.confirmed_lsn = self._progress.confirmed
         self._told_at = now
-        self._stream.confirm(self._told_lsn, time.time_ns() // 1_000_000)
+        silent = now - self._heard_at > _SILENCE_SECONDS / 4
+        self._stream.confirm(self._told_lsn, time.time_ns() // 1_000_000, ask=silent)
 
     def _check_farewell(self, now: float) -> None:
         """Let a server go that shuts down: it waits for what only the far side's acknowledgement could confirm."""

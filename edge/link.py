@@ -63,6 +63,8 @@ class Connection(Handler):  # type: ignore[misc]
         try:
             if not stopping.is_set():
                 self._container.run()
+        except OSError as error:
+            self._note(NotConnected(f"interconnect {self._url} cannot be reached: {error.strerror or error}"))
         finally:
             with self._lock:
                 injector, self._injector = self._injector, None

@@ -106,6 +106,8 @@ class LogStream:
         self.pid = self._connection.info.backend_pid
         #: LSN up to which the server has read its log for this stream, as of its last keepalive; 0 before.
         self.reached = 0
+        #: Frames that came, keepalives included.
+        self.frames = 0
         #: How often the server asked for an answer.
         self.asked = 0
 
@@ -144,6 +146,7 @@ class LogStream:
                     size, frame = get(1)
                 if size <= 0:
                     break
+                self.frames += 1
                 if frame[0] == _XLOG_DATA:
                     feed(bytes(frame[_XLOG_HEADER:]), now_ms)
                     fed += 1
@@ -162,11 +165,11 @@ class LogStream:
             )
         return fed
 
-    def confirm(self, lsn: int, now_ms: int) -> None:
-        """Tell the server that it may discard the log below `lsn`, which also shows that the edge is alive."""
+    def confirm(self, lsn: int, now_ms: int, *, ask: bool = False) -> None:
+        """Tell the server that it may discard the log below `lsn`, and so that the edge is alive; `ask` it to answer."""
         clock = now_ms * 1000 - _EPOCH_2000_MICROSECONDS
         with self._translated():
-            self._raw.put_copy_data(_FEEDBACK.pack(b"r", lsn, lsn, lsn, clock, 0))
+            self._raw.put_copy_data(_FEEDBACK.pack(b"r", lsn, lsn, lsn, clock, ask))
             self._raw.flush()
 
     def flush(self, seconds: float) -> None:

@@ -32,14 +32,15 @@ class Watch:
         self._checkpoint = checkpoint
         self._figures = figures
         self._outbox = outbox
+        self._wal_status = ""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, at the end of a look that is under way."""
+        """End the thread; a look that hangs ends with the process."""
         self._stopped.set()
-        self._thread.join(timeout=_LONGEST_SECONDS)
+        self._thread.join(timeout=1.0)
 
     def _run(self) -> None:
         database: Database | None = None
@@ -62,4 +63,12 @@ class Watch:
     def _look(self, database: Database) -> None:
         checkpoint = self._checkpoint()
         check_publication(database, checkpoint)
-        self._figures.retained_wal_bytes = retained_bytes(database, present_slot(database, checkpoint))
+        slot = present_slot(database, checkpoint)
+        self._figures.retained_wal_bytes = retained_bytes(database, slot)
+        if slot.wal_status != self._wal_status:
+            self._wal_status = slot.wal_status
+            if slot.wal_status == "unreserved":
+                _log.warning(
+                    "slot %s has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it",
+                    slot.name,
+                )

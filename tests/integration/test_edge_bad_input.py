@@ -143,6 +143,14 @@ def test_interconnect_that_is_not_there_yet_is_waited_for(edges, database, inter
         arrive(again, 1)
 
 
+def test_interconnect_whose_name_is_not_known_is_tried_again(edges, database, caplog):
+    edge = edges(database, "amqp://no-such-host.invalid")
+    edge.init()
+
+    with edge.running():
+        eventually(lambda: "interconnect amqp://no-such-host.invalid cannot be reached" in caplog.text)
+
+
 def test_user_and_password_never_travel_in_the_clear(edges, database):
     edge = edges(database, "amqp://router.example:5672")
     edge.path.write_text(edge.path.read_text().replace("[state]", 'user = "cdc"\n\n[state]'))

@@ -223,6 +223,25 @@ def test_cut_and_refused_wire_to_the_interconnect_is_survived(edges, database, i
     assert ids(interconnect) == list(range(1, 401))
 
 
+def test_half_open_connection_to_the_interconnect_is_noticed(edges, database, interconnect, proxies, monkeypatch):
+    monkeypatch.setattr("edge.link._IDLE_SECONDS", 1.0)
+    database.execute("create table t (id int primary key, note text)")
+    wire = proxies("127.0.0.1", interconnect.port)
+    edge = edges(database, f"amqp://127.0.0.1:{wire.port}")
+    edge.init()
+    with edge.running() as agent:
+        insert(database, 1, 1)
+        arrive(interconnect, 1)
+        wire.stall()
+        insert(database, 2, 2)
+        eventually(lambda: wire.accepted >= 2, saying="the edge connects again")
+        wire.resume()
+        arrive(interconnect, 2)
+        assert agent.figures.interconnect_connections >= 2
+
+    assert ids(interconnect) == [1, 2]
+
+
 def test_cut_wire_to_the_database_reads_again_from_the_checkpoint(edges, database, interconnect, proxies):
     database.execute("create table t (id int primary key, note text)")
     wire = proxies("127.0.0.1", database.postgres.port)

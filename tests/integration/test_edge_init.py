@@ -109,17 +109,6 @@ def test_adopting_is_refused_while_there_is_a_checkpoint_or_no_slot(fresh, datab
         fresh.init(initialise.Adoption(None))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--adopt"], ["--position", "x"], ["--adopt", "--new-epoch", "--position", "x"], ["--new-epoch"]],
-)
-def test_adopt_wants_exactly_one_of_position_and_new_epoch(fresh, arguments):
-    done = fresh.command("init", *arguments)
-
-    assert done.returncode == 2
-    assert "--adopt goes with exactly one of" in done.stderr
-
-
 def test_position_shows_checkpoint_and_slot(fresh):
     fresh.init()
 
