@@ -1,9 +1,9 @@
 """Change decoders, generated for each table: from a message to key and value with nothing made for a column but its bytes.
 
 A generated function walks the columns in straight code and joins their bytes with the constants between them, once. It gives
-the same bytes as edge/postgres/table.py, to which it hands every message that holds something unusual: an unchanged column, a
-text with something to escape, NaN, a date before year 1. All texts of a message are checked for that at once: encoding them
-together makes them longer when there is anything to escape, and fails when they are no UTF-8.
+the same bytes as edge/postgres/table.py, to which it hands every message that holds something unusual: an unchanged column,
+NaN, a date before year 1. All texts of a message are checked at once: encoding them together makes them longer when one of
+them holds something to escape, and fails when one is no UTF-8; only then they are encoded one by one.
 """
 
 from binascii import b2a_base64, unhexlify
@@ -18,9 +18,9 @@ from edge.postgres.table import HEADER, PAD, KeyAndValue, Table
 #: From a padded message and the parts of Around to key and value.
 Change = Callable[..., KeyAndValue]
 
-#: Stands for null between quotes. A text column that holds it is told apart by the check for escapes.
-_MARK = b"\0"
-_MARK_GROWS_BY = len(json.encode("\0")) - len(b'""') - len(_MARK)
+#: Stands for null between quotes. A text that holds the same bytes is another object, and is escaped.
+_MARK = b"\0\0"
+_MARK_GROWS_BY = len(json.encode(_MARK.decode())) - len(b'""') - len(_MARK)
 _AROUND = "committed, place, ordinal, read, number"
 
 #: A piece of a joined record: a constant, or the name of a variable.
@@ -91,12 +91,16 @@ def _rest(table: Table, op: bytes) -> list[Piece]:
 def _compiled(
     table: Table, name: str, lines: list[str], tuples: "list[_Tuple]", value: list[Piece], key: list[Piece]
 ) -> Change:
-    exact = "return exact(m, " + _AROUND + ")"
     texts = [text for part in tuples for text in part.texts]
     body = ["e = len(m) - " + str(len(PAD)), "z = 0", *lines]
     if texts:
         joined = texts[0] if len(texts) == 1 else f"comma(({', '.join(texts)}))"
-        body += [f"t = {joined}", f"if len(encode(str(t, 'utf-8'))) - len(t) != 2 + (z & {_TEXT_NULLS}): {exact}"]
+        names = ", ".join(texts) + ","
+        body += [
+            f"t = {joined}",
+            f"if len(encode(str(t, 'utf-8'))) - len(t) != 2 + (z & {_TEXT_NULLS}):",
+            f"    {names} = escape(({names}))",
+        ]
     body.append(f"value = {_joined(value)}")
     key_code = _joined(key) if key else "None"
     if any(part.marks for part in tuples):
@@ -105,13 +109,18 @@ def _compiled(
     body.append(f"return {key_code}, value")
     source = f"def {name}(m, {_AROUND}):\n" + "".join(f"    {line}\n" for line in body)
     scope = {
-        "header": HEADER, "join": b"".join, "comma": b",".join, "encode": json.encode, "exact": getattr(table, name),
-        "mark": _MARK, "quoted_mark": b'"%b"' % _MARK, "null": values.NULL, "true": b"true", "false": b"false",
-        "hexadecimal": b"\\x", "iso": values.TO_ISO, "base64": b2a_base64, "unhexlify": unhexlify,
+        "header": HEADER, "join": b"".join, "comma": b",".join, "encode": json.encode, "escape": _escaped,
+        "exact": getattr(table, name), "mark": _MARK, "quoted_mark": b'"%b"' % _MARK, "null": values.NULL, "true": b"true",
+        "false": b"false", "hexadecimal": b"\\x", "iso": values.TO_ISO, "base64": b2a_base64, "unhexlify": unhexlify,
     }  # fmt: skip
     exec(compile(source, f"<{name} of {table.relation.oid}>", "exec"), scope)  # noqa: S102 - made of numbers and of constants.
     change: Change = scope[name]
     return change
+
+
+def _escaped(texts: tuple[bytes, ...]) -> list[bytes]:
+    """Return texts as they stand between the quotes of JSON; marks as they are."""
+    return [text if text is _MARK else json.encode(str(text, "utf-8"))[1:-1] for text in texts]
 
 
 #: How the counter of nulls is split: by how much marks make the checked texts longer, and whether there are others.
