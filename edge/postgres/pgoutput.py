@@ -6,6 +6,7 @@ nothing else; a change that cannot be decoded adds nothing to the batch. After a
 more use: read the log again with new ones.
 """
 
+import logging
 import struct
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -17,6 +18,8 @@ from edge.postgres.relation import Relation, string, table_schema
 from edge.postgres.table import PAD, Table
 from headrace.errors import CorruptInput
 from headrace.position import Position
+
+_log = logging.getLogger(__name__)
 
 _BEGIN = struct.Struct(">xQqI").unpack
 _COMMIT = struct.Struct(">xBQQq").unpack
@@ -194,8 +197,15 @@ class Decoder:
         if relation.identity not in "fn":
             return [column.name for column in relation.columns if column.identity]
         key = self._key_of(relation)
-        # The answer is that of now: a key column that was renamed since, or is not published, leaves this relation without one.
-        return key if {column.name for column in relation.columns}.issuperset(key) else []
+        if not {column.name for column in relation.columns}.issuperset(key):
+            # The answer is that of now. Stopping would not help: the log holds the table as it was.
+            _log.warning(
+                "the key of %s.%s was altered after the changes that are read now were written: they have no key",
+                relation.schema,
+                relation.table,
+            )
+            return []
+        return key
 
     def _name_type(self, message: bytes) -> None:
         """Byte1('Y') Int32(oid) String(namespace) String(name)."""

@@ -254,7 +254,7 @@ class TestKeys:
         assert schema.value["tableChanges"][0]["table"]["primaryKeyColumnNames"] == []
         assert inserted.key is None
 
-    def test_a_key_that_the_table_did_not_have_yet_is_no_key(self):
+    def test_a_key_that_the_table_did_not_have_yet_is_no_key_and_said(self, caplog):
         # given a key column that was renamed after the change was written
         log = Log(key_of=lambda _: ["identifier"])
         # when
@@ -263,6 +263,7 @@ class TestKeys:
         schema, inserted = log.records()
         assert schema.value["tableChanges"][0]["table"]["primaryKeyColumnNames"] == []
         assert inserted.key is None
+        assert "public.accounts" in caplog.text
 
     def test_a_key_column_that_was_null_when_the_change_was_written_is_null_in_the_key(self):
         log = Log(key_of=lambda _: ["id", "name"])
