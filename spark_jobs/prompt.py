@@ -16,7 +16,40 @@ from rich.markup import escape
 from headrace.errors import ReplicationError
 from spark_jobs.sql import Desk, Form, write
 
-_WORDS = ["SELECT", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "JOIN", "LEFT", "ON", "AND", "OR", "NOT", "IN", "IS", "NULL", "AS", "COUNT", "SUM", "MIN", "MAX", "AVG", "DISTINCT", "HAVING", "WITH", "CASE", "WHEN", "THEN", "ELSE", "END", "BETWEEN", "DESC", "ASC", "UNION", "ALL"]
+_WORDS = [
+    *(
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP BY",
+        "ORDER BY",
+        "HAVING",
+        "LIMIT",
+        "JOIN",
+        "LEFT JOIN",
+        "ON",
+        "AND",
+        "OR",
+        "NOT",
+    ),
+    *(
+        "IN",
+        "IS NULL",
+        "AS",
+        "COUNT",
+        "SUM",
+        "MIN",
+        "MAX",
+        "AVG",
+        "DISTINCT",
+        "WITH",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+    ),
+]
 #: Rows that are shown of one answer.
 _MOST = 1000
 

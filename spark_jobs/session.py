@@ -6,11 +6,14 @@ commands, by submit.py and by verification.
 """
 
 import atexit
+import logging
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
@@ -52,6 +55,7 @@ def jars() -> list[Path]:
 
 def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet."""
+    _quiet()
     settings = {"spark.app.name": name} | _SETTINGS
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
@@ -78,3 +82,12 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
         "spark.local.dir": scratch,
     }
     return settings | (_LOCAL if lake.spark.master.startswith("local") else {})
+
+
+def _quiet() -> None:
+    """Keep out of the log what an error says itself, and what could hold row values: PySpark logs every message of Spark."""
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(logger).disabled = True
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # Nothing here uses pandas; PySpark looks at its version all the same.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)

@@ -1,0 +1,53 @@
+"""One Spark session for a whole run, and a lake of its own for each test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from spark_jobs.session import session
+from tests.lake_feed import Feed
+
+_NOWHERE = '[lake]\nroot="."\n[kafka]\nbootstrap="127.0.0.1:1"\n[streams.s]\nsources=["a/b"]\n'
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Yield the run's Spark session."""
+    file = tmp_path_factory.mktemp("spark") / "lake.toml"
+    file.write_text(_NOWHERE)
+    made = session(load(file, LakeFile), name="tests")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def lake_file(tmp_path: Path, kafka: Any) -> Callable[..., LakeFile]:
+    """Return a function that makes a lake in the test's folder, of streams with their topics."""
+
+    def make(*, bootstrap: str = "", records_per_batch: int = 2_000_000, **streams: str) -> LakeFile:
+        text = f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{bootstrap or kafka.bootstrap}"\n'
+        for stream, topic in streams.items():
+            text += f'[streams.{stream}]\ntopic = "{topic}"\nrecords_per_batch = {records_per_batch}\n'
+            text += 'sources = ["jakarta/bank", "london/bank"]\n'
+        file = tmp_path / "lake.toml"
+        file.write_text(text)
+        return load(file, LakeFile)
+
+    return make
+
+
+@pytest.fixture
+def feed(kafka: Any, topic: Callable[..., str]) -> Callable[..., Feed]:
+    """Return a function that makes a topic and a feed of one source into one of its partitions."""
+
+    def make(
+        source: str = "jakarta/bank", *, into: str = "", partition: int = 0, partitions: int = 1, **settings: Any
+    ) -> Feed:
+        return Feed(kafka.bootstrap, into or topic(partitions, **settings), source, partition)
+
+    return make

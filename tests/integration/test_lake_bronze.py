@@ -1,0 +1,193 @@
+"""Bronze on a real Kafka and real Delta tables: once, in order, from where the table stands."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from spark_jobs import bronze
+from spark_jobs.check import check
+from tests.waiting import eventually
+
+
+def held(spark, lake, stream="bank"):
+    rows = (
+        spark.read.format("delta").load(bronze.table_path(lake, stream)).select("partition", "offset", "position", "op")
+    )
+    return sorted(tuple(row) for row in rows.collect())
+
+
+def test_second_load_takes_only_what_came_since(spark, feed, lake_file, kafka):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    source.commit(source.insert(id=9, name="x", balance="1.00"), abort=True)
+    first = bronze.load(spark, lake, "bank")
+    # when
+    source.commit(source.update(id=1, name="b", balance="1.00"))
+    second = bronze.load(spark, lake, "bank")
+    third = bronze.load(spark, lake, "bank")
+    # then: two offsets, the first commit's marker, what was aborted and its marker; then one more.
+    assert (first.records, second.records, third.records) == (2, 1, 0)
+    assert second.ranges[0][0] == first.ranges[0][1]
+    assert third.ranges == {}
+    assert [op for _, _, _, op in held(spark, lake)] == [None, "c", "u"]
+    # and ordinary lag tools see it
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": bronze.group("bank")})
+    (mirrored,) = consumer.committed([TopicPartition(source.topic, 0)], timeout=20)
+    consumer.close()
+    assert mirrored.offset == second.ranges[0][1]
+    assert check(lake, "bank")["records"] == 0
+
+
+def test_lost_or_foreign_checkpoint_starts_from_the_table(spark, feed, lake_file):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    checkpoint = Path(bronze.checkpoint_path(lake, "bank"))
+    # when the checkpoint is gone
+    old = checkpoint.with_name("old")
+    checkpoint.rename(old)
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    again = bronze.load(spark, lake, "bank")
+    # and when an older one is put back in its place
+    shutil.rmtree(checkpoint)
+    old.rename(checkpoint)
+    source.commit(source.insert(id=3, name="c", balance="1.00"))
+    once_more = bronze.load(spark, lake, "bank")
+    # then
+    assert (again.records, once_more.records) == (1, 1)
+    offsets = [offset for _, offset, _, _ in held(spark, lake)]
+    assert len(offsets) == len(set(offsets)) == 4
+
+
+def test_load_that_died_before_the_checkpoint_was_written_is_not_done_twice(spark, feed, lake_file):
+    # given a batch that Delta has and the checkpoint does not
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    shutil.rmtree(Path(bronze.checkpoint_path(lake, "bank"), "commits"))
+    # when
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    # then
+    offsets = [offset for _, offset, _, _ in held(spark, lake)]
+    assert len(offsets) == len(set(offsets)) == 3
+
+
+def test_batches_are_bounded_and_each_is_committed(spark, feed, lake_file):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic, records_per_batch=4)
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(9)))
+    heard = []
+    # when
+    report = bronze.load(spark, lake, "bank", tell=lambda done, todo: heard.append((done, todo)))
+    # then
+    assert report.batches >= 3
+    assert report.records == len(held(spark, lake)) == 10
+    assert heard[-1][0] == 10
+
+
+def test_range_that_retention_ate_is_named_and_needs_an_operator(spark, feed, lake_file, kafka):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    held_up_to = check(lake, "bank")["partitions"][0]["needed"]
+    for i in range(2, 6):
+        source.commit(source.insert(id=i, name="a", balance="1.00"))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    place = TopicPartition(source.topic, 0, held_up_to + 4)
+    admin.delete_records([place])[place].result(20)
+    # when
+    with pytest.raises(NeedsOperator) as refused:
+        bronze.load(spark, lake, "bank")
+    with pytest.raises(NeedsOperator) as checked:
+        check(lake, "bank")
+    # then
+    assert f"partition 0: offsets {held_up_to} to {held_up_to + 3}" in refused.value.message
+    assert checked.value.message == refused.value.message
+    assert "--accept-gap" in refused.value.hint
+    assert len(held(spark, lake)) == 2
+    # and an operator can go on
+    assert bronze.load(spark, lake, "bank", accept_gap=True).records == 2
+
+
+def test_topic_made_anew_needs_an_operator(spark, feed, lake_file, kafka):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_topics([source.topic])[source.topic].result(20)
+    eventually(lambda: source.topic not in admin.list_topics(timeout=10).topics, 20)
+    eventually(lambda: admin.create_topics([NewTopic(source.topic, 1, 1)])[source.topic].result(20) is None, 20)
+    # when
+    anew = feed("london/bank", into=source.topic)
+    for i in range(9):
+        anew.commit(anew.schema(), anew.insert(id=i, name="a", balance="1.00"))
+    with pytest.raises(NeedsOperator, match="deleted and created again"):
+        bronze.load(spark, lake, "bank")
+    # then
+    with pytest.raises(NeedsOperator, match="deleted and created again"):
+        check(lake, "bank")
+    assert len(held(spark, lake)) == 2
+
+
+def test_path_that_holds_something_else_is_left_alone(spark, feed, lake_file):
+    # given
+    source = feed()
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    lake = lake_file(files=source.topic, table=source.topic, other=source.topic, bank=source.topic)
+    Path(bronze.table_path(lake, "files")).mkdir(parents=True)
+    Path(bronze.table_path(lake, "files"), "notes.txt").write_text("mine")
+    spark.range(3).write.format("delta").save(bronze.table_path(lake, "table"))
+    bronze.load(spark, lake, "bank")
+    Path(bronze.table_path(lake, "bank")).rename(bronze.table_path(lake, "other"))
+    # when
+    said = {}
+    for stream in ("files", "table", "other"):
+        with pytest.raises(NeedsOperator) as refused:
+            bronze.load(spark, lake, stream)
+        said[stream] = refused.value.message
+    # then
+    assert "not a Delta table" in said["files"]
+    assert "not one of bronze" in said["table"]
+    assert "holds stream 'bank', not 'other'" in said["other"]
+    assert Path(bronze.table_path(lake, "files"), "notes.txt").read_text() == "mine"
+    with pytest.raises(NeedsOperator, match="not a Delta table"):
+        check(lake, "files")
+
+
+def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file):
+    with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
+        bronze.load(spark, lake_file(bank="nowhere"), "bank")
+    with pytest.raises(NotConnected, match="does not answer"):
+        check(lake_file(bootstrap="127.0.0.1:1", bank="nowhere"), "bank")
+
+
+@pytest.mark.parametrize("value", [b"{not json: secret", b'{"op":"c","after":{"secret":1}}', b"[1]"])
+def test_record_that_is_none_stops_the_load_and_names_its_place(spark, feed, lake_file, value):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    source.raw(value)
+    # when
+    with pytest.raises(CorruptInput) as refused:
+        bronze.load(spark, lake, "bank")
+    # then
+    assert "partition 0, offset 3" in refused.value.message
+    assert "secret" not in refused.value.message + refused.value.hint
+    assert len(held(spark, lake)) == 2
