@@ -11,7 +11,8 @@ from typing import Any
 
 import zstandard
 
-from headrace.batch import Batch, Figures, Segment, encode
+from headrace.batch import LARGEST_BODY, Batch, Figures, Segment, encode
+from headrace.errors import NeedsOperator
 from headrace.position import Position
 
 #: Bounds of the open batch, in bytes before compression.
@@ -161,6 +162,14 @@ class Batcher:
             ),
             commit_ms=self._last_ms,
         )
+        if sealed.raw_bytes > LARGEST_BODY:
+            # No bridge would take it, so it is not sent: what comes before it still is.
+            raise NeedsOperator(
+                f"the change of {self._source} at position {sealed.last} makes a batch of {sealed.raw_bytes} bytes, more than "
+                f"the {LARGEST_BODY} that a bridge unpacks",
+                hint="Take its table out of the publication and start a new epoch; where REPLICA IDENTITY FULL carries its large "
+                "columns twice, a key as identity halves it.",
+            )
         # A small batch tells nothing of large ones. What shrinks less than the last one did is noticed at once, what shrinks
         # more by and by: a batch too large is worse than one too small.
         if sealed.raw_bytes >= SMALLEST:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.batcher import Batcher
-from headrace.errors import CorruptInput
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 from tests.unit.edge.postgres.messages import (
     COMMIT,
@@ -81,6 +81,17 @@ class TestCut:
         log = Log(target_bytes=SMALL)
         log.transaction(TABLE, insert(1, "x"), insert(2, "x" * 5_000_000), insert(3, "x"), insert(4, "x"))
         assert shape(log.sealed()) == ["s.", ".", ".!"]
+
+    def test_a_record_that_no_bridge_would_take_is_an_operators_matter(self, monkeypatch):
+        monkeypatch.setattr("edge.batcher.LARGEST_BODY", 1_000_000)
+        log = Log()
+        log.transaction(TABLE, insert(1, "x" * 990_000))
+        assert len(log.sealed()) == 1
+        log.transaction(insert(2, "x" * 1_000_000), commit_lsn=COMMIT + 100, end=END + 100)
+        with pytest.raises(NeedsOperator, match=f"{COMMIT + 100:016x}/00000000") as error:
+            log.sealed()
+        assert error.value.hint
+        assert "xx" not in error.value.message
 
     def test_a_huge_first_change_has_its_schema_record_with_it(self):
         log = Log(target_bytes=SMALL)
