@@ -152,11 +152,11 @@ class Interconnect(MessagingHandler):
         self._holding.clear()
 
     def _judge(self, batch: Batch) -> str:
-        if self.tail is None and not batch.starts_epoch:
+        tail = self.tail or Position.start(0)
+        if batch.last.epoch < tail.epoch:
+            return "reject"
+        if batch.follows > tail and not batch.starts_epoch:
             return "release"
-        if self.tail is not None and batch.follows > self.tail and not batch.starts_epoch:
-            return "release"
-        tail = self.tail or batch.follows
         index = batch.index_after(tail)
         positions = list(batch.positions())
         for number in range(index, len(batch)):

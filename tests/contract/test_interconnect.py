@@ -1,0 +1,213 @@
+"""What an edge's sender may rely on at the far side of the interconnect: the same for the bridge and for the stand-in that
+the edge's own tests use.
+"""
+
+import json
+import random
+
+import pytest
+
+from edge.batcher import SealedBatch
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.sender import Sender
+from headrace.batch import Batch, encode
+from headrace.configuration.edge import Interconnect as Configuration
+from headrace.errors import NeedsOperator
+from headrace.position import Position
+from tests.kafka_reading import read_committed
+from tests.waiting import eventually
+
+pytest_plugins = ["tests.fix_bridge"]
+
+SOURCE = "jakarta/bank"
+EPOCH = 1_700_000_000
+START = Position.start(EPOCH)
+
+
+class StandIn:
+    """The far side of the edge's own tests."""
+
+    def __init__(self, interconnect):
+        self.url = interconnect.url
+        self._interconnect = interconnect
+
+    def numbers(self):
+        return [value["n"] for _, _, value in list(self._interconnect.records)]
+
+
+class RealBridge:
+    """The bridge, over Kafka."""
+
+    def __init__(self, bridge, bootstrap, topic):
+        self.url = f"amqp://127.0.0.1:{bridge.port}"
+        self._bootstrap, self._topic = bootstrap, topic
+
+    def numbers(self):
+        return [json.loads(record[3])["n"] for record in read_committed(self._bootstrap, self._topic)]
+
+
+@pytest.fixture(params=["stand-in", "bridge"])
+def far(request):
+    if request.param == "stand-in":
+        return StandIn(request.getfixturevalue("interconnect"))
+    kafka, topic = request.getfixturevalue("kafka"), request.getfixturevalue("topic")()
+    bridge = request.getfixturevalue("inside")(kafka.bootstrap, {SOURCE: [0]}, topic=topic)
+    bridge.serves(SOURCE)
+    return RealBridge(bridge, kafka.bootstrap, topic)
+
+
+def sealed(first, last, *, follows=None, epoch=EPOCH, size=0):
+    """Return a batch of the records `first` to `last`, one to a transaction; an empty one when `last` is below `first`."""
+    before = Position(epoch, first - 1, 0) if first > 1 else Position.start(epoch)
+    follows = follows or before
+    numbers = range(first, last + 1)
+    values = [
+        json.dumps({"n": n, "pad": _noise(n, size), "source": {"position": str(Position(epoch, n, 0))}})
+        for n in numbers
+    ]
+    end = Position(epoch, last, 0) if numbers else follows
+    batch = Batch(
+        source=SOURCE,
+        follows=follows,
+        first=Position(epoch, first, 0) if numbers else follows,
+        last=end,
+        segments=[(n, 0, 1) for n in numbers],
+        keys=[b'{"id":%d}' % n for n in numbers],
+        values=[value.encode() for value in values],
+    )
+    properties, body = encode(batch)
+    return SealedBatch(
+        properties=properties,
+        body=body,
+        follows=follows,
+        last=end,
+        count=len(batch),
+        confirm=last,
+        raw_bytes=0,
+        commit_ms=0,
+    )
+
+
+def _noise(number, size):
+    return random.Random(number).randbytes(size // 2).hex()
+
+
+class Edge:
+    """The edge's sender, over an outbox that the test fills."""
+
+    def __init__(self, url, tail):
+        self.figures = Figures()
+        self.outbox = Outbox(limit_bytes=1 << 24, tail=tail, confirmed=0)
+        self._sender = Sender(Configuration(url=url), SOURCE, self.outbox, self.figures)
+        self._sender.start()
+
+    def put(self, *batches):
+        self.outbox.put(batches)
+
+    def acknowledged(self, position):
+        def there():
+            self.outbox.check()
+            return self.outbox.empty and self.outbox.progress()[0] == position
+
+        eventually(there, saying=f"everything up to {position} is acknowledged")
+
+    def close(self):
+        self._sender.stop(5)
+
+
+@pytest.fixture
+def edge(far):
+    made = []
+
+    def start(tail=START):
+        made.append(Edge(far.url, tail))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def at(number, epoch=EPOCH):
+    return Position(epoch, number, 0)
+
+
+def test_batches_in_order_are_accepted_once_each(edge, far):
+    sender = edge()
+    sender.put(sealed(1, 3), sealed(4, 4), sealed(5, 9))
+
+    sender.acknowledged(at(9))
+
+    assert far.numbers() == list(range(1, 10))
+    assert sender.figures.accepted == 3
+
+
+def test_what_is_sent_again_by_a_new_edge_is_accepted_and_adds_nothing(edge, far):
+    sender = edge()
+    sender.put(sealed(1, 3), sealed(4, 6))
+    sender.acknowledged(at(6))
+    sender.close()
+
+    again = edge()
+    again.put(sealed(1, 4), sealed(5, 8))
+    again.acknowledged(at(8))
+
+    assert far.numbers() == list(range(1, 9))
+
+
+def test_gap_is_returned_and_nothing_behind_it_is_taken_until_it_is_filled(edge, far):
+    first = edge()
+    first.put(sealed(1, 2))
+    first.acknowledged(at(2))
+    first.close()
+
+    ahead = edge(at(4))
+    ahead.put(sealed(5, 6), sealed(7, 7))
+    eventually(lambda: ahead.figures.returned >= 2)
+    assert far.numbers() == [1, 2]
+    assert not ahead.outbox.empty
+    ahead.close()
+
+    mended = edge(at(2))
+    mended.put(sealed(3, 4), sealed(5, 6), sealed(7, 7))
+    mended.acknowledged(at(7))
+    assert far.numbers() == list(range(1, 8))
+
+
+def test_empty_batch_is_accepted_before_and_after_the_first_change(edge, far):
+    sender = edge()
+    sender.put(sealed(1, 0, follows=Position.start(EPOCH)))
+    sender.acknowledged(Position.start(EPOCH))
+    sender.put(sealed(1, 2), sealed(3, 2))
+    sender.acknowledged(at(2))
+
+    assert far.numbers() == [1, 2]
+
+
+def test_large_batch_passes_between_small_ones_in_order(edge, far):
+    sender = edge()
+    sender.put(sealed(1, 2), sealed(3, 3, size=600_000), sealed(4, 5), sealed(6, 6, size=600_000), sealed(7, 7))
+
+    sender.acknowledged(at(7))
+
+    assert far.numbers() == list(range(1, 8))
+
+
+def test_new_epoch_follows_and_the_old_one_is_rejected_then(edge, far):
+    old = edge()
+    old.put(sealed(1, 3))
+    old.acknowledged(at(3))
+    old.close()
+    new = edge(Position.start(EPOCH + 1))
+    new.put(sealed(1, 2, epoch=EPOCH + 1))
+    new.acknowledged(at(2, EPOCH + 1))
+    new.close()
+
+    late = edge(at(3))
+    late.put(sealed(4, 4))
+    problem = eventually(lambda: late.outbox.problem)
+
+    assert isinstance(problem, NeedsOperator)
+    assert "epoch" in problem.message
+    assert far.numbers() == [1, 2, 3, 1, 2]
