@@ -82,7 +82,7 @@ class Bridge:
         backoff, said = Backoff(first=0.5, longest=5.0), False
         while not self._stopping.is_set():
             try:
-                check(self._admin, wanted(self._file))
+                check(self._admin, wanted(self._file), patience=2.0)
             except (NotConnected, Retryable) as error:
                 if not said:
                     _log.warning(
@@ -135,6 +135,7 @@ class Bridge:
             if source.is_alive():
                 _log.warning("%s: did not end in time; what was not committed is sent again", source.source)
         self.receiver.stop(2.0)
+        self._report()
         _log.info("stopped")
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from bridge.kafka import (
     PATIENCE,
-    InDoubt,
     KafkaException,
     TopicPartition,
     producer,
@@ -63,8 +62,6 @@ class Committer:
         self.is_open = False
         #: When something was last committed, by the monotonic clock.
         self.committed_at = 0.0
-        #: How long the last commit took, in seconds.
-        self.commit_seconds = 0.0
 
     def take_over(self) -> Position | None:
         """Fence whoever had the source; return its position, None when neither offsets nor records know one.
@@ -127,32 +124,28 @@ class Committer:
 
         Raises:
             Fenced: another producer has the source, or Kafka gave up on the transaction.
-            InDoubt: no answer in time: only taking over tells whether it is committed.
+            NotConnected: no answer in time: only taking over tells whether it is committed.
         """
         self._begin()
-        started = time.monotonic()
         text = metadata(tail, self._bridge)
         offsets = [
             TopicPartition(self._home.topic, partition, end, metadata=text) for partition, end in self._ends.items()
         ]
-        with translated(f"commit {self._home.source}"):
-            # Sent at once with the first record, offsets would meet the transaction before, which is still being ended.
-            if self._producer.flush(PATIENCE):
-                raise NotConnected(f"Kafka: no answer to the records of {self._home.source} in {PATIENCE:.0f} s")
-            send = self._producer.send_offsets_to_transaction
-            within(PATIENCE + 5, f"commit {self._home.source}", send, offsets, self._group, PATIENCE)
-        try:
-            with translated(f"commit {self._home.source}"):
-                self._producer.commit_transaction(PATIENCE)
-        except NotConnected as error:
-            raise InDoubt(error.message) from error
+        within(2 * PATIENCE, f"commit {self._home.source}", self._end_transaction, self._producer, offsets)
         for partition in self._touched:
             # The transaction's own marker takes an offset.
             self._ends[partition] += 1
         self._touched.clear()
         self.is_open = False
         self.committed_at = time.monotonic()
-        self.commit_seconds = self.committed_at - started
+
+    def _end_transaction(self, client: Any, offsets: list[Any]) -> None:
+        with translated(f"commit {self._home.source}"):
+            # Sent at once with the first record, offsets would meet the transaction before, which is still being ended.
+            if client.flush(PATIENCE):
+                raise NotConnected(f"Kafka: no answer to the records of {self._home.source} in {PATIENCE:.0f} s")
+            client.send_offsets_to_transaction(offsets, self._group, PATIENCE)
+            client.commit_transaction(PATIENCE)
 
     def fenced_by(self) -> str:
         """Return the bridge that has taken the source over; empty when it was Kafka's own time limit for a transaction."""
@@ -177,7 +170,7 @@ class Committer:
         largest = check(self._admin, {topic: max(partitions) + 1})[topic]
         self._producer = producer(self._bootstrap, group_of(source), largest)
         with translated(f"take over {source}"):
-            self._producer.init_transactions(PATIENCE)
+            within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
 
     def _begin(self) -> None:
         if not self.is_open:

@@ -22,7 +22,6 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retry
 __all__ = [
     "Consumer",
     "Fenced",
-    "InDoubt",
     "KafkaError",
     "KafkaException",
     "NewPartitions",
@@ -49,10 +48,6 @@ _client_log.addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.D
 
 class Fenced(ReplicationError):  # noqa: N818 - a state, which reads best without a suffix.
     """Another producer holds the source's transactional id, or Kafka gave up on a transaction of ours."""
-
-
-class InDoubt(Retryable):
-    """Whether the transaction is committed is not known until the source is taken over again."""
 
 
 class TooLarge(ReplicationError):  # noqa: N818 - as above.

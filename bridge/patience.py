@@ -1,6 +1,6 @@
 """A bound on a call that promises one and does not always keep it.
 
-librdkafka's `send_offsets_to_transaction` can wait for ever, whatever its timeout, when the broker dies while it runs. The
+librdkafka's calls that end a transaction can wait for ever, whatever their timeout, when the broker dies while they run. The
 call runs in a thread of its own; when time is up the thread is left behind with all that it holds, and whatever it
 returns later is nobody's. Called by the committer.
 """

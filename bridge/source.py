@@ -24,8 +24,8 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 #: A transaction ends at this size whatever the clock says, in compressed bytes and in records.
-_LARGEST_BYTES = 4 * 1024 * 1024
-_MOST_RECORDS = 20_000
+_LARGEST_BYTES = 2 * 1024 * 1024
+_MOST_RECORDS = 10_000
 #: Seconds between attempts while an operator is needed: what they do is noticed without a restart.
 _OPERATOR_PAUSE = 5.0
 
@@ -114,7 +114,7 @@ class Source(threading.Thread):
         self._bytes = self._records = 0
         while delivery is not None:
             self._take(delivery)
-            delivery = None if self._is_full() else self.inbox.take(self._linger())
+            delivery = None if self._is_full() else self.inbox.take(0)
         if self._committer.is_open:
             self._committer.commit(self._tail)
             self.figures.transactions += 1
@@ -127,13 +127,6 @@ class Source(threading.Thread):
         if self._bytes > _LARGEST_BYTES or self._records > _MOST_RECORDS:
             return True
         return time.monotonic() - self._began >= self._transaction_seconds
-
-    def _linger(self) -> float:
-        """Return how long to wait for another batch: a busy source spends at most half of its time in commits."""
-        now = time.monotonic()
-        if not self._committer.is_open or now - self._committer.committed_at > 2 * self._transaction_seconds:
-            return 0.0
-        return self._began + min(self._committer.commit_seconds, self._transaction_seconds) - now
 
     def _take(self, delivery: Delivery) -> None:
         """Judge one delivery and write what of it is new."""

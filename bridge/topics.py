@@ -31,18 +31,19 @@ def wanted(file: BridgeFile) -> dict[str, int]:
     }
 
 
-def check(admin: Any, topics: Mapping[str, int]) -> dict[str, int]:
+def check(admin: Any, topics: Mapping[str, int], patience: float = PATIENCE) -> dict[str, int]:
     """Return the largest record, in bytes, that each topic takes.
 
     Args:
         admin: an administration client.
         topics: topic -> how many partitions it needs.
+        patience: seconds to wait for an answer.
 
     Raises:
         NotConnected: Kafka cannot be reached.
         NeedsOperator: a topic is missing, has too few partitions, or would drop records other than by age.
     """
-    there = _partitions(admin)
+    there = _partitions(admin, patience)
     for topic, needed in topics.items():
         if topic not in there:
             raise NeedsOperator(f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
@@ -92,9 +93,9 @@ def make(admin: Any, file: BridgeFile) -> list[Made]:
     return made
 
 
-def _partitions(admin: Any) -> dict[str, int]:
+def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:
     with translated("read the list of topics"):
-        listed = admin.list_topics(timeout=PATIENCE).topics
+        listed = admin.list_topics(timeout=patience).topics
     return {name: len(topic.partitions) for name, topic in listed.items() if topic.error is None}
 
 

@@ -14,30 +14,8 @@ import pytest
 from bridge.bridge import Bridge
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
+from tests.bridge_file import bridge_file
 from tests.waiting import eventually
-
-
-def bridge_file(
-    folder: Path,
-    bootstrap: str,
-    sources: dict[str, list[int]],
-    *,
-    topic: str,
-    port: int = 0,
-    url: str = "",
-    credit: int = 64,
-) -> Path:
-    """Write a bridge's file with one stream and return its path."""
-    owned = ", ".join(f'"{source}" = {partitions}' for source, partitions in sources.items())
-    interconnect = f'url = "{url}"' if url else f'listen = "127.0.0.1:{port}"'
-    path = folder / f"bridge-{len(list(folder.iterdir()))}.toml"
-    path.write_text(
-        f'[kafka]\nbootstrap = "{bootstrap}"\n\n'
-        f"[interconnect]\n{interconnect}\ncredit = {credit}\n\n"
-        f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n',
-        encoding="utf-8",
-    )
-    return path
 
 
 class Inside:
