@@ -1,0 +1,35 @@
+"""What Spark says becomes an error that says who must act, and never repeats a row's value."""
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
+from spark_jobs import failures
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        (
+            'x headrace-corrupt partition 3 offset 17 what "my column" y',
+            CorruptInput,
+            "partition 3, offset 17: column my column",
+        ),
+        ('headrace-corrupt partition 0 offset 1 what "envelope"', CorruptInput, "no record of ours"),
+        ("io.delta.exceptions.ConcurrentAppendException: secret", Retryable, "another load"),
+        ("Some data may have been lost because they are not available; secret", NeedsOperator, "no longer holds"),
+        ("org.apache.kafka.common.errors.TimeoutException: secret", NotConnected, "does not answer"),
+        ("java.lang.IllegalStateException: secret", Retryable, "java.lang.IllegalStateException"),
+    ],
+)
+def test_failure_says_who_must_act_and_no_value(said, kind, told):
+    error = failures.explain(PySparkRuntimeError(said), "silver bank")
+    assert type(error) is kind
+    assert told in error.message
+    assert error.hint
+    assert "secret" not in error.message + error.hint
+
+
+def test_error_of_ours_passes_as_it_is():
+    with pytest.raises(NeedsOperator, match="as it was"), failures.explained("silver bank"):
+        raise NeedsOperator("as it was")
