@@ -10,7 +10,7 @@ from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import drain, latency, results
+from tests.benchmarks import drain, lake, latency, results
 
 #: The server's own habits, out of the way: no checkpoint in the middle of a run.
 _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
@@ -41,7 +41,7 @@ def bench(*, quick: bool, only: tuple[str, ...]) -> None:
         if "lake" in parts:
             console.rule("Lake")
             postgres.stop()
-            found += lake.measure(console, folder, kafka)
+            found += lake.measure(console, folder, postgres, kafka)
     finally:
         kafka.kill()
         postgres.kill()

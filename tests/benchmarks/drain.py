@@ -28,27 +28,27 @@ from tests.end_to_end.supervised import Supervised
 from tests.waiting import eventually
 
 RUNS = 3
-_DATABASE = _STREAM = "drain"
+SOURCES = [f"bench/drain{run}" for run in range(RUNS)]
+_DATABASE = STREAM = "drain"
 
 
 def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, changes: int) -> list[Result]:
     """Return changes per second and what edge and bridge cost."""
     dsn = postgres.create_database(_DATABASE)
     port = free_port()
-    sources = [f"bench/drain{run}" for run in range(RUNS)]
     bridge_file = files.bridge(
         folder / "bridge-drain.toml",
         bootstrap=kafka.bootstrap,
         listen=f"127.0.0.1:{port}",
-        sources=sources,
-        stream=_STREAM,
+        sources=SOURCES,
+        stream=STREAM,
     )
     headrace("bridge", "init", "--config", str(bridge_file))
     bridge = Supervised("bridge", command("bridge", "run", "--config", str(bridge_file)), log=folder / "bridge.log")
     with closing(psycopg2.connect(dsn)) as connection:
         connection.autocommit = True
         orders.create(connection)
-        edges = [_edge(folder, postgres, source, run, port) for run, source in enumerate(sources)]
+        edges = [_edge(folder, postgres, source, run, port) for run, source in enumerate(SOURCES)]
         for run in range(RUNS):
             _ask(connection, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", f"peer{run}")
         with console.status(f"writing a backlog of {changes:,} changes"):
@@ -82,7 +82,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ch
 
 def _count(kafka: Kafka, changes: int) -> None:
     """Fail unless every run's partition holds the whole backlog once."""
-    follower = Follower(kafka.bootstrap, _STREAM, RUNS)
+    follower = Follower(kafka.bootstrap, STREAM, RUNS)
     try:
         eventually(lambda: follower.total >= RUNS * changes, 120, saying="the whole backlog in Kafka")
     finally:

@@ -29,7 +29,7 @@ from tests.waiting import eventually
 DATABASE = STREAM = "bank"
 
 
-def headrace(*arguments: str, seconds: float = 300) -> str:
+def headrace(*arguments: str, seconds: float = 600) -> str:
     """Run a headrace command and return what it printed; fail with all of its words when it does."""
     done = subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
@@ -161,7 +161,7 @@ class Pipeline:
             for region in self.regions:
                 region.wire.close()
 
-    def wait_for_more(self, changes: int, seconds: float = 60) -> None:
+    def wait_for_more(self, changes: int, seconds: float = 120) -> None:
         """Wait until so many more changes of every region are readable in Kafka."""
         assert self.follower is not None
         self._wait_for({part: self.follower.changes[part] + changes for part in self._partitions()}, seconds)
@@ -173,7 +173,7 @@ class Pipeline:
         for region in self.regions:
             eventually(region.quiet, 30, saying=f"no writer is connected to {region.source}")
 
-    def wait_until_drained(self, seconds: float = 60) -> None:
+    def wait_until_drained(self, seconds: float = 120) -> None:
         """Wait until Kafka has as many changes of each source as it committed."""
         wanted = {}
         for region in self.regions:
