@@ -137,7 +137,7 @@ class LogStream:
         Never blocks. Raises what ended the stream. A keepalive is only noted, in `reached` and `asked`.
         """
         get = self._raw.get_copy_data
-        fed = size = taken = 0
+        fed = size = taken = frames = 0
         try:
             while fed < _ROUND_MESSAGES and taken < _ROUND_BYTES:
                 size, frame = get(1)
@@ -146,7 +146,7 @@ class LogStream:
                     size, frame = get(1)
                 if size <= 0:
                     break
-                self.frames += 1
+                frames += 1
                 if frame[0] == _XLOG_DATA:
                     feed(bytes(frame[_XLOG_HEADER:]), now_ms)
                     fed += 1
@@ -156,6 +156,7 @@ class LogStream:
                     self.asked += asks
         except psycopg.Error as error:
             raise self._lost(error) from error
+        self.frames += frames
         if size < 0:
             self._ended()
         if self._unpublished:
