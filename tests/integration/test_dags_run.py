@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from psycopg2.extensions import parse_dsn
 
 from headrace.errors import NeedsOperator
 from infra.local.airflow import Airflow
@@ -28,7 +29,7 @@ sys.stdin.read()
 
 
 @pytest.fixture(scope="module")
-def lake_file(tmp_path_factory):
+def unreachable(tmp_path_factory):
     """Return a lake's file whose Kafka cannot be reached and whose source's password is not there."""
     path = tmp_path_factory.mktemp("lake") / "lake.toml"
     path.write_text(
@@ -53,9 +54,9 @@ def lake_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory, lake_file):
+def airflow(tmp_path_factory, unreachable):
     """Yield an Airflow for the file, shared: it takes seconds to start."""
-    with Airflow(tmp_path_factory.mktemp("airflow"), lake_file, jars=JARS) as running:
+    with Airflow(tmp_path_factory.mktemp("airflow"), unreachable, jars=JARS) as running:
         yield running
 
 
@@ -94,13 +95,13 @@ def test_a_wrong_lake_file_is_said_by_the_first_run(tmp_path):
         running.run("headrace_verify")
 
 
-def test_it_ends_when_its_owner_is_killed(tmp_path, lake_file):
+def test_it_ends_when_its_owner_is_killed(tmp_path, unreachable):
     owner = subprocess.Popen(
         [
             sys.executable,
             "-c",
             OWNER,
-            *(tmp_path / "airflow", lake_file, JARS),
+            *(tmp_path / "airflow", unreachable, JARS),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -111,3 +112,44 @@ def test_it_ends_when_its_owner_is_killed(tmp_path, lake_file):
         owner.send_signal(signal.SIGKILL)
 
     eventually(lambda: not child.is_running(), 30, saying="Airflow's process has ended")
+
+
+def test_a_load_of_real_records_updates_the_asset_and_verifies(tmp_path, database, kafka, feed):
+    # Given a table, and its changes in Kafka as the bridge commits them.
+    database.execute("CREATE TABLE accounts (id bigint PRIMARY KEY, name text, balance numeric(10,2))")
+    database.execute("INSERT INTO accounts VALUES (1, 'Ana', 12.50), (2, NULL, NULL)")
+    source = feed("jakarta/bank")
+    ana = source.insert(id=1, name="Ana", balance="12.50")
+    source.commit(source.schema(), ana, source.insert(id=2, name=None, balance=None))
+    path = tmp_path / "lake.toml"
+    given = parse_dsn(database.dsn)
+    path.write_text(f"""
+[lake]
+root = "lake"
+[kafka]
+bootstrap = "{kafka.bootstrap}"
+[streams.bank]
+topic = "{source.topic}"
+sources = ["jakarta/bank"]
+[streams.bank.schedule]
+retries = 0
+[sources."jakarta/bank".postgresql]
+host = "{given["host"]}"
+port = {given["port"]}
+database = "{given["dbname"]}"
+user = "{given["user"]}"
+""")
+
+    # When Airflow loads and then verifies.
+    with Airflow(tmp_path / "airflow", path, jars=JARS) as running:
+        loaded = running.run("headrace_load_bank").check()
+        verified = running.run("headrace_verify").check()
+
+    # Then every task did its part.
+    assert [(task.name, task.state) for task in loaded.tasks] == [
+        ("check", "success"),
+        ("bronze", "success"),
+        ("silver", "success"),
+    ]
+    assert loaded.assets == ["headrace/bank"]
+    assert "equal: 1 table of 1 source" in verified.log

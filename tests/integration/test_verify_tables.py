@@ -1,10 +1,7 @@
 """Each table of a real database against rows in Spark: equal for every type, and every difference found and located."""
 
 import random
-import struct
 from contextlib import closing
-from datetime import datetime, timedelta
-from decimal import Context, Decimal
 
 import pytest
 from psycopg2.extensions import parse_dsn
@@ -15,7 +12,7 @@ from headrace.errors import NeedsOperator, NotConnected
 from spark_jobs.verify.compare import LISTED, Difference
 from spark_jobs.verify.source import SourceDatabase
 from spark_jobs.verify.verify import verify
-from tests.integration.verify_types import SILVER_OF_EVERY_TYPE, TABLE_OF_EVERY_TYPE
+from tests.integration.verify_types import RANDOMS, SILVER_OF_EVERY_TYPE, TABLE_OF_EVERY_TYPE, random_row
 
 SOURCE = "jakarta/bank"
 
@@ -98,10 +95,7 @@ def test_a_table_of_every_type_is_equal(database, spark, verified):
 def test_random_values_have_one_text_in_both_engines(database, spark, verified):
     chance = random.Random(20260131)
     rows = [random_row(chance, number) for number in range(1000)]
-    database.execute(
-        "CREATE TABLE randoms (id int PRIMARY KEY, whole int8, exact numeric(38,18), single float4, double float8,"
-        " words text, day date, local timestamp, instant timestamptz, bytes bytea)"
-    )
+    database.execute(RANDOMS)
     with closing(database.connect()) as connection, connection.cursor() as cursor:
         execute_values(cursor, "INSERT INTO randoms VALUES %s", rows)
     given = spark.createDataFrame(
@@ -118,22 +112,6 @@ def test_random_values_have_one_text_in_both_engines(database, spark, verified):
 
     assert found.differences == []
     assert (found.equal, found.rows_lake) == (True, 1000)
-
-
-def random_row(chance: random.Random, number: int):
-    moment = datetime(1, 1, 1) + timedelta(microseconds=chance.randrange(315_537_897_599_000_000))  # noqa: DTZ001
-    return (
-        number,
-        chance.randrange(-(2**63), 2**63),
-        Decimal(chance.randrange(-(10**38) + 1, 10**38)).scaleb(-18, Context(prec=38)),
-        struct.unpack("<f", chance.randbytes(4))[0],
-        struct.unpack("<d", chance.randbytes(8))[0],
-        "".join(chr(chance.choice([*range(1, 0xD800), *range(0xE000, 0x11000)])) for _ in range(chance.randrange(20))),
-        moment.date().isoformat(),
-        moment.isoformat(),
-        moment.isoformat() + "Z",
-        chance.randbytes(chance.randrange(20)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,12 @@
-"""One table that has every type, as PostgreSQL declares it and as silver holds it, ordinary and extreme values alike."""
+"""One table that has every type, as PostgreSQL declares it and as silver holds it, ordinary and extreme values alike.
+
+And one of random values, for the types whose text differs between engines.
+"""
+
+import random
+import struct
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
 
 TABLE_OF_EVERY_TYPE = r"""
 CREATE DOMAIN cents AS numeric(9,2);
@@ -62,3 +70,27 @@ AS everything(
     zoned, bytes, ident, document, binary_document, numbers, host, cost, paid, span, feeling, nothing
 )
 """
+
+RANDOMS = """
+CREATE TABLE randoms (
+    id int PRIMARY KEY, whole int8, exact numeric(38,18), single float4, double float8, words text, day date,
+    local timestamp, instant timestamptz, bytes bytea
+)
+"""
+
+
+def random_row(chance: random.Random, number: int):
+    """Return a row of `randoms`; moments as text, which both engines read alike."""
+    moment = datetime(1, 1, 1) + timedelta(microseconds=chance.randrange(315_537_897_599_000_000))  # noqa: DTZ001
+    return (
+        number,
+        chance.randrange(-(2**63), 2**63),
+        Decimal(chance.randrange(-(10**38) + 1, 10**38)).scaleb(-18, Context(prec=38)),
+        struct.unpack("<f", chance.randbytes(4))[0],
+        struct.unpack("<d", chance.randbytes(8))[0],
+        "".join(chr(chance.choice([*range(1, 0xD800), *range(0xE000, 0x11000)])) for _ in range(chance.randrange(20))),
+        moment.date().isoformat(),
+        moment.isoformat(),
+        moment.isoformat() + "Z",
+        chance.randbytes(chance.randrange(20)),
+    )
