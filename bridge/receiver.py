@@ -1,11 +1,10 @@
 """The receiver: AMQP 1.0 for all sources, in one thread. The one module of the bridge that imports Proton.
 
 It listens for edges, or connects out to a router or broker: the handler behind is the same. Nothing is accepted by itself, credit
-is given by hand, never more than `interconnect.credit` deliveries of a source wait for an outcome, and one link per source is
-alive: the newest. Sources talk to it from their own threads, by tickets; every Proton object stays in this thread.
+is given by hand, and one link per source is alive: the newest. Sources talk to it from their own threads, by tickets; every
+Proton object stays in this thread.
 """
 
-import itertools
 import logging
 import os
 import threading
@@ -15,12 +14,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from proton import Condition, Delivery, Handler, Link, Message, ProtonException, symbol
+from proton import Condition, Delivery, Handler, Message, ProtonException, symbol
 from proton.handlers import EndpointStateHandler
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, LinkOption
 
-from bridge import delivery as bridge_delivery
-from bridge.delivery import Accept, Outcome, Reject, Release
+from bridge.address import PREFIX, refusal
+from bridge.delivery import Accept, Outcome, Reject
+from bridge.feeds import Feed, Feeds
 from bridge.inbox import Inbox
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import Interconnect
@@ -30,25 +30,13 @@ _log = logging.getLogger(__name__)
 # Proton's own lines are for --verbose: what matters of them is said here, in our words.
 logging.getLogger("proton").addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
 
-PREFIX = "cdc/"
 #: A peer that is silent for so long is gone, in seconds.
 _IDLE_TIMEOUT = 10.0
 _FRAME_BYTES = 64 * 1024
 #: A larger message is refused before it is read, in bytes: ordinary batches have 64 kB.
 _LARGEST_MESSAGE = 64 * 1024 * 1024
 _PARTING_SECONDS = 1.0
-
-
-class _Feed:
-    """A source's link, and what came on it and has no outcome yet."""
-
-    def __init__(self, number: int, source: str, link: Any) -> None:
-        self.number = number
-        self.source = source
-        self.link = link
-        #: Credit to give as soon as the source may have it.
-        self.owed = 0
-        self.tickets: set[int] = set()
+_ATTACH_AGAIN_SECONDS = 5.0
 
 
 class Receiver:
@@ -56,9 +44,8 @@ class Receiver:
 
     def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
         self._interconnect = interconnect
-        self._handler = _Handler(interconnect, inboxes, name)
         self._name = name
-        self._commands: deque[Callable[[], None]] = self._handler.commands
+        self._handler = _Handler(interconnect, inboxes, name)
         self._lock = threading.Lock()
         self._injector: EventInjector | None = None
         self._woken = False
@@ -90,23 +77,22 @@ class Receiver:
     def stop(self, seconds: float) -> None:
         """Send the outcomes given until now, close all links, and end within `seconds`."""
         self._stopping.set()
-        if self._thread.ident is None:
-            return
-        self._call(self._handler.part)
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._call(self._handler.part)
+            self._thread.join(seconds)
 
     def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Settle deliveries by ticket; a ticket whose link is gone is passed over."""
         if outcomes:
-            self._call(partial(self._handler.settle, outcomes))
+            self._call(partial(self._handler.feeds.settle, outcomes))
 
     def give_credit(self, source: str) -> None:
         """Let the source's edge send."""
-        self._call(partial(self._handler.give_credit, source))
+        self._call(partial(self._handler.feeds.allow, source))
 
     def withhold_credit(self, source: str) -> None:
         """Give no credit to the source's edge beyond what it has."""
-        self._call(partial(self._handler.allowed.discard, source))
+        self._call(partial(self._handler.feeds.forbid, source))
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""
@@ -115,7 +101,7 @@ class Receiver:
     def _call(self, command: Callable[[], None]) -> None:
         """Have a command done in the receiver's thread, which is woken once for all that wait."""
         with self._lock:
-            self._commands.append(command)
+            self._handler.commands.append(command)
             if self._injector is not None and not self._woken:
                 self._woken = True
                 self._injector.trigger(ApplicationEvent("wake"))
@@ -136,9 +122,9 @@ class Receiver:
 
     def _connect_out(self) -> None:
         backoff = Backoff(first=0.2, longest=10.0)
+        self._handler.on_connected = backoff.reset
         while not self._stopping.is_set():
             # A fresh container each time: a receiver that lost its connection in the middle of a message cannot go on.
-            self._handler.on_connected = backoff.reset
             container = Container(self._handler, container_id=self._name)
             try:
                 self._connect(container)
@@ -181,13 +167,6 @@ class Receiver:
                 os.close(end)
 
 
-class _Queue(LinkOption):  # type: ignore[misc]
-    """Ask a broker for a queue: without it Artemis makes an unknown address a topic, and what is sent early is gone."""
-
-    def apply(self, link: Any) -> None:
-        link.source.capabilities.put_object(symbol("queue"))
-
-
 class _Handler(Handler):  # type: ignore[misc]
     """What the receiver's thread does for each event of Proton."""
 
@@ -200,96 +179,51 @@ class _Handler(Handler):  # type: ignore[misc]
         self.acceptor: Any = None
         self.awake: Callable[[], None] = lambda: None
         self.on_connected: Callable[[], None] = lambda: None
-        #: Sources that may have credit.
-        self.allowed: set[str] = set()
-        self._interconnect = interconnect
-        self._inboxes = inboxes
+        self.feeds = Feeds(inboxes, interconnect.credit, _settle, self._later)
+        self._url = interconnect.url
+        self._sources = inboxes
         self._name = name
-        self._numbers = itertools.count(1)
-        self._feeds: dict[str, _Feed] = {}
-        self._unsettled: dict[int, tuple[_Feed, Any]] = {}
         self._refused: dict[str, tuple[str, str]] = {}
         self._message = Message()
         self._connections: list[Any] = []
+        self._attached = 0
         self._parting = False
-
-    # What the sources ask for.
 
     def on_wake(self, _event: Any) -> None:
         self.awake()
         while self.commands:
             self.commands.popleft()()
 
-    def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
-        paused: dict[float, dict[int, tuple[_Feed, int]]] = {}
-        settled: dict[int, _Feed] = {}
-        for ticket, outcome in outcomes:
-            if ticket not in self._unsettled:
-                continue
-            feed, delivery = self._unsettled.pop(ticket)
-            feed.tickets.discard(ticket)
-            if isinstance(outcome, Accept):
-                delivery.update(Delivery.ACCEPTED)
-            elif isinstance(outcome, Reject):
-                delivery.local.condition = Condition(outcome.condition, outcome.description)
-                delivery.update(Delivery.REJECTED)
-            else:
-                delivery.update(Delivery.RELEASED)
-            delivery.settle()
-            if isinstance(outcome, Release) and outcome.pause:
-                known, count = paused.setdefault(outcome.pause, {}).get(feed.number, (feed, 0))
-                paused[outcome.pause][feed.number] = (known, count + 1)
-            else:
-                feed.owed += 1
-                settled[feed.number] = feed
-        for feed in settled.values():
-            self._flow(feed)
-        for seconds, feeds in paused.items():
-            self.container.schedule(seconds, _Later(partial(self._flow_later, list(feeds.values()))))
-
-    def give_credit(self, source: str) -> None:
-        self.allowed.add(source)
-        if source in self._feeds:
-            self._flow(self._feeds[source])
-
     def refuse(self, source: str, condition: str, description: str) -> None:
         self._refused[source] = (condition, description)
-        feed = self._feeds.get(source)
+        feed = self.feeds.of(source)
         if feed is not None:
             self._close(feed, condition, description)
 
     def part(self) -> None:
         """Close everything; the loop ends when all have answered, or do not in time."""
         self._parting = True
+        self.feeds.forbid_all()
         if self.acceptor is not None:
             self.acceptor.close()
         for connection in list(self._connections):
             connection.close()
         self.injector.close()
-        self.container.schedule(_PARTING_SECONDS if self._connections else 0.0, _Later(self.container.stop))
+        self._later(_PARTING_SECONDS if self._connections else 0.0, self.container.stop)
 
     def drop_all(self) -> None:
-        for feed in list(self._feeds.values()):
-            self._drop(feed)
+        for feed in self.feeds.all():
+            self.feeds.drop(feed)
         self._connections.clear()
 
-    def _flow_later(self, feeds: list[tuple[_Feed, int]]) -> None:
-        for feed, count in feeds:
-            feed.owed += count
-            if self._feeds.get(feed.source) is feed:
-                self._flow(feed)
-
-    def _flow(self, feed: _Feed) -> None:
-        if feed.owed and feed.source in self.allowed and not self._parting:
-            feed.link.flow(feed.owed)
-            feed.owed = 0
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self.container.schedule(seconds, _Timer(action))
 
     # Connections.
 
     def on_connection_bound(self, event: Any) -> None:
-        transport = event.transport
-        transport.idle_timeout = _IDLE_TIMEOUT
-        transport.max_frame_size = _FRAME_BYTES
+        event.transport.idle_timeout = _IDLE_TIMEOUT
+        event.transport.max_frame_size = _FRAME_BYTES
 
     def on_connection_opening(self, event: Any) -> None:
         event.connection.container = self._name
@@ -297,9 +231,9 @@ class _Handler(Handler):  # type: ignore[misc]
     def on_connection_opened(self, event: Any) -> None:
         self._connections.append(event.connection)
         self.on_connected()
-        if self._interconnect.url is not None:
-            _log.info("connected to interconnect %s", _shown(self._interconnect.url))
-            for source in self._inboxes:
+        if self._url is not None:
+            _log.info("connected to interconnect %s", _shown(self._url))
+            for source in self._sources:
                 self._attach(source)
 
     def on_connection_error(self, event: Any) -> None:
@@ -310,11 +244,12 @@ class _Handler(Handler):  # type: ignore[misc]
 
     def on_transport_closed(self, event: Any) -> None:
         gone = event.connection
-        for feed in [feed for feed in self._feeds.values() if feed.link.connection == gone]:
-            _log.info("%s: link lost", feed.source)
-            self._drop(feed)
+        for feed in self.feeds.all():
+            if feed.link.connection == gone:
+                _log.info("%s: link lost", feed.source)
+                self.feeds.drop(feed)
         self._connections = [connection for connection in self._connections if connection != gone]
-        if self._interconnect.url is not None or (self._parting and not self._connections):
+        if self._url is not None or (self._parting and not self._connections):
             # When connecting out, the loop outside makes a fresh container.
             self.injector.close()
             self.container.stop()
@@ -324,99 +259,64 @@ class _Handler(Handler):  # type: ignore[misc]
     def on_link_opening(self, event: Any) -> None:
         """Someone attaches: take its addresses over, unless it is refused, which a target left empty says."""
         link = event.link
-        refusal = self._why_not(link)
-        if refusal is not None:
-            link.refusal = refusal
+        reason = refusal(link, self._sources, self._refused)
+        if reason is not None:
+            link.refusal = reason
             return
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         link.max_message_size = _LARGEST_MESSAGE
-        link.feed_source = link.remote_target.address.removeprefix(PREFIX)
+        link.fed = link.remote_target.address.removeprefix(PREFIX)
 
     def on_link_opened(self, event: Any) -> None:
         link = event.link
-        refusal = getattr(link, "refusal", None)
-        if refusal is not None:
-            _log.warning("link refused: %s: %s", *refusal)
-            link.condition = Condition(*refusal)
+        reason = getattr(link, "refusal", None)
+        if reason is not None:
+            _log.warning("link refused: %s: %s", *reason)
+            link.condition = Condition(*reason)
             link.close()
             return
-        source = getattr(link, "feed_source", None)
-        # A link that the other side is about to refuse has no source.
-        if source is None or (self._interconnect.url is not None and link.remote_source.address is None):
+        source = getattr(link, "fed", None)
+        # A link without a source of its own is about to be closed by the other side.
+        if source is None or (self._url is not None and link.remote_source.address is None):
             return
-        former = self._feeds.get(source)
+        former = self.feeds.of(source)
         if former is not None:
             self._close(former, "amqp:link:stolen", f"a newer link for {source} was attached")
-        feed = _Feed(next(self._numbers), source, link)
-        feed.owed = self._interconnect.credit
-        self._feeds[source] = feed
         _log.info("%s: link up, from %s", source, link.connection.remote_container or "a nameless container")
-        self._flow(feed)
+        self.feeds.open(source, link)
 
     def on_link_error(self, event: Any) -> None:
-        source = getattr(event.link, "feed_source", None)
-        _log.error(
-            "%s: link closed by the other side: %s. Check what the interconnect allows this bridge to receive.",
-            source,
-            _text(event.link.remote_condition),
-        )
-        self._lost(event.link, source)
+        said = "%s: link closed by the other side: %s. Check what the interconnect allows this bridge to receive."
+        _log.error(said, getattr(event.link, "fed", "?"), _text(event.link.remote_condition))
+        self._lost(event.link)
 
     def on_link_closing(self, event: Any) -> None:
-        source = getattr(event.link, "feed_source", None)
-        if source is not None:
-            _log.info("%s: link closed by the other side", source)
-        self._lost(event.link, source)
+        _log.info("%s: link closed by the other side", getattr(event.link, "fed", "?"))
+        self._lost(event.link)
 
     def _attach(self, source: str) -> None:
-        connections = self._connections
-        if source in self._refused or not connections or self._parting:
+        if source in self._refused or not self._connections or self._parting:
             return
+        self._attached += 1
         address = PREFIX + source
-        name = f"{self._name}/{address}/{next(self._numbers)}"
-        link = self.container.create_receiver(connections[0], address, name=name, options=[AtLeastOnce(), _Queue()])
-        link.feed_source = source
+        name = f"{self._name}/{address}/{self._attached}"
+        options = [AtLeastOnce(), _Queue()]
+        link = self.container.create_receiver(self._connections[0], address, name=name, options=options)
+        link.fed = source
 
-    def _why_not(self, link: Any) -> tuple[str, str] | None:
-        """Return condition and description when a link is not for us."""
-        if link.is_sender:
-            return "amqp:not-allowed", "the bridge only receives: attach a sender to cdc/REGION/NAME"
-        address = link.remote_target.address or ""
-        source = address.removeprefix(PREFIX)
-        if not address.startswith(PREFIX):
-            return "amqp:not-found", f"there is no {address[:100]!r} here: a source's address is cdc/REGION/NAME"
-        if source in self._refused:
-            return self._refused[source]
-        if source not in self._inboxes:
-            return "amqp:not-found", (
-                f"source {source[:100]!r} is in no stream of the bridge's file. "
-                "Add it under [streams.NAME.sources], run 'headrace bridge init', and start the bridge again"
-            )
-        if link.remote_snd_settle_mode == Link.SND_SETTLED:
-            return "amqp:not-allowed", "deliveries must be sent unsettled: they are acknowledged one by one"
-        return None
-
-    def _lost(self, link: Any, source: str | None) -> None:
-        feed = self._feeds.get(source or "")
+    def _lost(self, link: Any) -> None:
+        source = getattr(link, "fed", None)
+        feed = self.feeds.of(source or "")
         if feed is not None and feed.link == link:
-            self._drop(feed)
-        if self._interconnect.url is not None and source is not None:
-            self.container.schedule(5.0, _Later(partial(self._attach, source)))
+            self.feeds.drop(feed)
+        if self._url is not None and source is not None:
+            self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
 
-    def _close(self, feed: _Feed, condition: str, description: str) -> None:
-        self._drop(feed)
+    def _close(self, feed: Feed, condition: str, description: str) -> None:
+        self.feeds.drop(feed)
         feed.link.condition = Condition(condition, description)
         feed.link.close()
-
-    def _drop(self, feed: _Feed) -> None:
-        """Forget a link and what came on it: its edge sends that again."""
-        if self._feeds.get(feed.source) is feed:
-            del self._feeds[feed.source]
-        for ticket in feed.tickets:
-            self._unsettled.pop(ticket, None)
-        feed.tickets.clear()
-        self._inboxes[feed.source].drop(feed.number)
 
     # Deliveries.
 
@@ -429,32 +329,47 @@ class _Handler(Handler):  # type: ignore[misc]
         elif delivery.readable and not delivery.partial:
             data = link.recv(delivery.pending)
             link.advance()
-            self._received(link, delivery, data)
+            feed = self.feeds.of(getattr(link, "fed", ""))
+            if feed is not None and feed.link == link:
+                self.feeds.received(feed, delivery, *self._decode(data))
+            else:
+                # Of a link that a newer one has replaced.
+                delivery.update(Delivery.RELEASED)
+                delivery.settle()
 
-    def _received(self, link: Any, delivery: Any, data: bytes) -> None:
-        feed = self._feeds.get(getattr(link, "feed_source", ""))
-        if feed is None or feed.link != link:
-            # Of a link that a newer one has replaced.
-            delivery.update(Delivery.RELEASED)
-            delivery.settle()
-            return
-        ticket = next(self._numbers)
-        feed.tickets.add(ticket)
-        self._unsettled[ticket] = (feed, delivery)
+    def _decode(self, data: bytes) -> tuple[Any, str, bytes]:
+        """Return properties, content encoding and body; nothing that a batch decodes from when it is no AMQP message."""
         message = self._message
         try:
             message.decode(data)
             body = message.body
-            # A view into memory that Proton frees, or no binary at all, which no batch decodes from.
+            # Binary is a view into memory that Proton frees.
             body = bytes(body) if isinstance(body, bytes | memoryview | bytearray) else b""
-            properties, encoding = message.properties, str(message.content_encoding or "")
-        except (ProtonException, UnicodeDecodeError, ValueError) as error:
-            _log.debug("%s: a message could not be decoded", feed.source, exc_info=error)
-            properties, encoding, body = None, "", b""
-        self._inboxes[feed.source].put(bridge_delivery.Delivery(ticket, feed.number, properties, encoding, body))
+            return message.properties, str(message.content_encoding or ""), body
+        except (ProtonException, UnicodeDecodeError, ValueError):
+            _log.debug("a message could not be decoded", exc_info=True)
+            return None, "", b""
 
 
-class _Later(Handler):  # type: ignore[misc]
+def _settle(delivery: Any, outcome: Outcome) -> None:
+    if isinstance(outcome, Accept):
+        delivery.update(Delivery.ACCEPTED)
+    elif isinstance(outcome, Reject):
+        delivery.local.condition = Condition(outcome.condition, outcome.description)
+        delivery.update(Delivery.REJECTED)
+    else:
+        delivery.update(Delivery.RELEASED)
+    delivery.settle()
+
+
+class _Queue(LinkOption):  # type: ignore[misc]
+    """Ask a broker for a queue: without it Artemis makes an unknown address a topic, and what is sent early is gone."""
+
+    def apply(self, link: Any) -> None:
+        link.source.capabilities.put_object(symbol("queue"))
+
+
+class _Timer(Handler):  # type: ignore[misc]
     """Does something when a timer ends."""
 
     def __init__(self, action: Callable[[], None]) -> None:
