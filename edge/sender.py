@@ -79,5 +79,5 @@ class Sender:
             if connection.flowed:
                 backoff.reset()
             pause = backoff.pause()
-            _log.warning("%s; trying again in %.1f s. %s", problem.message, pause, problem.hint)
+            _log.warning("%s; trying again in %.1f s%s", problem.message, pause, problem.hint and f". {problem.hint}")
             self._stopping.wait(pause)

@@ -24,7 +24,7 @@ _CREDIT = 64
 class Interconnect(MessagingHandler):
     """Listens on a free port of this machine from `start` to `stop`; the port stays the same."""
 
-    def __init__(self, url: str = "127.0.0.1:0") -> None:
+    def __init__(self, url: str = "127.0.0.1:0", tls: Any = None) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self.port = 0
         #: Records in order, each position once: (position, key, value), decoded.
@@ -42,7 +42,7 @@ class Interconnect(MessagingHandler):
         self.attached = 0
         self._holding: list[tuple[Delivery, Batch]] = []
         self._links: list[Any] = []
-        self._url = url
+        self._url, self._tls = url, tls
         self._injector = EventInjector()
         self._ready = threading.Event()
         self._container = Container(self)
@@ -84,7 +84,7 @@ class Interconnect(MessagingHandler):
         self._injector.trigger(ApplicationEvent(what))
 
     def on_start(self, event: Any) -> None:
-        self._acceptor = event.container.listen(self._url)
+        self._acceptor = event.container.listen(self._url, ssl_domain=self._tls)
         self.port = self._acceptor._selectable._delegate.getsockname()[1]
         self._ready.set()
 
@@ -179,8 +179,8 @@ def interconnects() -> Iterator[Callable[..., Interconnect]]:
     """Return what starts further far sides."""
     made: list[Interconnect] = []
 
-    def make(url: str = "127.0.0.1:0") -> Interconnect:
-        made.append(Interconnect(url))
+    def make(url: str = "127.0.0.1:0", **options: Any) -> Interconnect:
+        made.append(Interconnect(url, **options))
         return made[-1]
 
     yield make

@@ -1,0 +1,99 @@
+"""Progress: written before it is told, often enough and not more."""
+
+import pytest
+
+from edge.checkpoint import State
+from edge.outbox import Outbox
+from edge.progress import Progress
+from headrace.errors import NeedsOperator
+from headrace.position import Position
+from tests.unit.edge.test_checkpoint import LSN, checkpoint
+from tests.unit.edge.test_window import batch
+
+SOURCE = "jakarta/bank"
+
+
+@pytest.fixture
+def state(tmp_path):
+    made = State(tmp_path)
+    made.write(start())
+    return made
+
+
+def start():
+    return checkpoint(Position.start(7), 50)
+
+
+@pytest.fixture
+def outbox():
+    return Outbox(limit_bytes=1000, tail=Position.start(7), confirmed=50)
+
+
+@pytest.fixture
+def progress(state, outbox):
+    return Progress(state, start(), outbox)
+
+
+def acknowledge(outbox, number):
+    outbox.put([batch(number)])
+    delivery, _ = outbox.take()
+    outbox.accepted(delivery)
+
+
+def test_what_may_be_told_is_on_disk_before(state, outbox, progress):
+    acknowledge(outbox, 1)
+    assert progress.confirmed == 50
+
+    progress.save(1000.0)
+
+    assert progress.confirmed == 100
+    assert state.read(SOURCE).lsn == 100
+    assert state.read(SOURCE).position == Position(7, 1, 0)
+
+
+def test_writes_are_spread_and_the_caller_is_told_when_the_next_is_due(state, outbox, progress):
+    acknowledge(outbox, 1)
+    assert progress.save(1e9) is None
+    acknowledge(outbox, 2)
+
+    soon = progress.save(progress._written_at + 0.01)
+
+    assert 0 < soon <= 0.2 + 20 * progress._took
+    assert state.read(SOURCE).lsn == 100
+    assert progress.save(progress._written_at + soon + 0.02) is None
+    assert state.read(SOURCE).lsn == 200
+
+
+def test_nothing_new_writes_nothing(state, progress):
+    state.path.unlink()
+
+    assert progress.save(1e9) is None
+    progress.save_now()
+
+    assert state.read(SOURCE) is None
+
+
+def test_restart_writes_what_is_acknowledged_and_chains_to_it(state, outbox, progress):
+    acknowledge(outbox, 1)
+
+    assert progress.restart() == Position(7, 1, 0)
+    assert state.read(SOURCE).position == Position(7, 1, 0)
+
+
+def test_disk_that_refuses_calls_an_operator_and_tells_nothing(state, outbox, progress):
+    acknowledge(outbox, 1)
+    state.path.with_suffix(".new").mkdir()
+
+    with pytest.raises(NeedsOperator, match="cannot be written"):
+        progress.save_now()
+
+    assert progress.confirmed == 50
+
+
+def test_large_lsns_pass(outbox, state):
+    progress = Progress(state, checkpoint(Position.start(7), LSN), outbox)
+    outbox.note(LSN + 9)
+
+    progress.save_now()
+
+    assert progress.confirmed == LSN + 9
