@@ -68,7 +68,10 @@ def _decode(kind: type, value: Any) -> Any:
 def _explain(path: Path, text: str, problem: str, given: dict[str, Any], kind: type[File]) -> str:
     """Return the problem with its place: msgspec names the field as `$.source.name` or `$.streams[...].topic`."""
     rule, _, where = problem.partition(" - at `")
-    parts = re.findall(r"[^.\[\]]+|\[\.\.\.\]|\[\d+\]", where.rstrip("`").removeprefix("$"))
+    if where.startswith("key` in `"):
+        # A key itself is wrong: it is one of those of the table that is named.
+        where = where.removeprefix("key` in `") + "[...]"
+    parts = re.findall(r"[^.\[\]]+|\[\.\.\.\]|\[\d+\]", where.replace("`", "").removeprefix("$"))
     parts = _named(parts, problem, given, path, kind)
     named = re.search(r"unknown field `([^`]+)`|missing required field `([^`]+)`", rule)
     if named:

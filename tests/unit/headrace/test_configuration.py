@@ -107,6 +107,7 @@ def test_a_whole_lake_file_is_read(read, tmp_path):
         (EdgeFile, EDGE, "amqp://", "http://", r":14: interconnect.url: .*matching regex"),
         (EdgeFile, EDGE, 'folder = "state"', 'folder = "state"\nfoldre = 1', r":18: state.foldre: .*unknown field"),
         (BridgeFile, BRIDGE, "[1]", "[0]", r":7: streams.bank: a partition has two owners"),
+        (BridgeFile, BRIDGE, "london/bank", "London", r":9: streams.bank.sources.London: .*matching regex"),
         (BridgeFile, BRIDGE, "[1]", "[]", r":9: streams.bank.sources.london/bank: .*length >= 1"),
         (
             BridgeFile,
