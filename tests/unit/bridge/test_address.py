@@ -1,0 +1,37 @@
+"""Addresses: which links the bridge takes, and what it tells the others."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.address import refusal
+
+SOURCES = {"jakarta/bank", "london/bank"}
+REFUSED = {"london/bank": ("amqp:resource-locked", "london/bank is served by bridge two")}
+
+
+def a_link(address="cdc/jakarta/bank", *, is_sender=False, mode=2):
+    return SimpleNamespace(
+        is_sender=is_sender, remote_target=SimpleNamespace(address=address), remote_snd_settle_mode=mode
+    )
+
+
+def test_a_source_of_ours_is_taken():
+    assert refusal(a_link(), SOURCES, REFUSED) is None
+
+
+@pytest.mark.parametrize(
+    ("link", "condition", "says"),
+    [
+        (a_link(is_sender=True), "amqp:not-allowed", "only receives"),
+        (a_link(None), "amqp:not-found", "cdc/REGION/NAME"),
+        (a_link("jakarta/bank"), "amqp:not-found", "cdc/REGION/NAME"),
+        (a_link("cdc/paris/bank"), "amqp:not-found", "'paris/bank' is in no stream"),
+        (a_link("cdc/london/bank"), "amqp:resource-locked", "served by bridge two"),
+        (a_link(mode=1), "amqp:not-allowed", "unsettled"),
+    ],
+)
+def test_everything_else_is_refused_with_the_reason(link, condition, says):
+    refused = refusal(link, SOURCES, REFUSED)
+    assert refused[0] == condition
+    assert says in refused[1]

@@ -1,0 +1,143 @@
+"""Feeds: credit never exceeds its bound, and what belongs to a lost link is forgotten."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.delivery import Accept, Reject, Release
+from bridge.feeds import Feeds
+from bridge.inbox import Inbox
+
+SOURCE = "jakarta/bank"
+CREDIT = 5
+
+
+class Link:
+    """A link that counts the credit that it has."""
+
+    def __init__(self):
+        self.credit = 0
+
+    def flow(self, count):
+        self.credit += count
+
+
+class Wire:
+    """Feeds of one source, with everything around them written down."""
+
+    def __init__(self):
+        self.inbox = Inbox()
+        self.settled = []
+        self.timers = []
+        self.feeds = Feeds(
+            {SOURCE: self.inbox},
+            CREDIT,
+            lambda delivery, outcome: self.settled.append((delivery, outcome)),
+            lambda seconds, action: self.timers.append((seconds, action)),
+        )
+
+    def attach(self):
+        link = Link()
+        self.feeds.open(SOURCE, link)
+        return link
+
+    def deliver(self, link, name):
+        link.credit -= 1
+        self.feeds.received(self.feeds.of(SOURCE), name, {}, "zstd", b"")
+
+    def tickets(self):
+        return [delivery.ticket for delivery in self.inbox.clear()]
+
+
+def test_credit_is_given_only_once_the_source_may_have_it():
+    wire = Wire()
+    link = wire.attach()
+    assert link.credit == 0
+    wire.feeds.allow(SOURCE)
+    assert link.credit == CREDIT
+    assert wire.attach().credit == CREDIT
+
+
+def test_credit_comes_back_with_the_outcome_and_not_before():
+    wire = Wire()
+    wire.feeds.allow(SOURCE)
+    link = wire.attach()
+    for name in range(CREDIT):
+        wire.deliver(link, name)
+    assert link.credit == 0
+    first, second, *_ = wire.tickets()
+    wire.feeds.settle([(first, Accept()), (second, Reject("a", "b"))])
+    assert link.credit == 2
+    assert wire.settled == [(0, Accept()), (1, Reject("a", "b"))]
+
+
+def test_the_credit_of_a_release_with_a_pause_comes_back_after_it():
+    wire = Wire()
+    wire.feeds.allow(SOURCE)
+    link = wire.attach()
+    for name in range(3):
+        wire.deliver(link, name)
+    one, two, three = wire.tickets()
+    wire.feeds.settle([(one, Release(2.5)), (two, Release(2.5)), (three, Release())])
+    assert link.credit == CREDIT - 2
+    ((seconds, action),) = wire.timers
+    assert seconds == 2.5
+    action()
+    assert link.credit == CREDIT
+
+
+def test_a_withheld_source_gets_its_credit_later_all_at_once():
+    wire = Wire()
+    wire.feeds.allow(SOURCE)
+    link = wire.attach()
+    for name in range(3):
+        wire.deliver(link, name)
+    wire.feeds.forbid(SOURCE)
+    wire.feeds.settle([(ticket, Release()) for ticket in wire.tickets()])
+    assert link.credit == CREDIT - 3
+    wire.feeds.allow(SOURCE)
+    assert link.credit == CREDIT
+
+
+def test_outcomes_of_a_lost_link_are_passed_over_and_its_deliveries_forgotten():
+    wire = Wire()
+    wire.feeds.allow(SOURCE)
+    former = wire.attach()
+    wire.deliver(former, "old")
+    ticket = wire.inbox.take(0).ticket
+    wire.deliver(former, "waiting")
+    wire.feeds.drop(wire.feeds.of(SOURCE))
+    newer = wire.attach()
+    wire.feeds.settle([(ticket, Accept())])
+    assert wire.settled == []
+    assert len(wire.inbox) == 0
+    assert newer.credit == CREDIT
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["deliver", "accept", "release", "pause", "forbid", "allow", "attach"]), st.integers(0, 9)
+        )
+    )
+)
+def test_credit_and_what_waits_never_exceed_the_bound_together(steps):
+    wire = Wire()
+    link, waiting = wire.attach(), []
+    for step, number in steps:
+        if step == "deliver" and link.credit > 0:
+            wire.deliver(link, number)
+            waiting += wire.tickets()
+        elif step in {"accept", "release", "pause"} and waiting:
+            outcome = {"accept": Accept(), "release": Release(), "pause": Release(1.0)}[step]
+            wire.feeds.settle([(waiting.pop(number % len(waiting)), outcome)])
+        elif step == "allow":
+            wire.feeds.allow(SOURCE)
+            while wire.timers:
+                wire.timers.pop()[1]()
+        elif step == "forbid":
+            wire.feeds.forbid(SOURCE)
+        elif step == "attach":
+            wire.feeds.drop(wire.feeds.of(SOURCE))
+            link, waiting = wire.attach(), []
+        assert link.credit >= 0
+        assert link.credit + len(waiting) <= CREDIT
