@@ -10,18 +10,18 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from proton import Condition, Delivery, Endpoint, Event, Handler, Message, symbol
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
 
 from edge.batcher import SealedBatch
+from edge.credentials import credentials
 from edge.figures import Figures
 from edge.outbox import Outbox
 from headrace.backoff import Backoff
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.configuration.edge import Interconnect
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +29,10 @@ _log = logging.getLogger(__name__)
 _IDLE_SECONDS = 10.0
 #: An attempt that has no link after so long, in seconds, is given up.
 _ATTEMPT_SECONDS = 15.0
+#: Every so many returns in a row are worth a warning.
+_LASTING = 6
 #: How long the peer may take to answer a close, in seconds.
 _CLOSE_SECONDS = 1.0
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class Connection(Handler):  # type: ignore[misc]
@@ -39,7 +40,7 @@ class Connection(Handler):  # type: ignore[misc]
 
     def __init__(self, interconnect: Interconnect, source: str, outbox: Outbox, figures: Figures) -> None:
         self._url = interconnect.url
-        self._credentials = _credentials(interconnect)
+        self._credentials = credentials(interconnect)
         self._source = source
         self._address = f"cdc/{source}"
         self._outbox = outbox
@@ -48,7 +49,9 @@ class Connection(Handler):  # type: ignore[misc]
         self.flowed = False
         self.refused = False
         self._problem: ReplicationError | None = None
-        self._returns = Backoff(first=0.05, longest=5.0)
+        #: Times that sending went back since the acknowledged tail moved, and the pauses after them.
+        self._returns = 0
+        self._pauses = Backoff(first=0.05, longest=5.0)
         self._link: Endpoint | None = None
         self._ending = False
         self._lock = threading.Lock()
@@ -124,7 +127,8 @@ class Connection(Handler):  # type: ignore[misc]
         if outcome == Delivery.ACCEPTED:
             self._figures.accepted += 1
             if self._outbox.accepted(number):
-                self._returns.reset()
+                self._returns = 0
+                self._pauses.reset()
         elif outcome == Delivery.REJECTED:
             condition = delivery.remote.condition
             self._end(
@@ -219,9 +223,18 @@ class Connection(Handler):  # type: ignore[misc]
         self._figures.returned += 1
         if not self._outbox.returned(number):
             return
-        pause = self._returns.pause()
+        pause = self._pauses.pause()
         position, _ = self._outbox.progress()
-        _log.info("a batch came back: sending again from what follows %s in %.2f s", position, pause)
+        self._returns += 1
+        if self._returns % _LASTING:
+            _log.info("a batch came back: sending again from what follows %s in %.2f s", position, pause)
+        else:
+            _log.warning(
+                "the far side has returned what follows %s %d times in a row. If that lasts, see its log, and compare "
+                "'headrace edge position' with 'headrace bridge positions'",
+                position,
+                self._returns,
+            )
         self._after(pause, self._go_on)
 
     def _go_on(self) -> None:
@@ -279,25 +292,6 @@ class _Queue(SenderOption):  # type: ignore[misc]
     def apply(self, sender: Endpoint) -> None:
         """Ask on the link's target."""
         sender.target.capabilities.put_object(symbol("queue"))
-
-
-def _credentials(interconnect: Interconnect) -> dict[str, object]:
-    """Return what Proton needs to say who asks; raise ConfigurationError rather than send a password in the clear."""
-    parts = urlsplit(interconnect.url)
-    if "@" in parts.netloc:
-        raise ConfigurationError(
-            f"[interconnect] url of {parts.hostname} holds a user or a password",
-            hint="Give them as [interconnect] user and password, the password as a reference.",
-        )
-    if interconnect.user is None:
-        return {"allowed_mechs": "ANONYMOUS"}
-    if parts.scheme != "amqps" and parts.hostname not in _LOOPBACK:
-        raise ConfigurationError(
-            f"[interconnect] user is given, and {interconnect.url} would carry the password in the clear",
-            hint="Use an amqps:// address, or leave out the user.",
-        )
-    password = interconnect.password.reveal() if interconnect.password else ""
-    return {"allowed_mechs": "PLAIN", "user": interconnect.user, "password": password, "allow_insecure_mechs": True}
 
 
 def _said(condition: Condition | None) -> str:

@@ -184,6 +184,20 @@ def test_far_side_that_releases_all_for_a_while_gets_all_in_order(edge, database
     assert ids(interconnect) == list(range(1, 201))
 
 
+def test_gap_that_stays_is_warned_of_with_its_position(edge, database, interconnect, caplog, monkeypatch):
+    monkeypatch.setattr("edge.link._LASTING", 2)
+    with edge.running(stop_seconds=0):
+        insert(database, 1, 1)
+        arrive(interconnect, 1)
+        had = interconnect.tail
+        # The far side has lost its position: nothing that follows another one can be taken.
+        interconnect.tail = None
+        insert(database, 2, 2)
+        eventually(lambda: f"the far side has returned what follows {had} 2 times in a row" in caplog.text)
+
+    assert ids(interconnect) == [1]
+
+
 def test_rejected_batch_ends_the_edge_with_what_the_far_side_said(edge, database, interconnect):
     interconnect.faults.append("reject")
     with edge.running() as agent:
