@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import ceil
 from time import monotonic
 
 from delta import DeltaTable
@@ -25,8 +26,11 @@ from spark_jobs import kafka, offsets, preflight
 from spark_jobs.failures import corrupt, explained
 from spark_jobs.offsets import Progress
 
-#: Records that are worth a file of their own.
-_RECORDS_PER_FILE = 400_000
+#: Records that are worth a file of their own, and a core of their own.
+_RECORDS_PER_FILE = 1_000_000
+_RECORDS_PER_CORE = 100_000
+#: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
+_RECORDS_PER_TASK = 250_000
 _POSITION_LENGTH = 34
 _ENVELOPE = (
     "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
@@ -125,6 +129,7 @@ def _start(
         .option("subscribe", topic.name)
         .option("kafka.isolation.level", "read_committed")
         .option("failOnDataLoss", "true")
+        .option("maxRecordsPerPartition", _RECORDS_PER_TASK)
         .option("startingOffsets", json.dumps({topic.name: json.loads(offsets.starting(before, topic.starts))}))
         .option("maxOffsetsPerTrigger", lake.stream(stream).records_per_batch)
         .load()
@@ -227,10 +232,9 @@ class _Sink:
         ends = offsets.of_batch(self._spark, checkpoint, number, self._topic.name)
         self.progress = replace(self.progress, offsets=ends, query=query, batch=number)
         path = table_path(self._lake, self._stream)
-        size = min(self._todo, self._lake.stream(self._stream).records_per_batch)
         (
             # A hash sorts by radix and keeps the order of the log within a table.
-            batch.coalesce(max(1, min(len(ends), -(-size // _RECORDS_PER_FILE))))
+            batch.coalesce(self._files())
             .withColumn("order", F.xxhash64("table"))
             .sortWithinPartitions("order")
             .drop("order")
@@ -250,3 +254,9 @@ class _Sink:
         kafka.mirror(self._lake.kafka.bootstrap, group(self._stream), self._topic.name, ends)
         if self._tell:
             self._tell(min(self.records, self._todo), self._todo)
+
+    def _files(self) -> int:
+        """Return into how many files a batch goes: few, but no core idle."""
+        records = min(self._todo, self._lake.stream(self._stream).records_per_batch)
+        cores = int(self._spark.sparkContext.defaultParallelism)
+        return max(ceil(records / _RECORDS_PER_FILE), min(cores, ceil(records / _RECORDS_PER_CORE)), 1)

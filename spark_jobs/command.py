@@ -4,6 +4,8 @@ Spark is started only by what needs it, so `--help`, a wrong file and a failed c
 """
 
 import json
+import logging
+import signal
 import sys
 import threading
 from typing import Any
@@ -13,6 +15,9 @@ from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
+from headrace.errors import NotConnected, Retryable
+
+_log = logging.getLogger(__name__)
 
 _config = click.option(
     "--config", "-c", required=True, type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
@@ -44,8 +49,8 @@ def load(stream: str, config: str, only: Any, every: int | None, *, accept_gap: 
     from spark_jobs.session import session
 
     spark = session(file)
-    enough = threading.Event()
-    while True:
+
+    def once() -> None:
         with report.progress(Console(stderr=True)) as tell:
             done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, tell=tell)
         if as_json:
@@ -53,8 +58,18 @@ def load(stream: str, config: str, only: Any, every: int | None, *, accept_gap: 
         else:
             report.show(Console(highlight=False, soft_wrap=True), done)
         done.check()
-        if every is None or enough.wait(every):
-            return
+
+    if every is None:
+        once()
+        return
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    while not stopped.is_set():
+        try:
+            once()
+        except (NotConnected, Retryable) as error:
+            _log.warning("%s; again in %d s", error.message, every)
+        stopped.wait(every)
 
 
 @lake.command()

@@ -36,6 +36,7 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+_JAVA = "spark.driver.extraJavaOptions"
 #: Where tasks run in this very process, nothing listens beyond it.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -64,8 +65,12 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
         scratch = tempfile.mkdtemp(prefix="headrace-spark-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         settings |= _launch(lake, scratch)
+    given = dict(lake.spark.settings)
+    if _JAVA in given and _JAVA in settings:
+        # Added to ours, not in their place: ours name the log settings.
+        given[_JAVA] = f"{settings[_JAVA]} {given[_JAVA]}"
     builder = SparkSession.builder
-    for key, value in (settings | lake.spark.settings).items():
+    for key, value in (settings | given).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -76,7 +81,7 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC",
+        _JAVA: f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC",
         "spark.jars": ",".join(str(jar) for jar in jars()),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.local.dir": scratch,

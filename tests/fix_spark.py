@@ -12,7 +12,21 @@ from headrace.configuration.load import load
 from spark_jobs.session import session
 from tests.lake_feed import Feed
 
-_NOWHERE = '[lake]\nroot="."\n[kafka]\nbootstrap="127.0.0.1:1"\n[streams.s]\nsources=["a/b"]\n'
+_NOWHERE = """
+[lake]
+root = "."
+[kafka]
+bootstrap = "127.0.0.1:1"
+[streams.s]
+sources = ["a/b"]
+# Tiny frames, hundreds of them: compiling for speed costs more than it gains here.
+[spark.settings]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"spark.sql.codegen.wholeStage" = "false"
+"spark.sql.codegen.factoryMode" = "NO_CODEGEN"
+"spark.sql.shuffle.partitions" = "2"
+"spark.databricks.delta.snapshotPartitions" = "1"
+"""
 
 
 @pytest.fixture(scope="session")

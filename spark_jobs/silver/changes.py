@@ -17,11 +17,13 @@ from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
 #: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
 _CORRUPT = "_corrupt_record"
+#: Insert, update, delete and snapshot read.
+_ROW_CHANGES = ("c", "u", "d", "r")
 
 
 def of_range(bronze: DataFrame, table: str, within: Column, truncated: Mapping[str, str]) -> DataFrame:
     """Return a table's changes of rows in a range, without those that a later truncate of their source removed."""
-    changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isNotNull() & (F.col("op") != "t"))
+    changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isin(*_ROW_CHANGES))
     for source, position in truncated.items():
         changes = changes.filter((F.col("source") != source) | (F.col("position") > position))
     return changes

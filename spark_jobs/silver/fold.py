@@ -6,6 +6,8 @@ it in its timeline: earlier changes of the range, or silver's own row; for one t
 timeline. What was never carried anywhere (the row was there before capture began) is null.
 """
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
@@ -22,14 +24,20 @@ _CORRUPT = "_corrupt_record"
 _MOST_HOPS = 50
 
 
-def folded(changes: DataFrame, shape: Shape, silver: DataFrame | None, *, partial: bool) -> DataFrame:
-    """Return the newest state of each key, as `changes.parsed` does; `silver` is the table as it stands, None when new."""
-    events = _events(changes, shape).persist()
+Keep = Callable[[DataFrame], DataFrame]
+
+
+def folded(changes: DataFrame, shape: Shape, silver: DataFrame | None, keep: Keep, *, partial: bool) -> DataFrame:
+    """Return the newest state of each key, as `changes.parsed` does.
+
+    `silver` is the table as it stands, None when new; `keep` persists a frame that is read more than once.
+    """
+    events = keep(_events(changes, shape))
     timeline = _timeline(events)
     if partial:
         missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
         names = [name for name in shape.columns if name in missing and name not in shape.key]
-        timeline = _filled(_seeded(timeline, shape, silver, names), names)
+        timeline = _filled(_seeded(timeline, shape, silver, names), names, keep)
     order = Window.partitionBy(SOURCE, _KEY).orderBy(F.desc(POSITION), F.desc(_SEED))
     rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(_SEED))
     return rows.select(
@@ -51,16 +59,19 @@ def _events(changes: DataFrame, shape: Shape) -> DataFrame:
     )
     frame = changes.withColumn("row", F.from_json("value", structure, {"columnNameOfCorruptRecord": _CORRUPT}))
     frame = frame.withColumn("named", F.from_json("key", keys))
-    old = F.when(
-        (F.col("op") == "u") & F.col("rekeyed") & F.col("row.before").isNotNull(), _key(shape, F.col("row.before"))
-    )
+    before = F.col("row.before")
+    whole = F.lit(True)
+    for name in shape.key:
+        whole &= before[name].isNotNull()
+    old = F.when((F.col("op") == "u") & whole, _key(shape, [before]))
     return frame.select(
         *(_value(shape, name).alias(name) for name in shape.columns if name not in shape.key),
         F.col("source").alias(SOURCE),
         F.when(F.col(f"row.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
-        _key(shape, F.col("named")).alias(_KEY),
+        # The record's own key; under a former key, the row's columns.
+        _key(shape, [F.col("named"), F.col("row.after"), before]).alias(_KEY),
         old.alias(_OLD),
         F.coalesce(F.col("row.unchanged"), F.array().cast("array<string>")).alias(_UNCHANGED),
         F.lit(False).alias(_SEED),
@@ -71,8 +82,14 @@ def _value(shape: Shape, name: str) -> Column:
     return plain.cell(shape, name, F.col("row")["after"][name])
 
 
-def _key(shape: Shape, parsed: Column) -> Column:
-    return F.struct(*(types.value(parsed[name], shape.columns[name], name).alias(name) for name in shape.key))
+def _key(shape: Shape, places: list[Column]) -> Column:
+    """Return the key from the first place that has each of its columns; fail where none has one."""
+    cells = {
+        name: types.value(F.coalesce(*(place[name] for place in places)), shape.columns[name], name)
+        for name in shape.key
+    }
+    known = (F.coalesce(cell, corrupt(name).cast(shape.columns[name])).alias(name) for name, cell in cells.items())
+    return F.struct(*known)
 
 
 def _timeline(events: DataFrame) -> DataFrame:
@@ -108,7 +125,7 @@ def _cell(value: Column, *, known: bool) -> Column:
     return F.struct(value.alias("value"), F.lit(known).alias("known"))
 
 
-def _filled(timeline: DataFrame, names: list[str]) -> DataFrame:
+def _filled(timeline: DataFrame, names: list[str], keep: Keep) -> DataFrame:
     """Return the timelines with every column that was not carried taken from what went before it."""
     cells = [f"_cell_{i}" for i in range(len(names))]
     order = (
@@ -117,7 +134,7 @@ def _filled(timeline: DataFrame, names: list[str]) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     for _ in range(_MOST_HOPS):
-        filled = timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells}).persist()
+        filled = keep(timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells}))
         unknown = F.col(_MOVED) & F.array_contains(F.array(*(F.col(f"{cell}.known") for cell in cells)), F.lit(False))
         removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
         left = removals.select(SOURCE, POSITION, *(F.col(cell).alias(f"{cell}_left") for cell in cells))

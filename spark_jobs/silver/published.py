@@ -4,9 +4,10 @@ A reader who reads each table at its published version sees every source exactly
 A load that died before its row was appended has published nothing; the next one does it again, which is harmless.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
@@ -77,16 +78,13 @@ def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
 
 def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
     """Publish; fails by conflict when another load of the stream published at the same time."""
-    tables = [
-        (t.table, t.version, t.changes, t.positions, t.schemas, t.problem)
-        for t in sorted(done.tables.values(), key=lambda t: t.table)
-    ]
-    row = (
-        *(done.stream, done.load, done.started_at, datetime.now(UTC)),
-        *(done.bronze_version, done.changes, done.positions, tables),
-    )
+    row = msgspec.to_builtins(replace(done, finished_at=datetime.now(UTC)))
+    row["tables"] = [row["tables"][name] for name in sorted(done.tables)]
+    # From text, so that no Python process is started for a single row.
+    text = F.lit(msgspec.json.encode(row).decode())
     (
-        spark.createDataFrame([row], _STRUCTURE)
+        spark.range(1)
+        .select(F.inline(F.array(F.from_json(text, _STRUCTURE))))
         .coalesce(1)
         .write.format("delta")
         .mode("append")

@@ -14,6 +14,8 @@ from spark_jobs.silver import types
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
 OWN = (SOURCE, POSITION, COMMIT_TIME)
+#: Names that stand beside a table's own columns while a load works on them.
+_WORKING = ("_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank")
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,12 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
-    keys = {tuple(schema.key) for schema in (*latest, *earlier)}
-    if len(keys) > 1:
+    keys = {tuple(schema.key) for schema in latest}
+    former = {tuple(schema.key) for schema in earlier} - keys
+    if len(keys) > 1 or (keys == {()} and former):
         raise NeedsOperator(
-            f"{table}: its key differs between sources, or was changed: {' and '.join(sorted(map(_listed, keys)))}",
-            hint="Give the table the same key in every source of the stream, or the sources a stream each.",
+            f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(_listed, keys | former)))}",
+            hint="Give the table the same key in every source of the stream: the load then goes on where the table stands.",
         )
     (key,) = keys
     columns: dict[str, T.DataType] = {}
@@ -54,7 +57,8 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
         for column in schema.columns:
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
     _check_names(table, columns)
-    canonical = all(
+    # Under another key the records' own keys say nothing of this one: it is read from the rows.
+    canonical = not former and all(
         types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
     )
     return Shape(table=table, key=key, columns=columns, canonical_key=canonical)
@@ -78,7 +82,9 @@ def retyped(table: str, name: str, old: str, new: str) -> NeedsOperator:
 
 def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
     folded = [name.casefold() for name in columns]
-    taken = sorted(name for name in columns if folded.count(name.casefold()) > 1 or name.casefold() in OWN)
+    taken = sorted(
+        name for name in columns if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, *_WORKING)
+    )
     if taken:
         raise NeedsOperator(
             f"{table}: columns {', '.join(taken)} differ by case alone, or have names that silver uses itself",

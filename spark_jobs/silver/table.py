@@ -4,6 +4,8 @@ Guarantees that applying is harmless to repeat at any point. Raises NeedsOperato
 load, each table with a session of its own.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -112,8 +114,8 @@ def _refuse_keyless(form: shape.Shape, ahead: list[Seen], floors: Positions, wor
         if not form.key and one.keyless and _between(floors, one.keyless, one.source, work.cuts):
             raise NeedsOperator(
                 f"{work.table} has no key, and {one.source} updates or deletes rows of it (from position {one.keyless} on)",
-                hint="Without a key silver cannot tell which row is meant; other tables go on. Give the table a primary key, or "
-                f"a replica identity by index, in every source, then move {work.path} away: the next load builds it anew.",
+                hint="Without a key silver cannot tell which row is meant; other tables go on. Give the table a primary key of "
+                "columns that it has, in every source: once a change has followed, the load goes on where the table stands.",
             )
 
 
@@ -129,26 +131,46 @@ def _write(
     }
     bronze = spark.read.format("delta").option("versionAsOf", job.version).load(job.bronze)
     inside = changes.of_range(bronze, work.table, survey.within(floors, work.cuts), truncated)
-    rows = _rows(spark, work, form, inside, ahead, exists=exists)
     commit = write.Commit(
         note=delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts),
         writer=f"headrace.silver.{job.stream}.{job.identity}",
         number=job.version,
     )
-    if not exists:
-        write.create(rows, work.path, commit)
-    elif form.key or truncated:
-        kept = rows.persist()
-        try:
-            write.merge(spark, kept, work.path, form, commit, truncated)
-        finally:
-            kept.unpersist()
-    else:
-        write.append(rows, work.path, commit)
+    with _kept() as keep:
+        rows = _rows(spark, work, form, inside, ahead, keep, exists=exists)
+        if not exists:
+            write.create(rows, work.path, commit)
+        elif form.key or truncated:
+            write.merge(spark, keep(rows), work.path, form, commit, truncated)
+        else:
+            write.append(rows, work.path, commit)
+
+
+@contextmanager
+def _kept() -> Iterator[fold.Keep]:
+    """Give a function that persists frames, and let go of them afterwards."""
+    frames: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        frames.append(frame.persist())
+        return frame
+
+    try:
+        yield keep
+    finally:
+        for frame in frames:
+            frame.unpersist()
 
 
 def _rows(
-    spark: SparkSession, work: Work, form: shape.Shape, inside: DataFrame, ahead: list[Seen], *, exists: bool
+    spark: SparkSession,
+    work: Work,
+    form: shape.Shape,
+    inside: DataFrame,
+    ahead: list[Seen],
+    keep: fold.Keep,
+    *,
+    exists: bool,
 ) -> DataFrame:
     """Return the newest row of each key; of a table without a key, every row."""
     if not form.key:
@@ -156,6 +178,6 @@ def _rows(
     partial = any(one.partial for one in ahead)
     if partial or not form.canonical_key or any(one.rekeyed for one in ahead):
         silver = spark.read.format("delta").load(work.path) if exists else None
-        return fold.folded(inside, form, silver, partial=partial)
+        return fold.folded(inside, form, silver, keep, partial=partial)
     newest = changes.newest(inside)
     return changes.parsed(newest if exists else newest.filter(newest["op"] != "d"), form)

@@ -204,6 +204,12 @@ def test_table_without_a_key_appends_and_stops_alone_at_an_update(spark, feed, l
     source.commit(source.insert(id=2, name="b", balance="1.00"))
     assert "audit.log" in loaded(lake).problems
     assert len(rows(spark, lake)) == 2
+    # and when the table gets a key, it goes on where it stands
+    source.commit(source.delete("audit.log", entry="x", n=1), source.delete("audit.log", entry="x", n=1))
+    source.commit(source.schema(log, ["n"], "audit.log"), source.update("audit.log", entry="w", n=3))
+    report = loaded(lake)
+    assert report.problems == {}
+    assert rows(spark, lake, "audit.log", columns=["entry", "n"]) == [(J, "w", 3)]
 
 
 def test_load_that_died_before_publishing_is_done_again_without_harm(spark, feed, lake_file, loaded):

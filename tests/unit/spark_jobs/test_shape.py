@@ -80,6 +80,14 @@ def test_key_whose_text_may_differ_for_equal_values_is_known():
     assert not shape.of("public.t", [schema(id=("numeric", 10, 2))]).canonical_key
 
 
+def test_key_that_was_given_later_is_read_from_the_rows():
+    found = shape.of("public.t", [schema(id=("int8",))], [schema((), id=("int8",))])
+    assert found.key == ("id",)
+    assert not found.canonical_key
+    with pytest.raises(NeedsOperator, match="was dropped"):
+        shape.of("public.t", [schema((), id=("int8",))], [schema(id=("int8",))])
+
+
 @pytest.mark.parametrize(
     ("latest", "said"),
     [
