@@ -5,6 +5,7 @@ A source's address is `cdc/REGION/NAME`. Called by the receiver when somebody at
 
 from collections.abc import Container, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 PREFIX = "cdc/"
 #: AMQP's sender settle mode of a link whose deliveries nobody acknowledges.
@@ -35,3 +36,9 @@ def refusal(link: Any, sources: Container[str], refused: Mapping[str, tuple[str,
     if link.remote_snd_settle_mode == _SETTLED:
         return "amqp:not-allowed", "deliveries must be sent unsettled: they are acknowledged one by one"
     return None
+
+
+def shown(url: str | None) -> str:
+    """Return a URL without user and password."""
+    parts = urlsplit(url or "")
+    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

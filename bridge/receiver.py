@@ -1,42 +1,23 @@
-"""The receiver: AMQP 1.0 for all sources, in one thread. The one module of the bridge that imports Proton.
+"""The receiver: a thread that speaks AMQP 1.0 for all sources, and what their threads may ask of it.
 
-It listens for edges, or connects out to a router or broker: the handler behind is the same. Nothing is accepted by itself, credit
-is given by hand, and one link per source is alive: the newest. Sources talk to it from their own threads, by tickets; every
-Proton object stays in this thread.
+It listens for edges, or connects out to a router or broker and does so again, with growing pauses, when that is lost. Sources
+talk to it by tickets, from their own threads; it is woken once for all that waits. Made, started and stopped by the bridge.
 """
 
 import logging
-import os
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
-from urllib.parse import urlsplit
 
-from proton import Condition, Delivery, Handler, Message, ProtonException, symbol
-from proton.handlers import EndpointStateHandler
-from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, LinkOption
-
-from bridge.address import PREFIX, refusal
-from bridge.delivery import Accept, Outcome, Reject
-from bridge.feeds import Feed, Feeds
+from bridge.address import shown
+from bridge.amqp import Loop, Peer
+from bridge.delivery import Outcome
 from bridge.inbox import Inbox
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
-# Proton's own lines are for --verbose: what matters of them is said here, in our words.
-logging.getLogger("proton").addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
-
-#: A peer that is silent for so long is gone, in seconds.
-_IDLE_TIMEOUT = 10.0
-_FRAME_BYTES = 64 * 1024
-#: A larger message is refused before it is read, in bytes: ordinary batches have 64 kB.
-_LARGEST_MESSAGE = 64 * 1024 * 1024
-_PARTING_SECONDS = 1.0
-_ATTACH_AGAIN_SECONDS = 5.0
 
 
 class Receiver:
@@ -45,13 +26,10 @@ class Receiver:
     def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
         self._interconnect = interconnect
         self._name = name
-        self._handler = _Handler(interconnect, inboxes, name)
-        self._lock = threading.Lock()
-        self._injector: EventInjector | None = None
-        self._woken = False
+        self._peer = Peer(interconnect, inboxes, name)
+        self._loop: Loop | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
-        self._listening: Container | None = None
         #: What went wrong that nobody expected; the bridge ends with it.
         self.failure: BaseException | None = None
         #: The port that edges connect to; 0 when the bridge connects out.
@@ -61,59 +39,53 @@ class Receiver:
         """Start to listen, or to connect out; raise ConfigurationError when the address cannot be listened on."""
         if self._interconnect.listen is not None:
             host, _, port = self._interconnect.listen.rpartition(":")
-            self._listening = Container(self._handler, container_id=self._name)
+            host = host or "0.0.0.0"
+            self._loop = Loop(self._peer, self._name)
             try:
-                acceptor = self._listening.acceptor(host or "0.0.0.0", int(port))
+                self.port = self._loop.listen(host, int(port))
             except OSError as error:
                 raise ConfigurationError(
                     f"cannot listen on {self._interconnect.listen}: {error.strerror or error}",
                     hint="Choose another address in [interconnect] listen, or stop who has it.",
                 ) from error
-            self.port = acceptor._selectable.getsockname()[1]  # noqa: SLF001 - Proton has no public way to ask.
-            self._handler.acceptor = acceptor
-            _log.info("listening for edges on %s:%s", host or "0.0.0.0", self.port)
+            _log.info("listening for edges on %s:%s", host, self.port)
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
         """Send the outcomes given until now, close all links, and end within `seconds`."""
         self._stopping.set()
         if self._thread.ident is not None:
-            self._call(self._handler.part)
+            self._call(self._peer.part)
             self._thread.join(seconds)
 
     def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Settle deliveries by ticket; a ticket whose link is gone is passed over."""
         if outcomes:
-            self._call(partial(self._handler.feeds.settle, outcomes))
+            self._call(partial(self._peer.feeds.settle, outcomes))
 
     def give_credit(self, source: str) -> None:
         """Let the source's edge send."""
-        self._call(partial(self._handler.feeds.allow, source))
+        self._call(partial(self._peer.feeds.allow, source))
 
     def withhold_credit(self, source: str) -> None:
         """Give no credit to the source's edge beyond what it has."""
-        self._call(partial(self._handler.feeds.forbid, source))
+        self._call(partial(self._peer.feeds.forbid, source))
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""
-        self._call(partial(self._handler.refuse, source, condition, description))
+        self._call(partial(self._peer.refuse, source, condition, description))
 
     def _call(self, command: Callable[[], None]) -> None:
-        """Have a command done in the receiver's thread, which is woken once for all that wait."""
-        with self._lock:
-            self._handler.commands.append(command)
-            if self._injector is not None and not self._woken:
-                self._woken = True
-                self._injector.trigger(ApplicationEvent("wake"))
-
-    def _awake(self) -> None:
-        with self._lock:
-            self._woken = False
+        """Have a command done in the receiver's thread; between two connections it waits for the next."""
+        self._peer.commands.append(command)
+        loop = self._loop
+        if loop is not None:
+            loop.wake()
 
     def _run(self) -> None:
         try:
-            if self._listening is not None:
-                self._process(self._listening)
+            if self._loop is not None:
+                self._loop.run()
             else:
                 self._connect_out()
         except BaseException as error:  # noqa: BLE001 - the bridge ends with it.
@@ -121,270 +93,17 @@ class Receiver:
             self.failure = error
 
     def _connect_out(self) -> None:
+        url = shown(self._interconnect.url)
         backoff = Backoff(first=0.2, longest=10.0)
-        self._handler.on_connected = backoff.reset
+        self._peer.on_connected = backoff.reset
         while not self._stopping.is_set():
-            # A fresh container each time: a receiver that lost its connection in the middle of a message cannot go on.
-            container = Container(self._handler, container_id=self._name)
+            _log.info("connecting to interconnect %s", url)
             try:
-                self._connect(container)
-                self._process(container)
+                # A fresh loop each time: a receiver that lost its connection in the middle of a message cannot go on.
+                self._loop = Loop(self._peer, self._name)
+                self._loop.connect(self._interconnect)
+                self._loop.run()
             except OSError as error:
-                _log.warning("interconnect %s: %s", _shown(self._interconnect.url), error.strerror or error)
-            self._handler.drop_all()
+                _log.warning("interconnect %s: %s", url, error.strerror or error)
+            self._peer.drop_all()
             self._stopping.wait(backoff.pause())
-
-    def _connect(self, container: Any) -> None:
-        url, user, password = self._interconnect.url, self._interconnect.user, self._interconnect.password
-        container.connect(
-            url,
-            reconnect=False,
-            heartbeat=_IDLE_TIMEOUT,
-            max_frame_size=_FRAME_BYTES,
-            allowed_mechs="PLAIN" if user else "ANONYMOUS",
-            # Without TLS a password crosses the wire as it is: the choice of amqp:// is the operator's.
-            allow_insecure_mechs=True,
-            **({"user": user} if user else {}),
-            **({"password": password.reveal()} if password else {}),
-        )
-        _log.info("connecting to interconnect %s", _shown(url))
-
-    def _process(self, container: Any) -> None:
-        """Run a container until it has nothing left to do."""
-        injector = EventInjector()
-        container.selectable(injector)
-        self._handler.container, self._handler.injector, self._handler.awake = container, injector, self._awake
-        with self._lock:
-            self._injector, self._woken = injector, True
-            injector.trigger(ApplicationEvent("wake"))
-        try:
-            container.run()
-        finally:
-            with self._lock:
-                self._injector = None
-            # Proton never closes the injector's pipe.
-            for end in injector.pipe:
-                os.close(end)
-
-
-class _Handler(Handler):  # type: ignore[misc]
-    """What the receiver's thread does for each event of Proton."""
-
-    def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
-        super().__init__()
-        self.handlers = [EndpointStateHandler(False, self)]
-        self.commands: deque[Callable[[], None]] = deque()
-        self.container: Any = None
-        self.injector: Any = None
-        self.acceptor: Any = None
-        self.awake: Callable[[], None] = lambda: None
-        self.on_connected: Callable[[], None] = lambda: None
-        self.feeds = Feeds(inboxes, interconnect.credit, _settle, self._later)
-        self._url = interconnect.url
-        self._sources = inboxes
-        self._name = name
-        self._refused: dict[str, tuple[str, str]] = {}
-        self._message = Message()
-        self._connections: list[Any] = []
-        self._attached = 0
-        self._parting = False
-
-    def on_wake(self, _event: Any) -> None:
-        self.awake()
-        while self.commands:
-            self.commands.popleft()()
-
-    def refuse(self, source: str, condition: str, description: str) -> None:
-        self._refused[source] = (condition, description)
-        feed = self.feeds.of(source)
-        if feed is not None:
-            self._close(feed, condition, description)
-
-    def part(self) -> None:
-        """Close everything; the loop ends when all have answered, or do not in time."""
-        self._parting = True
-        self.feeds.forbid_all()
-        if self.acceptor is not None:
-            self.acceptor.close()
-        for connection in list(self._connections):
-            connection.close()
-        self.injector.close()
-        self._later(_PARTING_SECONDS if self._connections else 0.0, self.container.stop)
-
-    def drop_all(self) -> None:
-        for feed in self.feeds.all():
-            self.feeds.drop(feed)
-        self._connections.clear()
-
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        self.container.schedule(seconds, _Timer(action))
-
-    # Connections.
-
-    def on_connection_bound(self, event: Any) -> None:
-        event.transport.idle_timeout = _IDLE_TIMEOUT
-        event.transport.max_frame_size = _FRAME_BYTES
-
-    def on_connection_opening(self, event: Any) -> None:
-        event.connection.container = self._name
-
-    def on_connection_opened(self, event: Any) -> None:
-        self._connections.append(event.connection)
-        self.on_connected()
-        if self._url is not None:
-            _log.info("connected to interconnect %s", _shown(self._url))
-            for source in self._sources:
-                self._attach(source)
-
-    def on_connection_error(self, event: Any) -> None:
-        _log.error("interconnect: connection closed by the other side: %s", _text(event.connection.remote_condition))
-
-    def on_transport_error(self, event: Any) -> None:
-        _log.warning("interconnect: connection lost: %s", _text(event.transport.condition))
-
-    def on_transport_closed(self, event: Any) -> None:
-        gone = event.connection
-        for feed in self.feeds.all():
-            if feed.link.connection == gone:
-                _log.info("%s: link lost", feed.source)
-                self.feeds.drop(feed)
-        self._connections = [connection for connection in self._connections if connection != gone]
-        if self._url is not None or (self._parting and not self._connections):
-            # When connecting out, the loop outside makes a fresh container.
-            self.injector.close()
-            self.container.stop()
-
-    # Links.
-
-    def on_link_opening(self, event: Any) -> None:
-        """Someone attaches: take its addresses over, unless it is refused, which a target left empty says."""
-        link = event.link
-        reason = refusal(link, self._sources, self._refused)
-        if reason is not None:
-            link.refusal = reason
-            return
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
-        link.max_message_size = _LARGEST_MESSAGE
-        link.fed = link.remote_target.address.removeprefix(PREFIX)
-
-    def on_link_opened(self, event: Any) -> None:
-        link = event.link
-        reason = getattr(link, "refusal", None)
-        if reason is not None:
-            _log.warning("link refused: %s: %s", *reason)
-            link.condition = Condition(*reason)
-            link.close()
-            return
-        source = getattr(link, "fed", None)
-        # A link without a source of its own is about to be closed by the other side.
-        if source is None or (self._url is not None and link.remote_source.address is None):
-            return
-        former = self.feeds.of(source)
-        if former is not None:
-            self._close(former, "amqp:link:stolen", f"a newer link for {source} was attached")
-        _log.info("%s: link up, from %s", source, link.connection.remote_container or "a nameless container")
-        self.feeds.open(source, link)
-
-    def on_link_error(self, event: Any) -> None:
-        said = "%s: link closed by the other side: %s. Check what the interconnect allows this bridge to receive."
-        _log.error(said, getattr(event.link, "fed", "?"), _text(event.link.remote_condition))
-        self._lost(event.link)
-
-    def on_link_closing(self, event: Any) -> None:
-        _log.info("%s: link closed by the other side", getattr(event.link, "fed", "?"))
-        self._lost(event.link)
-
-    def _attach(self, source: str) -> None:
-        if source in self._refused or not self._connections or self._parting:
-            return
-        self._attached += 1
-        address = PREFIX + source
-        name = f"{self._name}/{address}/{self._attached}"
-        options = [AtLeastOnce(), _Queue()]
-        link = self.container.create_receiver(self._connections[0], address, name=name, options=options)
-        link.fed = source
-
-    def _lost(self, link: Any) -> None:
-        source = getattr(link, "fed", None)
-        feed = self.feeds.of(source or "")
-        if feed is not None and feed.link == link:
-            self.feeds.drop(feed)
-        if self._url is not None and source is not None:
-            self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
-
-    def _close(self, feed: Feed, condition: str, description: str) -> None:
-        self.feeds.drop(feed)
-        feed.link.condition = Condition(condition, description)
-        feed.link.close()
-
-    # Deliveries.
-
-    def on_delivery(self, event: Any) -> None:
-        link, delivery = event.link, event.delivery
-        if not link.is_receiver:
-            return
-        if delivery.aborted:
-            delivery.settle()
-        elif delivery.readable and not delivery.partial:
-            data = link.recv(delivery.pending)
-            link.advance()
-            feed = self.feeds.of(getattr(link, "fed", ""))
-            if feed is not None and feed.link == link:
-                self.feeds.received(feed, delivery, *self._decode(data))
-            else:
-                # Of a link that a newer one has replaced.
-                delivery.update(Delivery.RELEASED)
-                delivery.settle()
-
-    def _decode(self, data: bytes) -> tuple[Any, str, bytes]:
-        """Return properties, content encoding and body; nothing that a batch decodes from when it is no AMQP message."""
-        message = self._message
-        try:
-            message.decode(data)
-            body = message.body
-            # Binary is a view into memory that Proton frees.
-            body = bytes(body) if isinstance(body, bytes | memoryview | bytearray) else b""
-            return message.properties, str(message.content_encoding or ""), body
-        except (ProtonException, UnicodeDecodeError, ValueError):
-            _log.debug("a message could not be decoded", exc_info=True)
-            return None, "", b""
-
-
-def _settle(delivery: Any, outcome: Outcome) -> None:
-    if isinstance(outcome, Accept):
-        delivery.update(Delivery.ACCEPTED)
-    elif isinstance(outcome, Reject):
-        delivery.local.condition = Condition(outcome.condition, outcome.description)
-        delivery.update(Delivery.REJECTED)
-    else:
-        delivery.update(Delivery.RELEASED)
-    delivery.settle()
-
-
-class _Queue(LinkOption):  # type: ignore[misc]
-    """Ask a broker for a queue: without it Artemis makes an unknown address a topic, and what is sent early is gone."""
-
-    def apply(self, link: Any) -> None:
-        link.source.capabilities.put_object(symbol("queue"))
-
-
-class _Timer(Handler):  # type: ignore[misc]
-    """Does something when a timer ends."""
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        super().__init__()
-        self._action = action
-
-    def on_timer_task(self, _event: Any) -> None:
-        self._action()
-
-
-def _shown(url: str | None) -> str:
-    """Return a URL without user and password."""
-    parts = urlsplit(url or "")
-    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
-
-
-def _text(condition: Any) -> str:
-    return f"{condition.name}: {condition.description}" if condition is not None else "no reason given"

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.address import refusal
+from bridge.address import refusal, shown
 
 SOURCES = {"jakarta/bank", "london/bank"}
 REFUSED = {"london/bank": ("amqp:resource-locked", "london/bank is served by bridge two")}
@@ -35,3 +35,8 @@ def test_everything_else_is_refused_with_the_reason(link, condition, says):
     refused = refusal(link, SOURCES, REFUSED)
     assert refused[0] == condition
     assert says in refused[1]
+
+
+def test_a_shown_url_has_no_user_and_no_password():
+    assert shown("amqps://bridge:secret@router.example:5671/path") == "amqps://router.example:5671"
+    assert shown("amqp://router.example") == "amqp://router.example"
