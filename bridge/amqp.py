@@ -173,6 +173,12 @@ class Peer(Handler):  # type: ignore[misc]
         """Say why the other side closed the connection."""
         _log.error("interconnect: connection closed by the other side: %s", _text(event.connection.remote_condition))
 
+    def on_session_closing(self, event: Any) -> None:
+        """Give up a connection whose session is closed: its links are gone without a word."""
+        event.connection.close()
+
+    on_session_error = on_session_closing
+
     def on_transport_error(self, event: Any) -> None:
         """Say why the connection was lost."""
         _log.warning("interconnect: connection lost: %s", _text(event.transport.condition))

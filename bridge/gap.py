@@ -37,6 +37,8 @@ class GapWatch:
         self._said = False
         self._pause = 0.0
         self._backoff = Backoff(first=0.1, longest=5.0)
+        #: How often the edge went back and came to the same gap again.
+        self.returns = 0
 
     def met(self, gap: Gap) -> float:
         """Take note of a gap; return for how many seconds the delivery's credit is to be withheld."""
@@ -49,6 +51,7 @@ class GapWatch:
             # The edge went back and came to the same place.
             self._follows = gap.follows
             self._pause = self._backoff.pause()
+            self.returns += 1
         if not self._said and (gap.tail is None or time.monotonic() - self._since > _LASTING):
             self._said = True
             if gap.tail is None:
@@ -66,4 +69,5 @@ class GapWatch:
         self._follows = None
         self._said = False
         self._pause = 0.0
+        self.returns = 0
         self._backoff.reset()

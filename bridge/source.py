@@ -144,7 +144,7 @@ class Source(threading.Thread):
         verdict = judge(self._tail, batch)
         if isinstance(verdict, Gap):
             figures.released += 1
-            self._outcomes.append((delivery.ticket, Release(self._gaps.met(verdict))))
+            self._gap(delivery, verdict)
         elif isinstance(verdict, Stale):
             self._reject(
                 delivery,
@@ -157,6 +157,13 @@ class Source(threading.Thread):
         else:
             figures.repeats += 1
             self._outcomes.append((delivery.ticket, Accept()))
+
+    def _gap(self, delivery: Delivery, gap: Gap) -> None:
+        returns = self._gaps.returns
+        self._outcomes.append((delivery.ticket, Release(self._gaps.met(gap))))
+        if returns == 0 and self._gaps.returns == 1 and self._committer.fenced_by():
+            # What is missing here another bridge has written.
+            raise Fenced(f"{self.source} has moved on without this bridge")
 
     def _decode(self, delivery: Delivery) -> Batch:
         batch = decode(delivery.properties, delivery.content_encoding, delivery.body)

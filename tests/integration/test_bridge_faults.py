@@ -195,6 +195,20 @@ def test_an_edge_of_a_source_that_was_taken_over_is_told_where_it_is(kafka, topi
     assert send(first.port, f"cdc/{other}", [message(batch)])[0].state == "accepted"
 
 
+def test_a_bridge_that_slept_through_a_take_over_does_not_take_it_for_a_gap(kafka, topic, inside):
+    name, source = topic(), "asleep/bank"
+    one, two, three = cut(source, log(source, 60), lambda: 20)
+    first = inside(kafka.bootstrap, {source: [0]}, topic=name)
+    assert send(first.port, f"cdc/{source}", [message(one)])[0].state == "accepted"
+    second = inside(kafka.bootstrap, {source: [0]}, topic=name)
+    assert send(second.port, f"cdc/{source}", [message(two)])[0].state == "accepted"
+    # when the edge comes back to the first one, which has written nothing since and so has met no fence
+    for _ in range(2):
+        send(first.port, f"cdc/{source}", [message(three)])
+    # then
+    eventually(lambda: first.bridge.sources[source].taken_by == second.bridge.name)
+
+
 def test_a_transaction_that_kafka_gave_up_on_is_not_taken_for_another_bridge(kafka, topic, inside):
     name, source = topic(), "slow/bank"
     rows = log(source, 60)
