@@ -1,5 +1,6 @@
 """Each table of a real database against rows in Spark: equal for every type, and every difference found and located."""
 
+import json
 import random
 from contextlib import closing
 
@@ -50,8 +51,9 @@ def address(dsn, **changes) -> PostgresqlConnection:
     return PostgresqlConnection(**(known | changes))
 
 
-def accounts(spark, rows):
-    return spark.createDataFrame(rows, "id int, name string, balance decimal(10,2)")
+def rows(spark, columns, *values):
+    """Return a frame of rows given as SQL; no Python process has to start for them."""
+    return spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS t({columns})")
 
 
 @pytest.fixture
@@ -92,26 +94,44 @@ def test_a_table_of_every_type_is_equal(database, spark, verified):
     assert found.rows_source == found.rows_lake == 7
 
 
-def test_random_values_have_one_text_in_both_engines(database, spark, verified):
+def test_random_values_have_one_text_in_both_engines(database, spark, verified, tmp_path):
     chance = random.Random(20260131)
-    rows = [random_row(chance, number) for number in range(1000)]
+    given = [random_row(chance, number) for number in range(1000)]
     database.execute(RANDOMS)
     with closing(database.connect()) as connection, connection.cursor() as cursor:
-        execute_values(cursor, "INSERT INTO randoms VALUES %s", rows)
-    given = spark.createDataFrame(
-        rows,
-        "id int, whole bigint, exact decimal(38,18), single float, double double, words string, day string, local string,"
-        " instant string, bytes binary",
+        execute_values(cursor, "INSERT INTO randoms VALUES %s", given)
+    # As text, which is all that JSON keeps exactly.
+    names = ("id", "whole", "exact", "single", "double", "words", "day", "local", "instant", "bytes")
+    (tmp_path / "rows.json").write_text(
+        "\n".join(json.dumps(dict(zip(names, map(as_text, row), strict=True))) for row in given), encoding="utf-8"
+    )
+    silver = (
+        spark.read.schema(", ".join(f"{name} string" for name in names))
+        .json(str(tmp_path / "rows.json"))
+        .selectExpr(
+            *("cast(id AS int) AS id", "cast(whole AS bigint) AS whole", "cast(exact AS decimal(38,18)) AS exact"),
+            *(
+                "cast(single AS float) AS single",
+                "cast(double AS double) AS double",
+                "words",
+                "cast(day AS date) AS day",
+            ),
+            *(
+                "cast(local AS timestamp_ntz) AS local",
+                "cast(instant AS timestamp) AS instant",
+                "unhex(bytes) AS bytes",
+            ),
+        )
     )
 
-    silver = given.selectExpr(
-        *("id", "whole", "exact", "single", "double", "words", "cast(day AS date) AS day"),
-        *("cast(local AS timestamp_ntz) AS local", "cast(instant AS timestamp) AS instant", "bytes"),
-    )
     found = verified(public__randoms=silver)["public.randoms"]
 
     assert found.differences == []
     assert (found.equal, found.rows_lake) == (True, 1000)
+
+
+def as_text(value):
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +202,8 @@ def test_a_table_without_a_key_is_compared_as_rows_that_may_be_equal(database, s
     database.execute("CREATE TABLE log (a int, b text)")
     database.execute("INSERT INTO log VALUES (1, 'x'), (1, 'x'), (2, NULL)")
 
-    same = spark.createDataFrame([(2, None), (1, "x"), (1, "x")], "a int, b string")
-    other = spark.createDataFrame([(2, None), (1, "x"), (2, None)], "a int, b string")
+    same = rows(spark, "a, b", "(2, NULL)", "(1, 'x')", "(1, 'x')")
+    other = rows(spark, "a, b", "(2, NULL)", "(1, 'x')", "(2, NULL)")
 
     assert verified(public__log=same)["public.log"].equal
     found = verified(public__log=other)["public.log"]
@@ -196,9 +216,7 @@ def test_a_table_that_one_side_does_not_have_is_equal_only_when_it_has_no_rows(d
     database.execute("CREATE TABLE empty (id int)")
     database.execute("CREATE TABLE unseen (id int); INSERT INTO unseen VALUES (1), (2)")
 
-    found = verified(
-        public__gone=spark.createDataFrame([(1,)], "id int"), public__ended=spark.createDataFrame([], "id int")
-    )
+    found = verified(public__gone=rows(spark, "id", "(1)"), public__ended=rows(spark, "id", "(1)").limit(0))
 
     assert {name: report.equal for name, report in found.items()} == {
         "public.empty": True,
@@ -214,8 +232,8 @@ def test_a_table_that_one_side_does_not_have_is_equal_only_when_it_has_no_rows(d
 def test_a_table_that_the_load_stopped_at_says_why_when_it_differs(database, spark, verified):
     database.execute("CREATE TABLE stopped (id int); INSERT INTO stopped VALUES (1), (2)")
 
-    behind = verified(public__stopped=spark.createDataFrame([(1,)], "id int"))["public.stopped"]
-    level = verified(public__stopped=spark.createDataFrame([(1,), (2,)], "id int"))["public.stopped"]
+    behind = verified(public__stopped=rows(spark, "id", "(1)"))["public.stopped"]
+    level = verified(public__stopped=rows(spark, "id", "(1)", "(2)"))["public.stopped"]
 
     assert behind.reasons == ["the load stopped at this table: its key was changed"]
     assert (level.equal, level.reasons) == (True, [])
@@ -228,7 +246,7 @@ def test_partitions_stand_for_themselves_unless_silver_has_the_whole(database, s
     database.execute("INSERT INTO sales VALUES (1), (11)")
 
     def frame(*numbers):
-        return spark.createDataFrame([(number,) for number in numbers], "id int")
+        return rows(spark, "id", *(f"({number})" for number in numbers))
 
     parts = verified(public__sales_low=frame(1), public__sales_high=frame(11))
     whole = verified(public__sales=frame(1, 11))
@@ -274,7 +292,7 @@ def test_one_table_alone_can_be_asked_for_with_or_without_its_schema(bank, in_la
 def test_names_that_need_quotes_are_compared(database, spark, verified):
     database.execute('CREATE TABLE "Odd ""name" ("a`b" int PRIMARY KEY, "c "" %s" text)')
     database.execute('INSERT INTO "Odd ""name" VALUES (1, \'x\')')
-    silver = spark.createDataFrame([(1, "x")], '`a``b` int, `c " %s` string')
+    silver = rows(spark, '`a``b`, `c " %s`', "(1, 'x')")
 
     assert verified(**{'public__Odd "name': silver})['public.Odd "name'].equal
 
@@ -283,7 +301,7 @@ def test_a_database_that_does_not_keep_utf8_is_compared_by_characters(postgres, 
     postgres.psql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     try:
         postgres.psql("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, chr(233))", "latin")
-        silver = spark.createDataFrame([(1, "é")], "id int, v string")
+        silver = rows(spark, "id, v", "(1, 'é')")
         with SourceDatabase.connect(SOURCE, address(postgres.dsn("latin"))) as source:
             (found,) = verify(SOURCE, source, Frames(public__t=silver))
     finally:
