@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 #: Seconds that one question to the cluster may take.
-_PATIENCE = 10
+_PATIENCE = 30
 
 _log = logging.getLogger(__name__)
 
