@@ -6,6 +6,8 @@ HEADRACE_SEED repeats a run's plan; the seed is printed.
 import os
 import random
 
+import pytest
+
 from tests.end_to_end.faults import plan
 from tests.end_to_end.lake import assert_equal
 from tests.end_to_end.pipeline import Pipeline
@@ -14,6 +16,7 @@ from tests.end_to_end.pipeline import Pipeline
 AFTERMATH = 1000
 
 
+@pytest.mark.timeout(1200)
 def test_every_change_arrives_exactly_once_whatever_is_killed(pipeline: Pipeline) -> None:
     seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1_000_000))
     print(f"\nHEADRACE_SEED={seed}", flush=True)
