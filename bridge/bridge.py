@@ -115,13 +115,14 @@ class Bridge:
     def _report(self) -> None:
         for name, known in self.figures().items():
             _log.info(
-                "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; "
-                "edge heard %s s ago",
+                "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; %s",
                 name,
                 known["state"],
                 known["position"] or "no position",
                 *(known[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
-                known["silent_seconds"],
+                "edge not heard yet"
+                if known["silent_seconds"] is None
+                else f"edge heard {known['silent_seconds']} s ago",
             )
 
     def _end(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bridge.kafka import (
     PATIENCE,
     KafkaException,
+    TooLarge,
     TopicPartition,
     producer,
     translated,
@@ -32,7 +33,7 @@ from bridge.positions import (
 )
 from bridge.topics import check
 from headrace.batch import Batch
-from headrace.errors import NeedsOperator, NotConnected
+from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Committer:
         self._producer: Any = None
         self._group: Any = None
         self._ends: dict[int, int] = {}
+        self._largest = 0
         self._touched: set[int] = set()
         #: Whether a transaction is open.
         self.is_open = False
@@ -111,12 +113,17 @@ class Committer:
         """Put the batch's records from `index` on into the open transaction, or a new one; raise TooLarge for a record."""
         self._begin()
         topic, produce = self._home.topic, self._producer.produce
-        with translated(f"write to {topic}"):
-            for partition, keys, values in shares(batch, index, self._home.partitions):
-                # A loop without a line of Python in it.
-                deque(map(produce, repeat(topic), values, keys, repeat(partition)), maxlen=0)
-                self._ends[partition] += len(values)
-                self._touched.add(partition)
+        try:
+            with translated(f"write to {topic}"):
+                for partition, keys, values in shares(batch, index, self._home.partitions):
+                    # A loop without a line of Python in it.
+                    deque(map(produce, repeat(topic), values, keys, repeat(partition)), maxlen=0)
+                    self._ends[partition] += len(values)
+                    self._touched.add(partition)
+        except TooLarge as error:
+            if self._limit() > self._largest:
+                raise Retryable(f"{topic} takes larger records than before") from error
+            raise
         self._producer.poll(0)
 
     def commit(self, tail: Position | None) -> None:
@@ -166,11 +173,16 @@ class Committer:
     def _fence(self) -> None:
         """Make the source's transactional id ours."""
         self.abandon()
-        source, topic, partitions = self._home
-        largest = check(self._admin, {topic: max(partitions) + 1})[topic]
-        self._producer = producer(self._bootstrap, group_of(source), largest)
+        source = self._home.source
+        self._largest = self._limit()
+        self._producer = producer(self._bootstrap, group_of(source), self._largest)
         with translated(f"take over {source}"):
             within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
+
+    def _limit(self) -> int:
+        """Return the largest record that the topic takes, in bytes; raise NeedsOperator when the topic is not right."""
+        _, topic, partitions = self._home
+        return check(self._admin, {topic: max(partitions) + 1})[topic]
 
     def _begin(self) -> None:
         if not self.is_open:

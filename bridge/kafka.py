@@ -131,7 +131,8 @@ def producer(bootstrap: str, transactional_id: str, largest_record: int) -> Any:
         # What Kafka answers while it still ends the transaction before: the default of 100 ms is longer than a transaction.
         "retry.backoff.ms": 5,
         "batch.size": 1_000_000,
-        "message.max.bytes": largest_record,
+        # The broker's limit is on a batch of records, which has a frame around the one that is as large.
+        "message.max.bytes": largest_record - 512,
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 1024 * 1024,
         "delivery.report.only.error": True,

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from headrace.position import Position
 from tests.edge_double import Edge, Row, cut, log, message, of, send
@@ -208,6 +209,24 @@ def test_a_record_larger_than_the_topic_takes_is_rejected_and_those_around_it_pa
     again = send(bridge.port, f"cdc/{source}", [message(before), message(of(source, rows[5:], rows[4].position))])
     assert [outcome.state for outcome in again] == ["accepted", "accepted"]
     assert [record.value for record in read_committed(kafka.bootstrap, name)] == [row.value for row in rows]
+
+
+def test_a_record_passes_once_the_topic_takes_larger_ones(kafka, topic, inside, source):
+    name = topic(max_message_bytes=20_000)
+    bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
+    bridge.serves(source)
+    (large,) = [row._replace(value=b"x" * 30_000) for row in log(source, 1)]
+    # when the limit is raised while the bridge runs
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    change = ConfigEntry("max.message.bytes", "50000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    # then the edge is sent back once, and the record passes
+    edge = Edge(bridge.port, source, [large], sizes=lambda: 1)
+    edge.start()
+    edge.join(30)
+    assert edge.end == "done"
+    assert [record.value for record in read_committed(kafka.bootstrap, name)] == [large.value]
 
 
 @pytest.mark.parametrize(
