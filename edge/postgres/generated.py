@@ -192,7 +192,8 @@ def _take(column: RelationColumn, name: str) -> list[str]:
     """Return the statements that take one column at `p` and move `p` behind it."""
     oid, exact = column.type_oid, "return exact(m, " + _AROUND + ")"
     if oid in values.FLOATS:
-        text = [f"{name} = m[p:(p := p + n)]", f"if m[p - 1] > {values.NINE}: {exact}"]
+        other = f"m[p - 1] > {values.NINE} or {name} == {values.NEGATIVE_ZERO!r}"
+        text = [f"{name} = m[p:(p := p + n)]", f"if {other}: {exact}"]
     elif oid == values.BOOL:
         text = [f"{name} = true if m[p] == {ord('t')} else false", "p += n"]
     elif oid == values.TIMESTAMP:

@@ -26,7 +26,9 @@ TO_ISO = bytes.maketrans(b" +", b"TZ")
 #: Characters above this one end a number or a time that is none: `NaN`, `infinity`, `BC`.
 NINE = ord("9")
 
-_SPECIAL = {b"NaN": b'"NaN"', b"Infinity": b'"Infinity"', b"-Infinity": b'"-Infinity"'}
+#: `-0` as a JSON integer would lose its sign.
+NEGATIVE_ZERO = b"-0"
+_SPECIAL = {NEGATIVE_ZERO: b"-0.0", b"NaN": b'"NaN"', b"Infinity": b'"Infinity"', b"-Infinity": b'"-Infinity"'}
 
 
 def converter(type_oid: int) -> Convert:
@@ -52,7 +54,7 @@ def integer(value: bytes) -> bytes:
 
 
 def real(value: bytes) -> bytes:
-    """Return a JSON number; what JSON has no number for as text."""
+    """Return a JSON number that keeps its sign; what JSON has no number for as text."""
     return _SPECIAL.get(value, value)
 
 
