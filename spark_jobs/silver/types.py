@@ -77,7 +77,9 @@ def value(parsed: Column, stored: T.DataType, name: str) -> Column:
     if isinstance(stored, T.DecimalType):
         converted = parsed.try_cast(stored)
     elif isinstance(stored, T.DateType):
-        converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _days))
+        # Spark's own conversion ends at the space, so a year before year 1 would be taken for one after it.
+        usual = F.when(~parsed.endswith(" BC"), parsed.try_cast(stored))
+        converted = F.coalesce(usual, _unusual(parsed, stored, _days))
     else:
         converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _micros))
     return F.when(parsed.isNotNull(), F.coalesce(converted, corrupt(name).cast(stored)))
