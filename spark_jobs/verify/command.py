@@ -17,6 +17,9 @@ from headrace.configuration.load import load
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import ConfigurationError
 
+#: Columns where there is no terminal: nothing is cut in a log.
+_WIDTH = 200
+
 
 @click.command
 @click.argument("stream", required=False)
@@ -63,7 +66,7 @@ def verify(*, stream: str | None, config: Path, source: str | None, table: str |
     if as_json:
         click.echo(report.as_json(reports))
     else:
-        report.show(reports, Console(soft_wrap=False))
+        report.show(reports, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
     sys.exit(0 if all(found.equal for found in reports) else 1)
 
 

@@ -46,8 +46,8 @@ def as_json(reports: list[TableReport]) -> str:
 def show(reports: list[TableReport], console: Console) -> None:
     """Print a line for each table, then where those that are not equal differ."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("source")
-    table.add_column("table")
+    table.add_column("source", overflow="fold")
+    table.add_column("table", overflow="fold")
     table.add_column("rows at source", justify="right")
     table.add_column("rows in lake", justify="right")
     table.add_column("verdict")
