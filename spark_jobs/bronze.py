@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from time import monotonic
 
-from delta import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
-from spark_jobs import kafka, offsets, preflight
-from spark_jobs.failures import corrupt, explained
+from spark_jobs import delta_log, kafka, offsets, preflight
+from spark_jobs.envelope import COLUMNS, rows
+from spark_jobs.failures import explained
 from spark_jobs.offsets import Progress
 
 #: Records that are worth a file of their own, and a core of their own.
@@ -31,16 +31,7 @@ _RECORDS_PER_FILE = 1_000_000
 _RECORDS_PER_CORE = 100_000
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
 _RECORDS_PER_TASK = 250_000
-_POSITION_LENGTH = 34
-_ENVELOPE = (
-    "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
-    "unchanged array<string>, transaction struct<id: string, last: boolean>"
-)
-COLUMNS = [
-    *("topic", "partition", "offset", "timestamp", "key", "value"),
-    *("source", "table", "op", "position", "transaction_id", "last", "commit_time"),
-    *("partial", "rekeyed", "loaded_at"),
-]
+#: Columns that a reader chooses files by.
 _STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
 
 Tell = Callable[[int, int], None]
@@ -148,53 +139,6 @@ def _start(
         query.stop()
 
 
-def rows(source: DataFrame) -> DataFrame:
-    """Return bronze's rows of Kafka records: as they came, with the envelope's fields beside them."""
-    value = F.col("value").cast("string")
-    return (
-        source.select(
-            *("topic", "partition", "offset", "timestamp"),
-            F.col("key").cast("string").alias("key"),
-            value.alias("value"),
-            # One parse with a small schema: other fields are skipped, not built.
-            F.from_json(value, _ENVELOPE).alias("envelope"),
-        )
-        .select(
-            *("topic", "partition", "offset", "timestamp", "key", "value"),
-            F.col("envelope.source.name").alias("source"),
-            F.concat("envelope.source.schema", F.lit("."), "envelope.source.table").alias("table"),
-            F.col("envelope.op").alias("op"),
-            _position(F.col("envelope.source.position")).alias("position"),
-            F.col("envelope.transaction.id").alias("transaction_id"),
-            F.coalesce(F.col("envelope.transaction.last"), F.lit(False)).alias("last"),
-            F.timestamp_millis(F.col("envelope.source.ts_ms")).alias("commit_time"),
-            F.col("envelope.unchanged").isNotNull().alias("partial"),
-            _rekeyed(F.col("envelope.op"), F.col("value")).alias("rekeyed"),
-        )
-        .withColumn("loaded_at", F.current_timestamp())
-    )
-
-
-def _position(position: Column) -> Column:
-    """Return the position; fail at a value that is not a record of ours, by its place. A tombstone has none."""
-    return F.when(F.length(position) == _POSITION_LENGTH, position).when(
-        F.col("value").isNotNull(), corrupt("envelope")
-    )
-
-
-def _rekeyed(op: Column, value: Column) -> Column:
-    """Return whether an update may have changed the key: it has an old row that does not begin with the record's key.
-
-    True for some that did not (a whole old row whose key is not its first columns): silver then looks closer.
-    """
-    key = F.col("key").substr(F.lit(1), F.length("key") - 1)
-    old = F.concat(F.lit('{"before":'), key)
-    same = value.startswith(F.lit('{"before":null')) | (
-        value.startswith(F.concat(old, F.lit(","))) | value.startswith(F.concat(old, F.lit("}")))
-    )
-    return (op == "u") & F.col("key").isNotNull() & ~same
-
-
 class _Sink:
     """Commits streaming batches to the table, each once."""
 
@@ -246,10 +190,9 @@ class _Sink:
             .option("delta.dataSkippingStatsColumns", _STATISTICS)
             .save(path)
         )
-        metrics = DeltaTable.forPath(self._spark, path).history(1).select("operationMetrics").first()
-        done = metrics["operationMetrics"] if metrics else {}
-        self.records += int(done.get("numOutputRows", 0))
-        self.files += int(done.get("numFiles", 0))
+        done = delta_log.metrics(self._spark, path)
+        self.records += done.get("numOutputRows", 0)
+        self.files += done.get("numFiles", 0)
         self.batches += 1
         kafka.mirror(self._lake.kafka.bootstrap, group(self._stream), self._topic.name, ends)
         if self._tell:

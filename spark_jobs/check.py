@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
-from spark_jobs import bronze, delta_log, kafka, offsets, preflight
+from spark_jobs import bronze, delta_log, envelope, kafka, offsets, preflight
 from spark_jobs.offsets import Progress
 
 
@@ -30,13 +29,10 @@ def _held(lake: LakeFile, stream: str, path: str) -> Progress:
         note = delta_log.local_note(path, offsets.NOTE)
         if note is not None and note["stream"] == stream:
             return offsets.parse(note)
-        if not folder.exists() or not any(folder.iterdir()):
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        if not any(folder.glob("_delta_log/*")):
+            delta_log.refuse_others(path, names)
             return Progress()
-        if not (folder / "_delta_log").is_dir():
-            raise NeedsOperator(
-                f"{path} holds something that is not a Delta table",
-                hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
-            )
     from spark_jobs.session import session
 
-    return offsets.of_table(session(lake), path, stream, bronze.COLUMNS)
+    return offsets.of_table(session(lake), path, stream, envelope.COLUMNS)

@@ -100,13 +100,13 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
 def positions(stream: str, config: str, *, as_json: bool) -> None:
     """Show up to where each source of STREAM is published, and which offsets bronze holds."""
     file = _file(config, stream)
-    from spark_jobs import bronze, offsets, report
+    from spark_jobs import bronze, envelope, offsets, report
     from spark_jobs.session import session
     from spark_jobs.silver import read
 
     spark = session(file)
     state = read.positions(spark, file, stream)
-    held = offsets.of_table(spark, bronze.table_path(file, stream), stream, bronze.COLUMNS).offsets
+    held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS).offsets
     if not as_json:
         report.show_positions(Console(highlight=False), state, held)
         return

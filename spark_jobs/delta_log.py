@@ -5,6 +5,8 @@ any file system; `local_note` reads the log's files of a local path, for checks 
 """
 
 import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from spark_jobs import storage
 _OURS = "headrace"
 #: How many commits, newest first, are looked at before the whole log is: maintenance stands between loads now and then.
 _NEAR = 20
+_LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
 
 Note = dict[str, Any]
 
@@ -31,38 +34,69 @@ def is_table(spark: SparkSession, path: str) -> bool:
     """Whether a Delta table stands at the path; raise NeedsOperator when something else does."""
     if DeltaTable.isDeltaTable(spark, path):
         return True
-    if storage.names(spark, path):
+    refuse_others(path, storage.names(spark, path))
+    return False
+
+
+def refuse_others(path: str, names: Iterable[str]) -> None:
+    """Raise NeedsOperator when names in a folder are not what a first write that died leaves: data, and no commit."""
+    if any(not _LEFT.fullmatch(name) for name in names):
         raise NeedsOperator(
             f"{path} holds something that is not a Delta table",
             hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
         )
-    return False
 
 
 def version(spark: SparkSession, path: str) -> int:
     """Return the newest version of the table."""
-    (newest,) = DeltaTable.forPath(spark, path).history(1).select("version").collect()
-    return int(newest["version"])
+    number, _ = next(_commits(spark, path))
+    return number
+
+
+def metrics(spark: SparkSession, path: str) -> dict[str, int]:
+    """Return what the newest commit says that it wrote: numOutputRows, numFiles."""
+    _, info = next(_commits(spark, path))
+    return {name: int(value) for name, value in (info.get("operationMetrics") or {}).items() if str(value).isdigit()}
 
 
 def note(spark: SparkSession, path: str, kind: str) -> tuple[int, Note] | None:
     """Return the newest note of a kind with its version, or None when no commit carries one."""
-    table = DeltaTable.forPath(spark, path)
-    for history in (table.history(_NEAR), table.history()):
-        for commit in history.select("version", "userMetadata").collect():
-            if found := _parse(commit["userMetadata"], kind):
-                return int(commit["version"]), found
-    return None
+    return _newest(_commits(spark, path), kind)
 
 
 def local_note(path: str, kind: str) -> Note | None:
     """Return the newest note of a kind in the log of a table on this machine, or None; starts no Spark."""
-    for file in sorted(Path(path, "_delta_log").glob("*.json"), reverse=True):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            action = json.loads(line) if '"commitInfo"' in line else {}
-            if found := _parse(action.get("commitInfo", {}).get("userMetadata"), kind):
-                return found
+    found = _newest(_local_commits(path), kind)
+    return found[1] if found else None
+
+
+def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:
+    for number, info in commits:
+        if found := _parse(info.get("userMetadata"), kind):
+            return number, found
     return None
+
+
+def _commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
+    """Yield versions with their commit's own account of itself, newest first."""
+    if "://" not in path:
+        # On this machine the log's files tell it without a Spark job.
+        yield from _local_commits(path)
+        return
+    table = DeltaTable.forPath(spark, path)
+    for history in (table.history(_NEAR), table.history()):
+        for commit in history.select("version", "userMetadata", "operationMetrics").collect():
+            yield int(commit["version"]), commit.asDict()
+
+
+def _local_commits(path: str) -> Iterator[tuple[int, Note]]:
+    for file in sorted(Path(path, "_delta_log").glob("*.json"), reverse=True):
+        if not file.stem.isdigit():
+            continue
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line.startswith('{"commitInfo"'):
+                yield int(file.stem), json.loads(line)["commitInfo"]
+                break
 
 
 def _parse(text: str | None, kind: str) -> Note | None:

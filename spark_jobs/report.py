@@ -43,7 +43,7 @@ def show(console: Console, report: Report) -> None:
 
 def show_positions(console: Console, state: Published, offsets: dict[int, int]) -> None:
     """Print what is published of a stream."""
-    finished = f"{state.finished_at:%Y-%m-%d %H:%M:%S}" if state.finished_at else "-"
+    finished = f"{state.finished_at:%Y-%m-%d %H:%M:%S} UTC" if state.finished_at else "-"
     console.print(
         f"[bold]{state.stream}[/]: load {state.load}, published {finished}, bronze version {state.bronze_version}"
     )

@@ -5,7 +5,6 @@ guard by position in the MERGE and the transaction id of an append hold even whe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from delta import DeltaTable
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
@@ -20,48 +19,31 @@ _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
-@dataclass(frozen=True)
-class Commit:
-    """What goes into the log with the rows."""
-
-    #: Text of the note.
-    note: str
-    #: A writer's name and its number, which only grows: the same pair is never written twice.
-    writer: str
-    number: int
-
-
-def create(rows: DataFrame, path: str, commit: Commit) -> None:
-    """Make the table with these rows, deleted ones left out."""
+def create(rows: DataFrame, path: str, note: str) -> None:
+    """Make the table with these rows, deleted ones left out; fails by conflict when it was made meanwhile."""
     kept = rows.filter(F.col(OP) != "d").drop(OP)
+    writer = _writer(kept, note).mode("error")
     special = any(set(name) & set(" ,;{}()\n\t=") for name in kept.columns)
-    writer = _append(kept, commit)
     (writer.option("delta.columnMapping.mode", "name") if special else writer).save(path)
 
 
-def append(rows: DataFrame, path: str, commit: Commit) -> None:
-    """Add rows of a table without a key."""
-    _append(rows.drop(OP), commit).save(path)
+def append(rows: DataFrame, path: str, note: str, *, writer: str, number: int) -> None:
+    """Add rows of a table without a key, once for each number of a writer, which only grows."""
+    _writer(rows.drop(OP), note).mode("append").option("txnAppId", writer).option("txnVersion", number).save(path)
 
 
-def _append(rows: DataFrame, commit: Commit) -> DataFrameWriter:
-    return (
-        rows.write.format("delta")
-        .mode("append")
-        .option("userMetadata", commit.note)
-        .option("txnAppId", commit.writer)
-        .option("txnVersion", commit.number)
-    )
+def _writer(rows: DataFrame, note: str) -> DataFrameWriter:
+    return rows.write.format("delta").option("userMetadata", note)
 
 
 def merge(
-    spark: SparkSession, rows: DataFrame, path: str, shape: Shape, commit: Commit, truncated: Mapping[str, str]
+    spark: SparkSession, rows: DataFrame, path: str, shape: Shape, note: str, truncated: Mapping[str, str]
 ) -> None:
     """Put, replace and remove rows by source and key, and remove what a truncate of their source left behind.
 
     The session is this table's own: the note is a setting of the session.
     """
-    spark.conf.set(_NOTE, commit.note)
+    spark.conf.set(_NOTE, note)
     table = DeltaTable.forPath(spark, path)
     columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
     dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
 
-from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
@@ -70,8 +69,7 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None 
         records = survey.schemas(frame, before.positions, cuts)
         works = _works(lake, before, cuts, seen, records)
         works |= _behind(lake, before, cuts, frame, lagging)
-        identity = str(DeltaTable.forPath(spark, path).detail().select("id").head()["id"])
-        job = table.Job(stream=stream, bronze=path, version=version, identity=identity, load=before.load + 1)
+        job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1)
         results = _run(spark, job, works, tell)
         after = _after(before, cuts, results, version, started)
         worth = _worth_publishing(before, after)

@@ -73,7 +73,9 @@ def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
         return Published(stream=stream)
     found = row.asDict(recursive=True)
     tables = {table["table"]: Table(**table) for table in found.pop("tables")}
-    return Published(**found, tables=tables)
+    # PySpark hands out times without a zone, in this machine's.
+    times = {name: found.pop(name).astimezone(UTC) for name in ("started_at", "finished_at")}
+    return Published(**found, **times, tables=tables)
 
 
 def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
@@ -30,8 +31,6 @@ class Job:
     #: Where bronze stands, and the version of it that the load reads.
     bronze: str
     version: int
-    #: Delta's own id of the bronze table: another one after it was made anew.
-    identity: str
     #: Number of the load.
     load: int
 
@@ -131,19 +130,17 @@ def _write(
     }
     bronze = spark.read.format("delta").option("versionAsOf", job.version).load(job.bronze)
     inside = changes.of_range(bronze, work.table, survey.within(floors, work.cuts), truncated)
-    commit = write.Commit(
-        note=delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts),
-        writer=f"headrace.silver.{job.stream}.{job.identity}",
-        number=job.version,
-    )
+    note = delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
     with _kept() as keep:
         rows = _rows(spark, work, form, inside, ahead, keep, exists=exists)
         if not exists:
-            write.create(rows, work.path, commit)
+            write.create(rows, work.path, note)
         elif form.key or truncated:
-            write.merge(spark, keep(rows), work.path, form, commit, truncated)
+            write.merge(spark, keep(rows), work.path, form, note, truncated)
         else:
-            write.append(rows, work.path, commit)
+            # Bronze's own id: a bronze table made anew counts its versions from 0 again.
+            bronze_id = DeltaTable.forPath(spark, job.bronze).detail().select("id").collect()[0]["id"]
+            write.append(rows, work.path, note, writer=f"headrace.silver.{job.stream}.{bronze_id}", number=job.version)
 
 
 @contextmanager

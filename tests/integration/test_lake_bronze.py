@@ -169,6 +169,20 @@ def test_path_that_holds_something_else_is_left_alone(spark, feed, lake_file):
         check(lake, "files")
 
 
+def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lake_file):
+    # given data without a commit
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    folder = Path(bronze.table_path(lake, "bank"))
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "part-00000-d41d8cd9-c000.zstd.parquet").write_bytes(b"half")
+    (folder / ".part-00000-d41d8cd9-c000.zstd.parquet.crc").write_bytes(b"half")
+    # then
+    assert check(lake, "bank")["records"] == 3
+    assert bronze.load(spark, lake, "bank").records == len(held(spark, lake)) == 2
+
+
 def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file):
     with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
         bronze.load(spark, lake_file(bank="nowhere"), "bank")
