@@ -148,6 +148,9 @@ def consumer(bootstrap: str, group: str) -> Any:
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
+        # The default reads ahead up to 64 MB; and when it has, looks again only after a second.
+        "queued.max.messages.kbytes": 8192,
+        "fetch.queue.backoff.ms": 5,
     }
     return Consumer(settings, logger=_client_log)
 

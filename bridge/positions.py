@@ -6,7 +6,6 @@ offset's metadata: `POSITION TIME BRIDGE`, the position `-` while none is known.
 committed record in the source's own partitions tells the position.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridge.kafka import PATIENCE, TopicPartition, consumer, translated
+from bridge.kafka import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, translated
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.position import Position
@@ -120,7 +119,7 @@ def _last(client: Any, source: str, topic: str, partition: int) -> Position | No
         position = _greatest(client, source, TopicPartition(topic, partition, start), end)
         if position is not None:
             return position
-        end, step = start, step * 10
+        end, step = start, min(step * 10, 100_000)
     return None
 
 
@@ -128,20 +127,19 @@ def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None
     """Return the greatest position from `start` to before `end`, None when there is none."""
     client.assign([start])
     greatest: Position | None = None
-    until = time.monotonic() + 3 * PATIENCE
-    while time.monotonic() < until:
-        record = client.poll(1.0)
-        if record is None:
-            continue
-        # An error is the end of the partition; another one is met again by the next request.
-        if record.error():
-            return greatest
-        if record.offset() >= end:
-            return greatest
-        position = _position_of(record.value(), source)
-        if position is not None and (greatest is None or position > greatest):
-            greatest = position
-    raise NotConnected(f"Kafka: the last records of {source} could not be read in time")
+    # Read to the end of the range, or, where markers are the last of it, of the partition.
+    while records := client.consume(1000, timeout=PATIENCE):
+        for record in records:
+            if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+                raise KafkaException(record.error())
+            if record.error() or record.offset() >= end:
+                return greatest
+            position = _position_of(record.value(), source)
+            if position is not None and (greatest is None or position > greatest):
+                greatest = position
+            if record.offset() == end - 1:
+                return greatest
+    raise NotConnected(f"Kafka: the last records of {source} could not be read")
 
 
 class _Origin(msgspec.Struct):
