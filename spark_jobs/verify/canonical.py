@@ -10,11 +10,10 @@ from dataclasses import dataclass
 #: Silver's types with a fixed form, and the source's types that may stand behind each.
 _FIXED = {
     "boolean": {"bool"},
-    "byte": {"int2"},
     "short": {"int2"},
     "integer": {"int2", "int4"},
     "long": {"int2", "int4", "int8", "oid"},
-    "decimal": {"numeric", "int2", "int4", "int8"},
+    "decimal": {"numeric"},
     "float": {"float4"},
     "double": {"float4", "float8"},
     "date": {"date"},
@@ -22,8 +21,6 @@ _FIXED = {
     "timestamp_ntz": {"timestamp"},
     "binary": {"bytea"},
 }
-
-
 #: Silver holds infinite times as the extremes of Spark's types; PostgreSQL sends them as the extremes of its own.
 _DAYS = (
     "CASE unix_date({value}) WHEN 2147483647 THEN '7fffffff' WHEN -2147483647 THEN '80000000'"
@@ -34,12 +31,14 @@ _MICROSECONDS = (
     " WHEN 9223372036854775807 THEN '7fffffffffffffff' WHEN -9223372036854775807 THEN '8000000000000000'"
     " ELSE lpad(lower(hex(unix_micros(cast({value} AS timestamp)) - 946684800000000)), 16, '0') END"
 )
+#: A NaN that was computed can have other bits than one that was written.
+_FLOAT = "encode({type}send(CASE WHEN {value} = 'NaN' THEN 'NaN' ELSE {value} END), 'hex')"
 #: How a value that both engines print alike becomes text: at the source, in silver.
 _PRINTED = ("{value}::text", "cast({value} as string)")
 #: The same for those that they do not: PostgreSQL's own binary form, in hexadecimal.
 _FORMS = {
-    "float": ("encode({type}send({value}), 'hex')", ""),
-    "double": ("encode({type}send({value}), 'hex')", ""),
+    "float": (_FLOAT, ""),
+    "double": (_FLOAT, ""),
     # Days since 2000-01-01.
     "date": ("encode({type}_send({value}), 'hex')", _DAYS),
     # Microseconds since 2000-01-01.
@@ -130,7 +129,7 @@ def _padded(printed: str, scale: int, other: int) -> str:
 
 
 def _bits(value: str, source_type: str) -> str:
-    """Return the IEEE 754 bits in hexadecimal, every NaN as the one that PostgreSQL sends."""
+    """Return the IEEE 754 bits in hexadecimal, every NaN as one."""
     # The Java method takes no null, and evaluates its argument even where the result is not used.
     if source_type == "float4":
         bits = f"cast(java_method('java.lang.Float', 'floatToIntBits', cast(coalesce({value}, 0) as float)) as int)"
