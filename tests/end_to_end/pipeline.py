@@ -62,7 +62,7 @@ class Region:
         run = command("edge", "run", "--config", str(self.edge_file))
         self.edge = Supervised(f"edge {name}", run, log=folder / f"edge-{name}.log")
         self.workload = Workload(
-            postgres.bin("pgbench"), postgres.dsn(DATABASE), log=folder / f"pgbench-{name}.log", rate=100
+            postgres.bin("pgbench"), postgres.dsn(DATABASE), log=folder / f"pgbench-{name}.log", rate=50
         )
 
     def prepare(self) -> None:

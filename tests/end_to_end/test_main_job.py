@@ -46,7 +46,7 @@ def test_second_load_by_airflow_takes_only_what_came_since(pipeline: Pipeline, a
 
 
 def _load(airflow: Airflow) -> DagRun:
-    return airflow.run(f"headrace_load_{STREAM}").check()
+    return airflow.run(f"headrace_load_{STREAM}", seconds=1500).check()
 
 
 def _bronze(pipeline: Pipeline) -> list[dict[str, Any]]:
