@@ -27,6 +27,8 @@ _STOP_SECONDS = 6.0
 #: A source that got nothing commits its position again after so long: Kafka forgets groups that nobody uses (7 days).
 RECOMMIT_SECONDS = 3600.0
 _REPORT_SECONDS = 60.0
+#: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
+_LOOKS = 3
 
 
 class Bridge:
@@ -79,7 +81,7 @@ class Bridge:
 
     def _wait_for_kafka(self) -> bool:
         """Return once the topics are seen to be right; False when stopped before."""
-        backoff, said = Backoff(first=0.5, longest=5.0), False
+        backoff, said, looks = Backoff(first=0.5, longest=5.0), False, 0
         while not self._stopping.is_set():
             try:
                 check(self._admin, wanted(self._file), patience=2.0)
@@ -90,6 +92,12 @@ class Bridge:
                     )
                 said = True
                 self._stopping.wait(backoff.pause())
+            except NeedsOperator:
+                # What was just made, or a broker that has just started, is not known to everybody yet.
+                looks += 1
+                if looks == _LOOKS:
+                    raise
+                self._stopping.wait(1.0)
             else:
                 if said:
                     _log.info("Kafka at %s answers", self._file.kafka.bootstrap)

@@ -6,6 +6,7 @@ offset's metadata: `POSITION TIME BRIDGE`, the position `-` while none is known.
 committed record in the source's own partitions tells the position.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -62,8 +63,10 @@ def read_committed(client: Any, source: str, topic: str) -> Committed | None:
     Raises NotConnected, or NeedsOperator when somebody else wrote to the source's group.
     """
     with translated(f"read the committed position of {source}"):
-        count = len(client.list_topics(topic, timeout=PATIENCE).topics[topic].partitions)
-        asked = [TopicPartition(topic, partition) for partition in range(count)]
+        described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
+        if described.error is not None:
+            raise KafkaException(described.error)
+        asked = [TopicPartition(topic, partition) for partition in described.partitions]
         found = [each for each in client.committed(asked, timeout=PATIENCE) if each.offset >= 0]
     if not found:
         return None
@@ -127,9 +130,11 @@ def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None
     """Return the greatest position from `start` to before `end`, None when there is none."""
     client.assign([start])
     greatest: Position | None = None
+    until = time.monotonic() + PATIENCE
     # Read to the end of the range, or, where markers are the last of it, of the partition.
-    while records := client.consume(1000, timeout=PATIENCE):
-        for record in records:
+    while time.monotonic() < until:
+        for record in client.consume(1000, timeout=0.1):
+            until = time.monotonic() + PATIENCE
             if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
                 raise KafkaException(record.error())
             if record.error() or record.offset() >= end:

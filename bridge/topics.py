@@ -3,6 +3,7 @@
 `headrace bridge init` is the only place that makes a topic or adds partitions to one. Everybody else only looks.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -89,8 +90,22 @@ def make(admin: Any, file: BridgeFile) -> list[Made]:
             made.append(Made(topic, needed, f"grown from {there[topic]}"))
         else:
             made.append(Made(topic, there[topic], "already there"))
-    check(admin, wanted(file))
+    _wait_until_seen(admin, file)
     return made
+
+
+def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
+    """Return once what was made is known to those who ask; raise NeedsOperator when something is not as it must be."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            check(admin, wanted(file))
+        except NeedsOperator:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:

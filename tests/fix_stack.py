@@ -96,6 +96,8 @@ def topic(kafka: Kafka) -> Callable[..., str]:
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+        # Made is not yet known to everybody who asks.
+        eventually(lambda: len(admin.list_topics(name, timeout=5).topics[name].partitions) == partitions)
         return name
 
     return make
