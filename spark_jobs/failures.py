@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
@@ -71,6 +71,11 @@ def explain(error: Exception, doing: str) -> ReplicationError:
     if _UNREACHABLE.search(text):
         return NotConnected(
             f"{doing}: Kafka does not answer", hint="Check [kafka] bootstrap, and that the cluster runs."
+        )
+    if isinstance(error, AnalysisException):
+        return NeedsOperator(
+            f"{doing}: Spark refuses the statement ({_name(error)})",
+            hint="It would refuse it again. 'headrace -v' shows Spark's own words.",
         )
     return Retryable(
         f"{doing}: Spark could not finish ({_name(error)})",

@@ -7,7 +7,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.waiting import eventually
 
 Row = dict[str, Any]
 EPOCH = 0x692010C0
@@ -32,6 +35,8 @@ class Feed:
             }
         )
         self._producer.init_transactions(30)
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._ordinal = 0
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def schema(
@@ -93,6 +98,7 @@ class Feed:
             self._producer.abort_transaction(30)
         else:
             self._producer.commit_transaction(30)
+        self._wait_until_readable()
         return position
 
     def raw(self, value: bytes, key: bytes | None = None) -> None:
@@ -100,8 +106,23 @@ class Feed:
         self._producer.begin_transaction()
         self._producer.produce(self.topic, value, key, self._partition)
         self._producer.commit_transaction(30)
+        self._wait_until_readable()
 
-    _ordinal = 0
+    def _wait_until_readable(self) -> None:
+        """Wait for the transaction's marker: a commit returns before it is written, and readers see nothing until then."""
+
+        def end(isolation: IsolationLevel) -> int:
+            place = TopicPartition(self.topic, self._partition)
+            asked = self._admin.list_offsets(
+                {place: OffsetSpec.latest()}, isolation_level=isolation, request_timeout=30
+            )
+            return asked[place].result().offset
+
+        eventually(
+            lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED),
+            60,
+            saying="the transaction is over for readers",
+        )
 
     def _produce(self, change: Row, position: str, *, last: bool) -> None:
         schema, _, name = change["_table"].partition(".")

@@ -4,7 +4,7 @@ The commit's note is the table's own progress: a load that is done again starts 
 guard by position in the MERGE and the transaction id of an append hold even where a note is missing or two loads meet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from delta import DeltaTable
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
@@ -16,6 +16,8 @@ from spark_jobs.silver.changes import OP
 from spark_jobs.silver.shape import POSITION, SOURCE, Shape, retyped
 
 _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+#: Lets columns have names that Parquet does not: with spaces, commas, brackets.
+_MAPPING = "delta.columnMapping.mode"
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
@@ -23,8 +25,7 @@ def create(rows: DataFrame, path: str, note: str) -> None:
     """Make the table with these rows, deleted ones left out; fails by conflict when it was made meanwhile."""
     kept = rows.filter(F.col(OP) != "d").drop(OP)
     writer = _writer(kept, note).mode("error")
-    special = any(set(name) & set(" ,;{}()\n\t=") for name in kept.columns)
-    (writer.option("delta.columnMapping.mode", "name") if special else writer).save(path)
+    (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
 
 
 def append(rows: DataFrame, path: str, note: str, *, writer: str, number: int) -> None:
@@ -89,6 +90,8 @@ def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:
     columns = dict(shape.columns)
     new = [name for name in shape.columns if name not in fields]
     if new:
+        if _special(new):
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
         listed = ", ".join(f"{_q(name)} {shape.columns[name].simpleString()}" for name in new)
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({listed})")
     for name, kind in shape.columns.items():
@@ -109,3 +112,7 @@ def _quoted(values: dict[str, Column]) -> dict[str, Column]:
 
 def _q(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
+
+
+def _special(names: Iterable[str]) -> bool:
+    return any(set(name) & set(" ,;{}()\n\t=") for name in names)

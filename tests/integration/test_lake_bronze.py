@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from spark_jobs import bronze
+from spark_jobs import kafka as asking
 from spark_jobs.check import check
 from tests.waiting import eventually
 
@@ -183,7 +184,8 @@ def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lak
     assert bronze.load(spark, lake, "bank").records == len(held(spark, lake)) == 2
 
 
-def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file):
+def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file, monkeypatch):
+    monkeypatch.setattr(asking, "_PATIENCE", 5)
     with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
         bronze.load(spark, lake_file(bank="nowhere"), "bank")
     with pytest.raises(NotConnected, match="does not answer"):

@@ -1,7 +1,7 @@
 """What Spark says becomes an error that says who must act, and never repeats a row's value."""
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import AnalysisException, PySparkRuntimeError
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from spark_jobs import failures
@@ -27,6 +27,12 @@ def test_failure_says_who_must_act_and_no_value(said, kind, told):
     assert type(error) is kind
     assert told in error.message
     assert error.hint
+    assert "secret" not in error.message + error.hint
+
+
+def test_statement_that_spark_refuses_needs_an_operator():
+    error = failures.explain(AnalysisException("secret"), "silver bank")
+    assert type(error) is NeedsOperator
     assert "secret" not in error.message + error.hint
 
 
