@@ -225,11 +225,13 @@ class Source(threading.Thread):
     def _taken_over(self) -> bool:
         """Whether another bridge has the source now; Kafka's own time limit for transactions looks the same at first."""
         # The other one makes its name known in its first transaction: leave it the time.
-        self._stopping.wait(random.uniform(1.0, 2.0))  # noqa: S311 - spreading load, not guarding a secret.
-        try:
-            other = self._committer.fenced_by()
-        except (NotConnected, Retryable):
-            return False
+        pause, other = random.uniform(1.0, 2.0), None  # noqa: S311 - spreading load, not guarding a secret.
+        while other is None and not self._stopping.wait(pause):
+            try:
+                other = self._committer.fenced_by()
+            except (NotConnected, Retryable):
+                # Not knowing is no reason to fence somebody.
+                pause = self._backoff.pause()
         if not other:
             return False
         self.taken_by = other

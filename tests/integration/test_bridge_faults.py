@@ -104,7 +104,7 @@ def test_while_kafka_stands_still_memory_is_bounded_and_afterwards_all_is_there(
     finally:
         os.kill(kafka.pid, signal.SIGCONT)
     # then
-    assert megabytes < 250
+    assert megabytes < 150
     ended(edge)
     assert values(kafka, "bank") == [row.value for row in rows]
 
