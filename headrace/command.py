@@ -78,7 +78,8 @@ def main() -> NoReturn:
     """Run the command; exit with the code of its error, or 0."""
     arguments = sys.argv[1:]
     try:
-        root.main(args=arguments, prog_name="headrace", standalone_mode=False)
+        # A command that ends by Context.exit comes back with its code.
+        code = root.main(args=arguments, prog_name="headrace", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
@@ -94,4 +95,4 @@ def main() -> NoReturn:
         if error.hint:
             console.print(f"[bold]What to do:[/] {escape(error.hint)}")
         sys.exit(error.exit_code)
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -51,7 +51,7 @@ class Demo:
             airflow = Airflow(self._folder / "airflow", self._lake_file, jars=jars.folder())
             ending.callback(airflow.stop)
             airflow.start()
-            with stages.stage("make the topic; start the bridge and an edge beside each database") as say:
+            with stages.stage("start bridge and edges; fill the databases, captured from the start") as say:
                 headrace("bridge", "init", "--config", str(self._bridge_file))
                 ending.callback(self._unless_kept, self._bridge.stop)
                 self._bridge.start()
@@ -67,9 +67,8 @@ class Demo:
             )
             with stages.stage("first load, by Airflow, while they write"):
                 first = airflow.run(f"headrace_load_{STREAM}").check()
-            with stages.stage("wait for pgbench to end") as say:
+            with stages.stage("wait for pgbench to end"):
                 written = {region.name: region.transactions() for region in regions}
-                say(f"{sum(count for count, _ in written.values()):,} transactions")
             with stages.stage("every change acknowledged by Kafka, every slot confirmed"):
                 self._catch_up(regions)
             with stages.stage("second load, by Airflow: what came since"):

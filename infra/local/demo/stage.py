@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.markup import escape
 
-_WIDTH = 62
+_WIDTH = 66
 
 
 class Stages:
@@ -21,17 +21,13 @@ class Stages:
     def stage(self, saying: str) -> Iterator[Callable[[str], None]]:
         """Show a stage while its body runs; the body may say how far it is."""
         began = time.monotonic()
-        note = ""
         with self._console.status(escape(saying)) as status:
 
             def say(how_far: str) -> None:
-                nonlocal note
-                note = how_far
                 status.update(f"{escape(saying)} [dim]{escape(how_far)}[/]")
 
             yield say
-        line = f"{saying}: {note}" if note else saying
-        self._console.print(f"[green]✓[/] {escape(line):<{_WIDTH}} [dim]{time.monotonic() - began:6.1f} s[/]")
+        self._console.print(f"[green]✓[/] {escape(saying):<{_WIDTH}} [dim]{time.monotonic() - began:6.1f} s[/]")
 
     @property
     def seconds(self) -> float:

@@ -54,3 +54,17 @@ def test_an_error_is_one_sentence_with_a_hint_and_its_code(monkeypatch, capsys, 
         command.main()
     assert stopped.value.code == code
     assert capsys.readouterr().err == f"headrace: {error.message}\nWhat to do: {error.hint}\n"
+
+
+@pytest.mark.parametrize(("ending", "code"), [(lambda context: context.exit(1), 1), (lambda context: None, 0)])
+def test_the_code_that_a_command_ends_with_is_the_process_s(monkeypatch, ending, code):
+    @click.command()
+    @click.pass_context
+    def ended(context):
+        ending(context)
+
+    monkeypatch.setattr(command._Parts, "get_command", lambda *_: ended)
+    monkeypatch.setattr(sys, "argv", ["headrace", "ended"])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code == code
