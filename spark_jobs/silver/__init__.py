@@ -1,1 +1,1 @@
-"""Silver: the current rows of each table, by source and key, at a transaction boundary."""
+"""Silver: the current rows of each table, by source and key, each source up to the end of a transaction."""

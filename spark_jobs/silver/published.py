@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
@@ -69,8 +69,19 @@ def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
         return Published(stream=stream)
     rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
     row = rows.orderBy(F.desc("load")).first()
-    if row is None:
-        return Published(stream=stream)
+    return Published(stream=stream) if row is None else _read(row)
+
+
+def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:
+    """Return what was published last for every stream that ever published, by name."""
+    if not delta_log.is_table(spark, path(lake)):
+        return []
+    rows = spark.read.format("delta").load(path(lake))
+    newest = rows.groupBy("stream").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*").collect()
+    return sorted((_read(row) for row in newest), key=lambda state: state.stream)
+
+
+def _read(row: Row) -> Published:
     found = row.asDict(recursive=True)
     tables = {table["table"]: Table(**table) for table in found.pop("tables")}
     # PySpark hands out times without a zone, in this machine's.

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
@@ -44,7 +43,7 @@ def relations(spark: SparkSession, lake: LakeFile) -> list[Relation]:
 
     A name that two streams would share has the stream ahead of it in both: `silver.<stream>_<table>`.
     """
-    streams = [published.latest(spark, lake, stream) for stream in _streams(spark, lake)]
+    streams = published.latest_of_all(spark, lake)
     named = [
         (state.stream, t, _name(t.table)) for state in streams for t in state.tables.values() if t.version is not None
     ]
@@ -65,13 +64,6 @@ def relations(spark: SparkSession, lake: LakeFile) -> list[Relation]:
     ]
     own = [Relation(database="lake", name="published", path=published.path(lake))] if streams else []
     return [*silver, *raw, *own]
-
-
-def _streams(spark: SparkSession, lake: LakeFile) -> list[str]:
-    if not delta_log.is_table(spark, published.path(lake)):
-        return []
-    rows = spark.read.format("delta").load(published.path(lake)).select(F.col("stream")).distinct().collect()
-    return sorted(row["stream"] for row in rows)
 
 
 def _name(name: str) -> str:

@@ -21,7 +21,7 @@ def killed_when(lake, reached: Callable[[], bool]) -> None:
     command = [str(Path(sys.executable).with_name("headrace")), "lake", "load", "bank", "--config", lake.path]
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        eventually(lambda: reached() or process.poll() is not None, 300, every=0.001)
+        eventually(lambda: reached() or process.poll() is not None, 450, every=0.005)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
