@@ -77,7 +77,9 @@ def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:
     if not delta_log.is_table(spark, path(lake)):
         return []
     rows = spark.read.format("delta").load(path(lake))
-    newest = rows.groupBy("stream").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*").collect()
+    newest = (
+        rows.groupBy("stream").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*").collect()
+    )
     return sorted((_read(row) for row in newest), key=lambda state: state.stream)
 
 

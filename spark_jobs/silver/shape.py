@@ -31,11 +31,6 @@ class Shape:
     #: Whether equal keys always have equal text in the records.
     canonical_key: bool
 
-    def structure(self) -> T.StructType:
-        """Return the columns of the silver table, its own and ours."""
-        own = [(SOURCE, T.StringType()), (POSITION, T.StringType()), (COMMIT_TIME, T.TimestampType())]
-        return T.StructType([T.StructField(name, kind) for name, kind in [*self.columns.items(), *own]])
-
 
 def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema] = ()) -> Shape:
     """Return the shape that holds the latest schema of each source, and every earlier one of the range."""
