@@ -198,9 +198,9 @@ class Pipeline:
         except AssertionError as error:
             raise AssertionError(f"{error}: {dict(seen)} changes in Kafka, not {wanted}\n{self.tails()}") from None
 
-    def differences(self) -> dict[str, list[Difference]]:
-        """Return what the history checker objects to, by source; nothing at all is the proof."""
-        topic = self.records()
+    def differences(self, topic: list[Record] | None = None) -> dict[str, list[Difference]]:
+        """Return what the history checker objects to in the topic, by source; nothing at all is the proof."""
+        topic = topic or self.records()
         found = {}
         for region in self.regions:
             with region.connection() as connection:
