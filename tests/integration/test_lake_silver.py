@@ -387,9 +387,8 @@ def test_two_loads_at_once_double_nothing(spark, feed, lake_file, loaded):
     with ThreadPoolExecutor(2) as pool:
         loads = [pool.submit(silver.load, spark, lake, "bank") for _ in range(2)]
     failures = [error for load in loads if (error := load.exception())]
-    # then one of them may have met the other; neither can have doubled anything
+    # then each may have met the other, at one table or another; neither can have doubled anything
     assert all(isinstance(error, Retryable) for error in failures), failures
-    assert len(failures) < 2
     loaded(lake)
     assert rows(spark, lake, "public.log", columns=["entry"]) == [(J, "one"), (J, "two")]
     assert rows(spark, lake) == [(J, 1, "b", Decimal("1.00"))]
