@@ -14,12 +14,12 @@ import click
     help="Where servers, logs, configuration and lake stand. Emptied at the start.",
 )
 @click.option(
-    "--scale", type=click.IntRange(1, 100), default=2, show_default=True, help="Of TPC-B: 100,000 accounts each."
+    "--scale", type=click.IntRange(1, 100), default=1, show_default=True, help="Of TPC-B: 100,000 accounts each."
 )
 @click.option("--clients", type=click.IntRange(1, 32), default=4, show_default=True, help="That write to each region.")
-@click.option("--seconds", type=click.IntRange(5, 3600), default=45, show_default=True, help="For how long they write.")
+@click.option("--seconds", type=click.IntRange(5, 3600), default=30, show_default=True, help="For how long they write.")
 @click.option(
-    "--rate", type=click.IntRange(1), default=300, show_default=True, help="Transactions a second in each region."
+    "--rate", type=click.IntRange(1), default=100, show_default=True, help="Transactions a second in each region."
 )
 @click.option("--keep", is_flag=True, help="Leave everything running, to play with.")
 @click.option("--stop", is_flag=True, help="Stop a demo that --keep left running, and remove its folder.")
