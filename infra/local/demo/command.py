@@ -17,7 +17,7 @@ import click
     "--scale", type=click.IntRange(1, 100), default=1, show_default=True, help="Of TPC-B: 100,000 accounts each."
 )
 @click.option("--clients", type=click.IntRange(1, 32), default=4, show_default=True, help="That write to each region.")
-@click.option("--seconds", type=click.IntRange(5, 3600), default=30, show_default=True, help="For how long they write.")
+@click.option("--seconds", type=click.IntRange(5, 3600), default=60, show_default=True, help="For how long they write.")
 @click.option(
     "--rate", type=click.IntRange(1), default=100, show_default=True, help="Transactions a second in each region."
 )
