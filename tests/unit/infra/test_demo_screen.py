@@ -1,0 +1,27 @@
+"""The demo's screen: a run of Airflow that found nothing new publishes nothing, and is no reason to fail."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from infra.local.airflow import DagRun, TaskRun
+from infra.local.demo.screen import Screen, _short
+
+
+def a_run(name):
+    tasks = [TaskRun(name="bronze", state="success", seconds=3.0)]
+    return DagRun(run_id=name, state="success", tasks=tasks, assets=[], log="")
+
+
+def test_a_run_that_published_nothing_has_no_line():
+    screen = Screen(Console(), Path("bridge.toml"), Path("lake.toml"))
+    screen._answers = {
+        "LOADS": [{"load": 1, "changes": 7}],
+        "RANGES": [{"load": 1, "partition": 0, "first": 0, "last": 6, "records": 7}],
+    }
+    table = screen._loads([a_run("first"), a_run("second")])
+    assert table.row_count == 1
+
+
+def test_a_position_is_shown_without_its_epoch():
+    assert _short("6b01649e/00000000003d239f8/00000003") == "3d239f8/00000003"
