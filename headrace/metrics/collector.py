@@ -1,0 +1,70 @@
+"""Figures as Prometheus asks for them: read when it asks, so that counting never waits for it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from headrace import __version__
+from headrace.metrics.figure import Metric, Seconds, metrics_of
+
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+class FiguresCollector(Collector):
+    """Metrics `PREFIX_NAME{source="region/name"}` of the figures of some sources, all of one class."""
+
+    def __init__(self, prefix: str, kind: type, figures: Callable[[], Mapping[str, Any]]) -> None:
+        self._prefix = prefix
+        self._metrics = metrics_of(kind)
+        self._figures = figures
+
+    def collect(self) -> Iterator[Family]:
+        """Yield every metric, with the sources of which it is known."""
+        about = "Always 1; its label says which release runs."
+        release = GaugeMetricFamily(f"{self._prefix}_build_info", about, labels=["version"])
+        release.add_metric([__version__], 1)
+        yield release
+        by_source = self._figures()
+        for attribute, metric in self._metrics.items():
+            family = _family(f"{self._prefix}_{metric.name}", metric)
+            for source, figures in by_source.items():
+                value = getattr(figures, attribute)
+                if value is not None:
+                    _add(family, metric, source, value)
+            yield family
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return generate_latest(registry)
+
+
+def names(prefix: str, kind: type) -> set[str]:
+    """Return the names of all metrics of a class of figures, as they are scraped."""
+    return {f"{prefix}_{metric.name}" for metric in metrics_of(kind).values()} | {f"{prefix}_build_info"}
+
+
+def _family(name: str, metric: Metric) -> Family:
+    if metric.kind == "counter":
+        return CounterMetricFamily(name.removesuffix("_total"), metric.help, labels=["source"])
+    if metric.kind == "histogram":
+        return HistogramMetricFamily(name, metric.help, labels=["source"])
+    return GaugeMetricFamily(name, metric.help, labels=["source", *(["state"] if metric.states else [])])
+
+
+def _add(family: Any, metric: Metric, source: str, value: Any) -> None:
+    if isinstance(value, Seconds):
+        counts = accumulate(list(value.counts))
+        bounds: Iterable[str] = [*(f"{bound:g}" for bound in Seconds.BOUNDS), "+Inf"]
+        family.add_metric([source], list(zip(bounds, counts, strict=True)), value.sum)
+    elif metric.states:
+        for state in metric.states:
+            family.add_metric([source, state], float(state == value))
+    else:
+        family.add_metric([source], float(value))
