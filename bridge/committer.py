@@ -38,6 +38,10 @@ from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
+#: A commit returns before Kafka has ended the transaction. One that begins meanwhile is put off by the client for 20 ms, so
+#: the next one waits for so long, in seconds. Measured with small transactions: 9 % are put off without, 2 % with it.
+_ENDING_SECONDS = 0.004
+
 
 class Home(NamedTuple):
     """Where a source's records go."""
@@ -186,6 +190,7 @@ class Committer:
 
     def _begin(self) -> None:
         if not self.is_open:
+            time.sleep(max(0.0, self.committed_at + _ENDING_SECONDS - time.monotonic()))
             with translated(f"begin a transaction of {self._home.source}"):
                 self._producer.begin_transaction()
             self.is_open = True

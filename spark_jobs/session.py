@@ -81,7 +81,8 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        _JAVA: f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC",
+        # Native libraries are unpacked there and would stay behind after a kill.
+        _JAVA: f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC -Djava.io.tmpdir={scratch}",
         "spark.jars": ",".join(str(jar) for jar in jars()),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.local.dir": scratch,

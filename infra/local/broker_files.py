@@ -89,7 +89,15 @@ def java(folder: Path, log: Path) -> list[str]:
     logging = folder / "log4j2.properties"
     logging.write_text(_LOGGING.format(log=log))
     class_path = ":".join(str(jar) for jar in jars.kafka())
-    options = ["-Djava.awt.headless=true", "-XX:-UsePerfData", f"-Dlog4j2.configurationFile={logging}"]
+    # Native libraries are unpacked there and stay behind after a kill.
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    options = [
+        "-Djava.awt.headless=true",
+        "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={temporary}",
+        f"-Dlog4j2.configurationFile={logging}",
+    ]
     return ["java", "-cp", class_path, *options]
 
 
