@@ -36,6 +36,8 @@ class Group:
     beside_spark: bool = False
     #: `organisation:module` of what is not wanted.
     excluded: tuple[str, ...] = ()
+    #: What the files are. Anything but a jar is taken alone, without what its description says that it needs.
+    extension: str = "jar"
 
 
 def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
@@ -47,15 +49,20 @@ def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
     request.write_text(_ivy_file(group))
     command = ["java", "-jar", str(_ivy_jar()), "-cache", str(cache), "-ivy", str(request), "-confs", "default"]
     # OSGi bundles (Snappy among them) are jars by another name; sources and documentation are other types.
-    command += ["-types", "jar", "bundle"]
-    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).jar"]
+    command += ["-types", "jar", "bundle"] if group.extension == "jar" else ["-types", group.extension]
+    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
+    plain = into / "ivysettings.xml"
     if settings := os.environ.get("HEADRACE_IVY_SETTINGS"):
         command += ["-settings", settings]
+    elif group.extension != "jar":
+        plain.write_text(_WITHOUT_DESCRIPTIONS)
+        command += ["-settings", str(plain)]
     try:
         code, output = _run(command, console, group.name)
     except FileNotFoundError:
         raise NeedsOperator("There is no java on PATH.", hint="Install Java 17.") from None
     request.unlink()
+    plain.unlink(missing_ok=True)
     if code != 0:
         raise _failure(group, output)
 
@@ -97,12 +104,14 @@ def _ivy_file(group: Group) -> str:
     excluded = [*group.excluded, *(f"*:{name}" for name in (_carried_by_spark() if group.beside_spark else []))]
     return "\n".join(
         [
-            '<ivy-module version="2.0">',
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
             f'<info organisation="headrace" module="{group.name}"/>',
             '<configurations><conf name="default"/></configurations>',
             "<dependencies>",
             *(
                 f'<dependency {attributes(it, "org", "name", "rev")} conf="default->master,runtime"/>'
+                if group.extension == "jar"
+                else _alone(it, group.extension)
                 for it in group.pins
             ),
             *(f"<exclude {attributes(it, 'org', 'module')}/>" for it in excluded),
@@ -110,6 +119,25 @@ def _ivy_file(group: Group) -> str:
             "</dependencies>",
             "</ivy-module>",
         ],
+    )
+
+
+#: A description may name a parent that Ivy cannot read; a file that is taken alone needs none.
+_WITHOUT_DESCRIPTIONS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+
+
+def _alone(coordinates: str, extension: str) -> str:
+    """Return the dependency on one file, `organisation:module:revision[:classifier]`."""
+    organisation, module, revision, *classifier = coordinates.split(":")
+    classified = f' m:classifier="{classifier[0]}"' if classifier else ""
+    return (
+        f'<dependency org="{organisation}" name="{module}" rev="{revision}" transitive="false" conf="default->*">'
+        f'<artifact name="{module}" type="{extension}" ext="{extension}"{classified}/></dependency>'
     )
 
 

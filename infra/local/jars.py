@@ -10,8 +10,9 @@ import json
 import os
 import shutil
 import sys
+import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,7 +49,10 @@ KAFKA = Group(
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
     ),
 )
+#: What set-up fetches.
 GROUPS = (SPARK, KAFKA)
+#: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
+DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
 
 def spark() -> list[Path]:
@@ -59,6 +63,17 @@ def spark() -> list[Path]:
 def kafka() -> list[Path]:
     """Return the class path of the Kafka broker; raise NeedsOperator if it is not there."""
     return _present(KAFKA)
+
+
+def unpacked(group: Group) -> Path:
+    """Return the folder that holds what an archive held; raise NeedsOperator if it is not there."""
+    target = folder() / group.name
+    if not _complete(group, target):
+        raise NeedsOperator(
+            f"{group.pins[0]} is not complete in {target}.",
+            hint="Run make setup, which fetches it once; HEADRACE_JARS names another folder.",
+        )
+    return target
 
 
 def folder() -> Path:
@@ -82,21 +97,27 @@ def fetch(group: Group, into: Path, console: Console) -> None:
     partial.mkdir(parents=True)
     console.print(f"headrace: jars/{group.name}: fetching {', '.join(group.pins)} and what they need")
     resolve(group, partial, into / "cache", console)
-    files = _files(partial)
     for jar in partial.glob("*.jar"):
         if not zipfile.is_zipfile(jar):
             raise NeedsOperator(f"The fetched jar {jar.name} is damaged.", hint="Run make setup again.")
+    for archive in partial.glob("*.tar.gz"):
+        with console.status(f"jars/{group.name}: unpacking"), tarfile.open(archive) as file:
+            # Early releases of Python 3.11 know no filters.
+            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            file.extractall(partial, **safe)  # type: ignore[arg-type]  # noqa: S202 - a pinned file of the repository.
+        archive.unlink()
+    files = _files(partial)
     (partial / _MANIFEST).write_text(json.dumps({"pins": _pins(group), "files": files}, indent=1))
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
     console.print(f"headrace: jars/{group.name}: fetched {_describe(files)}")
 
 
-def fetch_all(into: Path, console: Console) -> None:
-    """Make every group complete; one process at a time does it, others wait."""
+def fetch_all(into: Path, console: Console, groups: Iterable[Group] = GROUPS) -> None:
+    """Make the groups complete; one process at a time does it, others wait."""
     into.mkdir(parents=True, exist_ok=True)
     with _locked(into / ".lock"):
-        for group in GROUPS:
+        for group in groups:
             fetch(group, into, console)
         shutil.rmtree(into / "cache", ignore_errors=True)
 
@@ -124,11 +145,14 @@ def _pins(group: Group) -> list[str]:
 
 
 def _files(target: Path) -> dict[str, int]:
-    return {jar.name: jar.stat().st_size for jar in sorted(target.glob("*.jar"))}
+    """Return the sizes of a folder's jars; of what an archive held, the sizes of all files."""
+    jars = sorted(target.glob("*.jar"))
+    found = jars or [path for path in sorted(target.rglob("*")) if path.is_file() and path.name != _MANIFEST]
+    return {str(path.relative_to(target)): path.stat().st_size for path in found}
 
 
 def _describe(files: dict[str, int]) -> str:
-    return f"{len(files)} jars, {sum(files.values()) // 1_000_000} MB"
+    return f"{len(files)} files, {sum(files.values()) // 1_000_000} MB"
 
 
 @contextmanager

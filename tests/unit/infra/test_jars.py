@@ -2,7 +2,9 @@
 
 import io
 import json
+import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -99,7 +101,25 @@ def test_group_is_fetched_with_what_it_needs_once_and_repaired(tmp_path, reposit
     # When nothing is missing, then nothing is fetched.
     (repository / "org").rename(repository / "moved")
     jars.fetch(group, tmp_path / "jars", said)
-    assert "complete, 3 jars" in said.file.getvalue()
+    assert "complete, 3 files" in said.file.getvalue()
+
+
+def test_archive_is_fetched_alone_and_unpacked(tmp_path, repository, said, monkeypatch):
+    # Given an archive with a classifier in the repository.
+    home = repository / "org/example/broker/1.0"
+    home.mkdir(parents=True)
+    with tarfile.open(home / "broker-1.0-bin.tar.gz", "w:gz") as archive:
+        archive.add(__file__, "broker/bin/start")
+    group = Group(name="kafka", pins=("org.example:broker:1.0:bin",), extension="tar.gz")
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+
+    # When it is fetched, then its files are there; when one is lost, then it is not complete.
+    jars.fetch(group, tmp_path, said)
+    start = jars.unpacked(group) / "broker/bin/start"
+    assert start.read_bytes() == Path(__file__).read_bytes()
+    start.unlink()
+    with pytest.raises(NeedsOperator):
+        jars.unpacked(group)
 
 
 def test_excluded_jars_are_left_out(tmp_path, repository, said):
