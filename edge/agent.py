@@ -1,4 +1,4 @@
-"""The edge agent: from slot to interconnect and back, until it is told to stop.
+"""The edge agent: from log to interconnect and back, until it is told to stop.
 
 Guarantees that the two connections fail and recover apart from each other; that a lost database session leaves nothing behind
 but the checkpoint; that stopping waits for what is on the way, and confirms it. Raises what only an operator can pass.
@@ -9,11 +9,10 @@ import select
 import time
 
 from edge.capture import Capture
-from edge.checkpoint import Checkpoint, State
+from edge.checkpoint import Checkpoint
+from edge.engine import LogTaken, engine_of
 from edge.figures import Figures
 from edge.outbox import Outbox
-from edge.postgres.problems import SlotTaken
-from edge.postgres.watch import Watch
 from edge.progress import Progress
 from edge.sender import Sender
 from edge.wakeup import Wakeup
@@ -29,7 +28,7 @@ _CLOSE_SECONDS = 3.0
 class Agent:
     """One source's edge. `run` blocks; `stop` may be called from any thread or a signal handler.
 
-    `stop_seconds`: how long stopping waits for acknowledgements. `patience_seconds`: how long a slot that somebody else reads
+    `stop_seconds`: how long stopping waits for acknowledgements. `patience_seconds`: how long a log that somebody else reads
     is waited for.
     """
 
@@ -39,7 +38,8 @@ class Agent:
         self._patience_seconds = patience_seconds
         self._stopping = False
         self._wakeup = Wakeup()
-        self._state = State(config.beside(config.state.folder))
+        self._engine = engine_of(config)
+        self._state = self._engine.state
         self.figures = Figures()
 
     def stop(self) -> None:
@@ -54,12 +54,12 @@ class Agent:
             outbox = Outbox(
                 limit_bytes=self._config.batches.window_megabytes << 20,
                 tail=checkpoint.position,
-                confirmed=checkpoint.lsn,
+                confirmed=checkpoint.confirmed,
             )
             outbox.wake_capture = self._wakeup.ring
-            progress = Progress(self._state, checkpoint, outbox)
+            progress = Progress(self._state, checkpoint, outbox, self._engine.advanced)
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
-            watch = Watch(self._config, lambda: progress.checkpoint, self.figures, outbox)
+            watch = self._engine.watch(lambda: progress.checkpoint, self.figures, outbox)
             sender.start()
             try:
                 self._capture(progress, outbox)
@@ -67,11 +67,11 @@ class Agent:
             finally:
                 watch.stop()
                 sender.stop(_CLOSE_SECONDS)
-            position, lsn = progress.checkpoint.acknowledged, progress.checkpoint.confirmed_lsn
-            _log.info("stopped: acknowledged %s, confirmed %s, %d batches left", position, lsn, outbox.batches)
+            position, place = progress.checkpoint.acknowledged, progress.checkpoint.place
+            _log.info("stopped: acknowledged %s, confirmed %s, %d batches left", position, place, outbox.batches)
 
     def _checkpoint(self) -> Checkpoint:
-        checkpoint = self._state.read(self._config.source.name)
+        checkpoint: Checkpoint | None = self._state.read(self._config.source.name)
         if checkpoint is None or checkpoint.stage != "made":
             raise NeedsOperator(
                 f"source {self._config.source.name} is not initialised: no finished checkpoint in {self._state.path}",
@@ -86,19 +86,15 @@ class Agent:
         while not self._stopping:
             capture = None
             try:
-                capture = Capture(self._config, progress, outbox, self.figures, self._wakeup, former_pid)
+                capture = Capture(self._config, self._engine, progress, outbox, self.figures, self._wakeup, former_pid)
                 taken_since, former_pid = 0.0, capture.pid
                 backoff.reset()
                 capture.run(lambda: self._stopping)
                 capture.finish(self._stop_seconds)
-            except SlotTaken as error:
+            except LogTaken as error:
                 taken_since = taken_since or time.monotonic()
                 if time.monotonic() - taken_since > self._patience_seconds:
-                    raise NeedsOperator(
-                        f"slot {self._config.source.postgresql.slot!r} is taken by process {error.pid} of the server",
-                        hint="Stop the other edge that reads it, or end the process: "
-                        f"select pg_terminate_backend({error.pid});",
-                    ) from error
+                    raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)
             except (NotConnected, Retryable) as error:
                 self._pause(backoff.pause(), error, progress, outbox)

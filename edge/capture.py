@@ -1,6 +1,6 @@
-"""One session with the database: reads the slot's log, feeds the decoder, fills the outbox, confirms what is acknowledged.
+"""One session with the database: has its log read and decoded, fills the outbox, confirms what is acknowledged.
 
-Guarantees that the checkpoint is durable before the slot is told; that the slot is told nothing beyond what is
+Guarantees that the checkpoint is durable before the source is told; that the source is told nothing beyond what is
 acknowledged; that a session keeps nothing of the one before it: what was not acknowledged is read again. Assumes that one
 session runs at a time. The agent makes one for each connection and runs it in its own thread.
 """
@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable
 
 from edge.batcher import Batcher, SealedBatch
+from edge.engine import Engine
 from edge.figures import Figures
 from edge.outbox import Outbox
-from edge.postgres.keys import PrimaryKeys
-from edge.postgres.pgoutput import Decoder
-from edge.postgres.preflight import open_stream
 from edge.progress import Progress
 from edge.wakeup import Wakeup
 from headrace.batch import Figures as BatchFigures
@@ -47,6 +45,7 @@ class Capture:
     def __init__(
         self,
         config: EdgeFile,
+        engine: Engine,
         progress: Progress,
         outbox: Outbox,
         figures: Figures,
@@ -58,14 +57,14 @@ class Capture:
         self._outbox = outbox
         self._figures = figures
         self._wakeup = wakeup
-        source = config.source
-        self._stream, self._database = open_stream(source.postgresql, source.name, progress.checkpoint, former_pid)
-        self.pid = self._stream.pid
+        self._address = engine.address
+        self._session = engine.open(progress.checkpoint, former_pid)
+        self.pid = self._session.pid
         now = time.monotonic()
         self._put_at = self._told_at = self._logged_at = self._heard_at = now
         self._figures_at = 0.0
         self._open_since: float | None = None
-        self._reached = self._told_lsn = self._asked = self._frames = 0
+        self._reached = self._told = self._asked = self._frames = 0
         self._asks_at = self._asks_since = 0.0
         try:
             self._begin()
@@ -84,38 +83,25 @@ class Capture:
             target_bytes=self._config.batches.kilobytes * 1024,
             figures=self._due_figures,
         )
-        self._decoder = Decoder(
-            source=source.name,
-            database=source.postgresql.database,
-            epoch=tail.epoch,
-            batcher=self._batcher,
-            key_of=PrimaryKeys(self._database).of,
-        )
         checkpoint = self._progress.checkpoint
-        self._stream.start(source.postgresql.slot, source.postgresql.publication, checkpoint.lsn)
+        self._session.start(checkpoint, self._batcher)
         self._figures.database_connections += 1
-        _log.info(
-            "reading slot %s of %s from %s, the next batch follows %s",
-            source.postgresql.slot,
-            source.postgresql,
-            checkpoint.confirmed_lsn,
-            tail,
-        )
+        _log.info("reading the log of %s from %s, the next batch follows %s", self._address, checkpoint.place, tail)
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Capture until `stopping` says so; raise what ends the session otherwise."""
         both, bell = select.poll(), select.poll()
-        both.register(self._stream.fileno(), select.POLLIN)
+        both.register(self._session.fileno(), select.POLLIN)
         for poll in (both, bell):
             poll.register(self._wakeup.fileno(), select.POLLIN)
-        outbox, stream, feed, take = self._outbox, self._stream, self._decoder.feed, self._batcher.take
+        outbox, read, take = self._outbox, self._session.read, self._batcher.take
         while True:
             self._wakeup.answer()
             if stopping():
                 return
             outbox.check()
             full = outbox.full
-            fed = 0 if full else stream.read(feed, time.time_ns() // 1_000_000)
+            fed = 0 if full else read(time.time_ns() // 1_000_000)
             if closed := take():
                 self._put(closed)
             now = time.monotonic()
@@ -126,7 +112,7 @@ class Capture:
 
     def finish(self, seconds: float) -> None:
         """Read no more, wait at most `seconds` until what was read is acknowledged, and confirm it."""
-        if self._batcher.open_bytes and not self._decoder.in_transaction:
+        if self._batcher.open_bytes and not self._session.in_transaction:
             self._seal()
         bell = select.poll()
         bell.register(self._wakeup.fileno(), select.POLLIN)
@@ -138,12 +124,11 @@ class Capture:
             bell.poll(min(left, _STATUS_SECONDS) * 1000)
         self._progress.save_now()
         self._confirm(time.monotonic())
-        self._stream.flush(1.0)
+        self._session.flush(1.0)
 
     def close(self) -> None:
         """Leave the database."""
-        self._stream.close()
-        self._database.close()
+        self._session.close()
 
     def _attend(self, now: float, *, dry: bool) -> float:
         """Do what is due besides reading; return for how many seconds nothing will be."""
@@ -153,22 +138,21 @@ class Capture:
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             _log.info("%s", figures)
-        batcher, decoder = self._batcher, self._decoder
-        if dry and batcher.open_bytes and not decoder.in_transaction:
+        batcher, session = self._batcher, self._session
+        if dry and batcher.open_bytes and not session.in_transaction:
             self._open_since = self._open_since or now
             linger = 0.0 if self._outbox.empty else self._open_since + _LINGER_SECONDS - now
             if linger > 0:
                 return min(wait, linger)
             self._seal()
         if not batcher.open_bytes:
-            reached = self._stream.reached if decoder.in_transaction else max(self._stream.reached, decoder.end_lsn)
-            if reached > self._reached:
+            if (reached := session.passed) > self._reached:
                 self._reached = self._figures.read_lsn = reached
                 self._outbox.note(reached)
             idle = now - self._put_at
             if idle < self._config.heartbeat_seconds:
                 return min(wait, self._config.heartbeat_seconds - idle)
-            if self._outbox.empty and not decoder.in_transaction:
+            if self._outbox.empty and not session.in_transaction:
                 self._figures_at = 0.0
                 self._put([batcher.empty()])
         return wait
@@ -191,28 +175,28 @@ class Capture:
         """Save progress and tell the server, when due; return the seconds until that may be due again."""
         wait = self._progress.save(now)
         since = now - self._told_at
-        if self._stream.asked != self._asked:
+        if self._session.asked != self._asked:
             if since < _ANSWER_SECONDS:
                 return _ANSWER_SECONDS - since
-            self._asked = self._stream.asked
+            self._asked = self._session.asked
             self._check_farewell(now)
             self._confirm(now)
-        elif self._progress.confirmed != self._told_lsn or since >= _STATUS_SECONDS:
+        elif self._progress.confirmed != self._told or since >= _STATUS_SECONDS:
             self._confirm(now)
         return _STATUS_SECONDS if wait is None else wait
 
     def _listen(self, now: float, *, full: bool) -> None:
         """Notice a server that is silent although it was asked to answer, as a half-open connection is."""
-        if full or self._stream.frames != self._frames:
-            self._frames, self._heard_at = self._stream.frames, now
+        if full or self._session.frames != self._frames:
+            self._frames, self._heard_at = self._session.frames, now
         elif now - self._heard_at > _SILENCE_SECONDS:
-            raise NotConnected(f"nothing was heard from {self._config.source.postgresql} for {_SILENCE_SECONDS:.0f} s")
+            raise NotConnected(f"nothing was heard from {self._address} for {_SILENCE_SECONDS:.0f} s")
 
     def _confirm(self, now: float) -> None:
-        self._told_lsn = self._figures.confirmed_lsn = self._progress.confirmed
+        self._told = self._figures.confirmed_lsn = self._progress.confirmed
         self._told_at = now
         silent = now - self._heard_at > _SILENCE_SECONDS / 4
-        self._stream.confirm(self._told_lsn, time.time_ns() // 1_000_000, ask=silent)
+        self._session.confirm(self._told, time.time_ns() // 1_000_000, ask=silent)
 
     def _check_farewell(self, now: float) -> None:
         """Let a server go that shuts down: it waits for what only the far side's acknowledgement could confirm."""
@@ -220,7 +204,7 @@ class Capture:
             self._asks_since = now
         self._asks_at = now
         if now - self._asks_since > _FAREWELL_SECONDS:
-            raise NotConnected(f"the server of {self._config.source.postgresql} is shutting down")
+            raise NotConnected(f"the server of {self._address} is shutting down")
 
     def _due_figures(self) -> BatchFigures:
         now = time.monotonic()

@@ -9,11 +9,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from edge.postgres.lsn import format_lsn, parse_lsn
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
@@ -23,23 +22,14 @@ _LARGEST_ORDINAL = (1 << 32) - 1
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a source's changes are acknowledged, and in which server, slot and publication that holds."""
+    """How far a source's changes are acknowledged; each engine adds in which log, and from where it is read again."""
 
     version: int = _VERSION
     source: str
-    #: `making` while `init` makes the slot, `made` from then on.
+    #: `making` while `init` makes what the source needs, `made` from then on.
     stage: Literal["making", "made"]
     #: Text of the last position that the far side has acknowledged.
     acknowledged: str
-    #: LSN below which everything is acknowledged: what the slot is told.
-    confirmed_lsn: str
-    system_identifier: str
-    timeline: int
-    database: str
-    slot: str
-    publication: str
-    #: A publication that was dropped and made again has another one.
-    publication_oid: int
 
     @property
     def position(self) -> Position:
@@ -47,35 +37,36 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return Position.parse(self.acknowledged)
 
     @property
-    def lsn(self) -> int:
-        """The confirmed LSN as a number."""
-        return parse_lsn(self.confirmed_lsn)
+    def confirmed(self) -> int:
+        """The place in the log below which everything is acknowledged, as a number: what the source may discard."""
+        raise NotImplementedError
+
+    @property
+    def place(self) -> str:
+        """The same place as the engine's own tools write it."""
+        raise NotImplementedError
 
     @property
     def tail(self) -> Position:
-        """The position that the first batch follows when the log is read again from the confirmed LSN.
+        """The position that the first batch follows when the log is read again from the confirmed place.
 
-        What is read again commits at the confirmed LSN or after it. Where a part of that is acknowledged already, the tail
+        What is read again commits at the confirmed place or after it. Where a part of that is acknowledged already, the tail
         is the last place before it, so that the chain holds and the far side drops what it has.
         """
         position = self.position
-        if position.commit < self.lsn:
+        if position.commit < self.confirmed:
             return position
-        return Position(position.epoch, self.lsn - 1, _LARGEST_ORDINAL)
-
-    def advanced(self, position: Position, lsn: int) -> Self:
-        """Return the checkpoint moved to a position and a confirmed LSN, neither of them backward."""
-        return msgspec.structs.replace(
-            self,
-            acknowledged=str(max(position, self.position)),
-            confirmed_lsn=format_lsn(max(lsn, self.lsn)),
-        )
+        return Position(position.epoch, self.confirmed - 1, _LARGEST_ORDINAL)
 
 
-class State:
-    """The state folder: its checkpoint and its lock."""
+C = TypeVar("C", bound=Checkpoint)
 
-    def __init__(self, folder: Path) -> None:
+
+class State(Generic[C]):
+    """The state folder: its checkpoint, of one engine's kind, and its lock."""
+
+    def __init__(self, folder: Path, kind: type[C]) -> None:
+        self._kind = kind
         self.folder = folder
         self.path = folder / _NAME
 
@@ -103,7 +94,7 @@ class State:
         finally:
             os.close(descriptor)
 
-    def read(self, source: str) -> Checkpoint | None:
+    def read(self, source: str) -> C | None:
         """Return the checkpoint, or None when there is none; raise NeedsOperator when it is damaged or of another source."""
         try:
             data = self.path.read_bytes()
@@ -112,10 +103,12 @@ class State:
         except OSError as error:
             raise NeedsOperator(f"checkpoint {self.path} cannot be read: {error.strerror}", hint=_REPAIR) from error
         try:
-            checkpoint = msgspec.json.decode(data, type=Checkpoint)
-            _ = checkpoint.position, checkpoint.lsn
+            checkpoint = msgspec.json.decode(data, type=self._kind)
+            _ = checkpoint.position, checkpoint.confirmed
         except (msgspec.MsgspecError, UnicodeDecodeError, CorruptInput) as error:
-            raise NeedsOperator(f"checkpoint {self.path} is damaged", hint=_REPAIR) from error
+            raise NeedsOperator(
+                f"checkpoint {self.path} is damaged, or of another kind of database", hint=_REPAIR
+            ) from error
         if checkpoint.version != _VERSION:
             raise NeedsOperator(
                 f"checkpoint {self.path} has version {checkpoint.version}, this edge reads version {_VERSION}",

@@ -1,9 +1,11 @@
 """Moves the checkpoint after what is acknowledged, often enough and not more.
 
-Guarantees that `confirmed` is durable in the checkpoint: it is what a slot may be told. Used by the capturing thread alone.
+Guarantees that `confirmed` is durable in the checkpoint: it is what the source may be told. Used by the capturing thread alone.
 """
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from edge.checkpoint import Checkpoint, State
 from edge.outbox import Outbox
@@ -18,12 +20,19 @@ _SHARE = 20
 class Progress:
     """The checkpoint in use, written when there is enough to write."""
 
-    def __init__(self, state: State, checkpoint: Checkpoint, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        state: State[Any],
+        checkpoint: Checkpoint,
+        outbox: Outbox,
+        advanced: Callable[[Any, Position, int], Checkpoint],
+    ) -> None:
         self._state = state
         self._outbox = outbox
+        self._advanced = advanced
         self.checkpoint = checkpoint
-        #: What the slot may be told.
-        self.confirmed = checkpoint.lsn
+        #: What the source may be told.
+        self.confirmed = checkpoint.confirmed
         self._position = checkpoint.position
         self._written_at = -_IDLE_SECONDS
         self._took = 0.0
@@ -56,8 +65,8 @@ class Progress:
 
     def _write(self, position: Position, lsn: int) -> None:
         began = time.monotonic()
-        advanced = self.checkpoint.advanced(position, lsn)
+        advanced = self._advanced(self.checkpoint, position, lsn)
         self._state.write(advanced)
         self._written_at = time.monotonic()
         self._took = self._written_at - began
-        self.checkpoint, self.confirmed, self._position = advanced, advanced.lsn, position
+        self.checkpoint, self.confirmed, self._position = advanced, advanced.confirmed, position

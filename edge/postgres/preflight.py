@@ -6,7 +6,7 @@ started here: the caller starts the stream when the rest is ready for it.
 
 import logging
 
-from edge.checkpoint import Checkpoint
+from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.publication import check_publication
 from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import check_server, check_slot, check_system
@@ -16,7 +16,9 @@ from headrace.errors import NeedsOperator
 _log = logging.getLogger(__name__)
 
 
-def open_stream(config: Postgresql, source: str, checkpoint: Checkpoint, former_pid: int) -> tuple[LogStream, Database]:
+def open_stream(
+    config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int
+) -> tuple[LogStream, Database]:
     """Return a checked replication connection, and an ordinary one beside it.
 
     `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet

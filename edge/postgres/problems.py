@@ -7,6 +7,7 @@ objects and holds no row values.
 
 import re
 
+from edge.engine import LogTaken
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 #: What to do when changes are lost to the slot.
@@ -21,13 +22,21 @@ NEW_EPOCH = (
 )
 
 
-class SlotTaken(NotConnected):
+class SlotTaken(LogTaken):
     """Another process of the server reads the slot."""
 
-    def __init__(self, message: str, pid: int) -> None:
+    def __init__(self, message: str, slot: str, pid: int) -> None:
         super().__init__(message)
+        self.slot = slot
         #: The server's process that has the slot; 0 when the server did not say.
         self.pid = pid
+
+    def lasting(self) -> NeedsOperator:
+        """Return the error that says how to end the process."""
+        return NeedsOperator(
+            f"slot {self.slot!r} is taken by process {self.pid} of the server",
+            hint=f"Stop the other edge that reads it, or end the process: select pg_terminate_backend({self.pid});",
+        )
 
 
 #: Sentences of a refused connection, and what to do.
@@ -65,8 +74,8 @@ def running(state: str | None, words: str, address: str, user: str) -> Replicati
     """Return the error of a statement or stream that ended with this SQLSTATE and these words."""
     line = _first_line(words)
     if state == "55006":
-        pid = re.search(r"PID (\d+)", words)
-        return SlotTaken(f"database {address}: {line}", int(pid[1]) if pid else 0)
+        slot, pid = re.search(r'slot "([^"]*)"', words), re.search(r"PID (\d+)", words)
+        return SlotTaken(f"database {address}: {line}", slot[1] if slot else "", int(pid[1]) if pid else 0)
     if state == "42501":
         if "WAL sender" in words or "replication" in words:
             hint = f"Run as a superuser: alter role {quoted(user)} replication;"

@@ -1,6 +1,6 @@
 """The publication: which tables the log stream carries, and whether it is still the one that `init` found or made."""
 
-from edge.checkpoint import Checkpoint
+from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.problems import ANEW, quoted
 from edge.postgres.session import Database
 from headrace.errors import NeedsOperator
@@ -20,7 +20,7 @@ def make_publication(database: Database, name: str, tables: list[str]) -> None:
     database.rows(f"create publication {quoted(name)} for " + (f"table {listed}" if tables else "all tables"))
 
 
-def check_publication(database: Database, checkpoint: Checkpoint) -> None:
+def check_publication(database: Database, checkpoint: PostgresCheckpoint) -> None:
     """Raise NeedsOperator unless the publication is there, and is the one that `init` found or made."""
     oid = publication_oid(database, checkpoint.publication)
     if oid == checkpoint.publication_oid:

@@ -7,7 +7,7 @@ edge/postgres/watch.py.
 
 from typing import Any, NamedTuple
 
-from edge.checkpoint import Checkpoint
+from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn, parse_lsn
 from edge.postgres.problems import ANEW, NEW_EPOCH
 from edge.postgres.session import Database, System
@@ -63,7 +63,7 @@ def check_server(database: Database) -> None:
         )
 
 
-def check_system(system: System, checkpoint: Checkpoint) -> None:
+def check_system(system: System, checkpoint: PostgresCheckpoint) -> None:
     """Raise NeedsOperator unless server and timeline are those of the checkpoint."""
     if system.identifier != checkpoint.system_identifier:
         raise NeedsOperator(
@@ -79,7 +79,7 @@ def check_system(system: System, checkpoint: Checkpoint) -> None:
         )
 
 
-def present_slot(database: Database, checkpoint: Checkpoint) -> Slot:
+def present_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
     """Return the slot; raise NeedsOperator unless it is there, readable and has its log."""
     slot = find_slot(database, checkpoint.slot)
     if slot is None:
@@ -91,10 +91,10 @@ def present_slot(database: Database, checkpoint: Checkpoint) -> Slot:
     return slot
 
 
-def check_slot(database: Database, checkpoint: Checkpoint) -> Slot:
+def check_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
     """Return the slot; raise NeedsOperator unless it can go on exactly where the checkpoint stands."""
     slot = present_slot(database, checkpoint)
-    if slot.confirmed > checkpoint.lsn:
+    if slot.confirmed > checkpoint.confirmed:
         raise NeedsOperator(
             f"slot {slot.name!r} was moved by somebody else: it stands at {format_lsn(slot.confirmed)}, the checkpoint at "
             f"{checkpoint.confirmed_lsn}; changes from {checkpoint.confirmed_lsn} to {format_lsn(slot.confirmed)} are lost",

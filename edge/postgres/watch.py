@@ -8,13 +8,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from edge.checkpoint import Checkpoint
 from edge.figures import Figures
 from edge.outbox import Outbox
+from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.publication import check_publication
 from edge.postgres.session import Database
 from edge.postgres.slot import present_slot, retained_bytes
-from headrace.configuration.edge import EdgeFile
+from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.errors import NeedsOperator, ReplicationError
 
 _log = logging.getLogger(__name__)
@@ -26,9 +26,15 @@ class Watch:
     """Looks at slot and publication every few seconds until stopped; leaves what it finds in figures and outbox."""
 
     def __init__(
-        self, config: EdgeFile, checkpoint: Callable[[], Checkpoint], figures: Figures, outbox: Outbox
+        self,
+        config: EdgeFile,
+        connection: Postgresql,
+        checkpoint: Callable[[], PostgresCheckpoint],
+        figures: Figures,
+        outbox: Outbox,
     ) -> None:
         self._config = config
+        self._connection = connection
         self._checkpoint = checkpoint
         self._figures = figures
         self._outbox = outbox
@@ -47,7 +53,7 @@ class Watch:
         every = min(_LONGEST_SECONDS, self._config.heartbeat_seconds)
         while not self._stopped.wait(every):
             try:
-                database = database or Database(self._config.source.postgresql, self._config.source.name)
+                database = database or Database(self._connection, self._config.source.name)
                 self._look(database)
             except NeedsOperator as problem:
                 self._outbox.fail(problem)

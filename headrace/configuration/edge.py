@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headrace.configuration.load import SOURCE_NAME, File, Section
+from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.secret import Secret
 
@@ -20,12 +21,30 @@ class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
     tables: list[str] = []
 
 
+class Mysql(MysqlConnection, frozen=True, kw_only=True):
+    """The captured MariaDB or MySQL server, and the number by which it knows this edge among its replicas."""
+
+    #: Unique among all servers and replicas of the same source.
+    server_id: Annotated[int, Meta(ge=1, le=4_294_967_295)]
+    #: Databases to capture; empty for all but the server's own.
+    databases: list[str] = []
+    #: Tables to capture, `database.table`; empty for all of those databases.
+    tables: list[str] = []
+
+
 class Source(Section, frozen=True, kw_only=True):
     """What is captured."""
 
     #: `region/name`.
     name: Annotated[str, Meta(pattern=SOURCE_NAME)]
-    postgresql: Postgresql
+    postgresql: Postgresql | None = None
+    mariadb: Mysql | None = None
+    mysql: Mysql | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse no database, and several."""
+        if sum(given is not None for given in (self.postgresql, self.mariadb, self.mysql)) != 1:
+            raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
 
 
 class Interconnect(Section, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import pytest
 
 from edge.checkpoint import State
 from edge.initialise import Adoption
+from edge.postgres.checkpoint import PostgresCheckpoint
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.fix_edge import arrive
@@ -244,4 +245,4 @@ def test_new_epoch_sends_again_what_the_slot_still_has(edge, database, interconn
         arrive(interconnect, 1)
 
     assert interconnect.tail.epoch > old
-    assert State(edge.checkpoint_file.parent).read("jakarta/bank").position.epoch > old
+    assert State(edge.checkpoint_file.parent, PostgresCheckpoint).read("jakarta/bank").position.epoch > old

@@ -6,7 +6,8 @@ import multiprocessing
 import msgspec
 import pytest
 
-from edge.checkpoint import Checkpoint, State
+from edge.checkpoint import State
+from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn, parse_lsn
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
@@ -16,7 +17,7 @@ LSN = 0x16_B374D848
 
 def checkpoint(acknowledged=None, lsn=LSN, **changes):
     return msgspec.structs.replace(
-        Checkpoint(
+        PostgresCheckpoint(
             source="jakarta/bank",
             stage="made",
             acknowledged=str(acknowledged or Position(7, LSN - 100, 3)),
@@ -34,7 +35,7 @@ def checkpoint(acknowledged=None, lsn=LSN, **changes):
 
 @pytest.fixture
 def state(tmp_path):
-    return State(tmp_path)
+    return State(tmp_path, PostgresCheckpoint)
 
 
 def test_what_was_written_is_read_again(state):
@@ -52,7 +53,7 @@ def test_checkpoint_never_moves_backward():
     moved = checkpoint().advanced(Position(7, 1, 0), 1)
 
     assert moved == checkpoint()
-    assert checkpoint().advanced(Position(7, LSN, 9), LSN + 1).lsn == LSN + 1
+    assert checkpoint().advanced(Position(7, LSN, 9), LSN + 1).confirmed == LSN + 1
 
 
 @pytest.mark.parametrize(
@@ -93,13 +94,13 @@ def test_checkpoint_of_another_version_calls_an_operator(state):
 def test_folder_that_cannot_be_used_calls_an_operator(tmp_path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(NeedsOperator, match="cannot be used"), State(tmp_path / "file").locked():
+    with pytest.raises(NeedsOperator, match="cannot be used"), State(tmp_path / "file", PostgresCheckpoint).locked():
         pass
 
 
 def _try_to_lock(folder, answer):
     try:
-        with State(folder).locked():
+        with State(folder, PostgresCheckpoint).locked():
             answer.put("locked")
     except NeedsOperator as error:
         answer.put(error.message)

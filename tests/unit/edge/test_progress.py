@@ -4,6 +4,7 @@ import pytest
 
 from edge.checkpoint import State
 from edge.outbox import Outbox
+from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress import Progress
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -15,7 +16,7 @@ SOURCE = "jakarta/bank"
 
 @pytest.fixture
 def state(tmp_path):
-    made = State(tmp_path)
+    made = State(tmp_path, PostgresCheckpoint)
     made.write(start())
     return made
 
@@ -31,7 +32,7 @@ def outbox():
 
 @pytest.fixture
 def progress(state, outbox):
-    return Progress(state, start(), outbox)
+    return Progress(state, start(), outbox, PostgresCheckpoint.advanced)
 
 
 def acknowledge(outbox, number):
@@ -47,7 +48,7 @@ def test_what_may_be_told_is_on_disk_before(state, outbox, progress):
     progress.save(1000.0)
 
     assert progress.confirmed == 100
-    assert state.read(SOURCE).lsn == 100
+    assert state.read(SOURCE).confirmed == 100
     assert state.read(SOURCE).position == Position(7, 1, 0)
 
 
@@ -59,9 +60,9 @@ def test_writes_are_spread_and_the_caller_is_told_when_the_next_is_due(state, ou
     soon = progress.save(progress._written_at + 0.01)
 
     assert 0 < soon <= 0.2 + 20 * progress._took
-    assert state.read(SOURCE).lsn == 100
+    assert state.read(SOURCE).confirmed == 100
     assert progress.save(progress._written_at + soon + 0.02) is None
-    assert state.read(SOURCE).lsn == 200
+    assert state.read(SOURCE).confirmed == 200
 
 
 def test_nothing_new_writes_nothing(state, progress):
@@ -91,7 +92,7 @@ def test_disk_that_refuses_calls_an_operator_and_tells_nothing(state, outbox, pr
 
 
 def test_large_lsns_pass(outbox, state):
-    progress = Progress(state, checkpoint(Position.start(7), LSN), outbox)
+    progress = Progress(state, checkpoint(Position.start(7), LSN), outbox, PostgresCheckpoint.advanced)
     outbox.note(LSN + 9)
 
     progress.save_now()

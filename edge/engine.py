@@ -1,0 +1,116 @@
+"""What a database engine gives the agent: sessions that read its log, and everything around them that knows the engine.
+
+An engine says where its log can be read again by a number that only grows, the *place*: an LSN, or a binlog's file number and
+offset. Batches, window and progress know places and positions alone; the engine's checkpoint holds what its server needs
+besides. `engine_of` is the only place of the edge that names the engines.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from edge.batcher import Batcher
+from edge.checkpoint import Checkpoint, State
+from edge.figures import Figures
+from edge.outbox import Outbox
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
+from headrace.position import Position
+
+
+class LogTaken(NotConnected):
+    """Somebody else reads the log in this source's place."""
+
+    def lasting(self) -> NeedsOperator:
+        """Return the error to end with when that does not pass."""
+        return NeedsOperator(self.message, hint="Stop the other edge that reads it.")
+
+
+class Adoption(NamedTuple):
+    """How to go on where the checkpoint is lost or no longer fits: at a position, or None for a new epoch."""
+
+    position: Position | None
+
+
+class Session(Protocol):
+    """A connection that carries the log from the checkpoint on, decoded into a batcher."""
+
+    #: By what the server knows this connection, so that the next session can tell it to let go; 0 for nothing.
+    pid: int
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun whose end was not read yet."""
+
+    @property
+    def passed(self) -> int:
+        """The place up to which nothing of the source is still to be read, not within a transaction; 0 while unknown."""
+
+    @property
+    def asked(self) -> int:
+        """How often the server asked for an answer."""
+
+    @property
+    def frames(self) -> int:
+        """How many frames came, keepalives included."""
+
+    def start(self, checkpoint: Any, batcher: Batcher) -> None:
+        """Start the stream where the checkpoint stands, which may have moved since the session was opened."""
+
+    def fileno(self) -> int:
+        """Return the socket, to wait on."""
+
+    def read(self, now_ms: int) -> int:
+        """Decode what has arrived, up to a round of it, without blocking; return how much, 0 when nothing has."""
+
+    def confirm(self, place: int, now_ms: int, *, ask: bool = False) -> None:
+        """Tell the server what it may discard, and so that the edge is alive; `ask` it to answer."""
+
+    def flush(self, seconds: float) -> None:
+        """Wait at most `seconds` until what was told has left this machine."""
+
+    def close(self) -> None:
+        """Leave the server."""
+
+
+class Watch(Protocol):
+    """A look at the server from beside the log, every few seconds."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class Engine(Protocol):
+    """One source's engine, with its part of the configuration; lives as long as the agent."""
+
+    #: The server's address, without any secret.
+    address: str
+    #: The state folder, whose checkpoint is of this engine's kind.
+    state: State[Any]
+
+    def open(self, checkpoint: Any, former_pid: int) -> Session:
+        """Return a checked session that is not started yet; `former_pid` is that of the session before, 0 for none.
+
+        Raises NeedsOperator, NotConnected, or LogTaken.
+        """
+
+    def advanced(self, checkpoint: Any, position: Position, place: int) -> Checkpoint:
+        """Return the checkpoint moved to an acknowledged position and place, neither of them backward."""
+
+    def watch(self, checkpoint: Callable[[], Any], figures: Figures, outbox: Outbox) -> Watch:
+        """Start to look at the server; what is found goes into figures and outbox."""
+
+    def initialise(self, checkpoint: Any, adoption: Adoption | None, say: Callable[[str], None]) -> Checkpoint:
+        """Make, finish, or only verify what the source needs, and return its checkpoint, which is written."""
+
+    def standing(self, checkpoint: Any) -> dict[str, str | int | None]:
+        """Return names and values of where the server stands for this source."""
+
+
+def engine_of(config: EdgeFile) -> Engine:
+    """Return the engine that the file names; its driver is imported only then."""
+    if config.source.postgresql is not None:
+        from edge.postgres.engine import PostgresEngine
+
+        return PostgresEngine(config, config.source.postgresql)
+    named = "mariadb" if config.source.mariadb is not None else "mysql"
+    raise ConfigurationError(f"source.{named}: this release captures PostgreSQL alone")

@@ -1,0 +1,41 @@
+"""What a PostgreSQL source's checkpoint holds besides its position: the LSN that the slot is told, and whose LSN it is."""
+
+from typing import Self
+
+import msgspec
+
+from edge.checkpoint import Checkpoint
+from edge.postgres.lsn import format_lsn, parse_lsn
+from headrace.position import Position
+
+
+class PostgresCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a source's changes are acknowledged, and in which server, slot and publication that holds."""
+
+    #: LSN below which everything is acknowledged: what the slot is told.
+    confirmed_lsn: str
+    system_identifier: str
+    timeline: int
+    database: str
+    slot: str
+    publication: str
+    #: A publication that was dropped and made again has another one.
+    publication_oid: int
+
+    @property
+    def confirmed(self) -> int:
+        """The confirmed LSN as a number."""
+        return parse_lsn(self.confirmed_lsn)
+
+    @property
+    def place(self) -> str:
+        """The confirmed LSN as text."""
+        return self.confirmed_lsn
+
+    def advanced(self, position: Position, confirmed: int) -> Self:
+        """Return the checkpoint moved to a position and a confirmed LSN, neither of them backward."""
+        return msgspec.structs.replace(
+            self,
+            acknowledged=str(max(position, self.position)),
+            confirmed_lsn=format_lsn(max(confirmed, self.confirmed)),
+        )

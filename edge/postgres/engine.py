@@ -1,0 +1,121 @@
+"""PostgreSQL as an engine of the agent (edge/engine.py): ties slot, publication, log stream and decoder together."""
+
+from collections.abc import Callable
+
+from edge.batcher import Batcher
+from edge.checkpoint import State
+from edge.engine import Adoption
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.postgres import making
+from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.keys import PrimaryKeys
+from edge.postgres.lsn import format_lsn
+from edge.postgres.pgoutput import Decoder
+from edge.postgres.preflight import open_stream
+from edge.postgres.session import Database, LogStream
+from edge.postgres.slot import find_slot, retained_bytes
+from edge.postgres.watch import Watch
+from headrace.configuration.edge import EdgeFile, Postgresql
+from headrace.position import Position
+
+
+class PostgresEngine:
+    """A PostgreSQL source; a place is an LSN."""
+
+    def __init__(self, config: EdgeFile, names: Postgresql) -> None:
+        self._config = config
+        self._names = names
+        self.address = str(names)
+        self.state = State(config.beside(config.state.folder), PostgresCheckpoint)
+
+    def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
+        """Return a session whose stream and slot agree with the checkpoint."""
+        source = self._config.source.name
+        stream, database = open_stream(self._names, source, checkpoint, former_pid)
+        return PostgresSession(source, self._names, stream, database)
+
+    def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
+        """Return the checkpoint moved to an acknowledged position and LSN."""
+        return checkpoint.advanced(position, place)
+
+    def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
+        """Start to look at slot and publication."""
+        return Watch(self._config, self._names, checkpoint, figures, outbox)
+
+    def initialise(
+        self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
+    ) -> PostgresCheckpoint:
+        """Make, finish, or verify publication, slot and checkpoint."""
+        return making.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, say)
+
+    def standing(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
+        """Return the confirmed LSN and what the server knows of the slot."""
+        database = Database(self._names, self._config.source.name)
+        try:
+            slot = find_slot(database, self._names.slot)
+            retained = retained_bytes(database, slot) if slot else None
+        finally:
+            database.close()
+        return {
+            "confirmed_lsn": checkpoint.confirmed_lsn if checkpoint else None,
+            "slot": slot.name if slot else None,
+            "slot_confirmed_lsn": format_lsn(slot.confirmed) if slot else None,
+            "slot_wal_status": slot.wal_status if slot else None,
+            "slot_active_pid": slot.active_pid if slot else None,
+            "retained_wal_bytes": retained,
+        }
+
+
+class PostgresSession:
+    """A slot's stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
+
+    def __init__(self, source: str, names: Postgresql, stream: LogStream, database: Database) -> None:
+        self._source = source
+        self._names = names
+        self._stream = stream
+        self._database = database
+        self.pid = stream.pid
+        self.fileno, self.confirm, self.flush = stream.fileno, stream.confirm, stream.flush
+
+    def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher) -> None:
+        """Start the slot's stream at the confirmed LSN."""
+        names = self._names
+        self._decoder = Decoder(
+            source=self._source,
+            database=names.database,
+            epoch=checkpoint.position.epoch,
+            batcher=batcher,
+            key_of=PrimaryKeys(self._database).of,
+        )
+        self._stream.start(names.slot, names.publication, checkpoint.confirmed)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun whose commit was not read yet."""
+        return self._decoder.in_transaction
+
+    @property
+    def passed(self) -> int:
+        """The LSN up to which the log is read."""
+        reached, decoder = self._stream.reached, self._decoder
+        return reached if decoder.in_transaction else max(reached, decoder.end_lsn)
+
+    @property
+    def asked(self) -> int:
+        """How often the server asked for an answer."""
+        return self._stream.asked
+
+    @property
+    def frames(self) -> int:
+        """How many frames came."""
+        return self._stream.frames
+
+    def read(self, now_ms: int) -> int:
+        """Decode the messages that have arrived."""
+        return self._stream.read(self._decoder.feed, now_ms)
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._stream.close()
+        self._database.close()
