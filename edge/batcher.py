@@ -2,7 +2,8 @@
 
 The decoder appends records straight to `keys` and `values`; everything else happens once a transaction or once a batch. A batch
 is cut before a change is added, never after it, and never sealed within a transaction, so the newest change is always in the
-open batch when its commit comes. A schema record is always in the batch of the change that it goes ahead of.
+open batch when its commit comes. A schema record is always in the batch of the change that it goes ahead of, a tombstone in that
+of its delete.
 """
 
 from collections.abc import Callable
@@ -56,6 +57,8 @@ class Batcher:
         self.room = 0
         #: Batches that were cut and not taken yet.
         self.closed: list[SealedBatch] = []
+        #: Transactions that ended since somebody last set this to 0.
+        self.transactions = 0
         self._limit = 0
         self._source = source
         self._tail = tail
@@ -69,6 +72,12 @@ class Batcher:
         self._in_transaction = False
         # Where in the open batch the present segment begins, and the ordinal of its first record.
         self._since = self._ordinal = 0
+        self._largest = LARGEST
+        self._aim()
+
+    def bound(self, largest: int) -> None:
+        """Keep the room at most this large, in bytes, so that the decoder looks at whatever is larger."""
+        self._largest = min(LARGEST, largest)
         self._aim()
 
     @property
@@ -82,20 +91,35 @@ class Batcher:
         self._since, self._ordinal = len(self.values), 0
         self._in_transaction = True
 
-    def glue(self, value: bytes, ordinal: int) -> None:
+    def glue(self, value: bytes, ordinal: int, key: bytes | None = None) -> None:
         """Add a schema record, with the position of the change that is added next, whatever room there is."""
+        self._alone(key, value, ordinal)
+        self._ordinal = ordinal
+
+    def follow(self, key: bytes, ordinal: int) -> None:
+        """Add a tombstone, with the position of the delete that was added last."""
+        self._alone(key, None, ordinal)
+        self._ordinal = ordinal + 1
+
+    def skip(self, ordinal: int) -> None:
+        """Leave out a position: the next change has this ordinal."""
         self._close_segment()
-        self.keys.append(None)
-        self.values.append(value)
-        self.room -= len(value)
-        self._segments.append((self._commit, ordinal, 1))
         self._since, self._ordinal = len(self.values), ordinal
+
+    def _alone(self, key: bytes | None, value: bytes | None, ordinal: int) -> None:
+        self._close_segment()
+        self.keys.append(key)
+        self.values.append(value)
+        self.room -= len(value or b"")
+        self._segments.append((self._commit, ordinal, 1))
+        self._since = len(self.values)
 
     def commit(self, end_lsn: int) -> None:
         """End a transaction, whose changes are all added."""
         self._close_segment()
         self._since = len(self.values)
         self._in_transaction = False
+        self.transactions += 1
         self._confirm = end_lsn
 
     def cut(self, ordinal: int) -> None:
@@ -195,4 +219,4 @@ class Batcher:
         )
 
     def _aim(self) -> None:
-        self._limit = self.room = int(min(LARGEST, max(SMALLEST, self._target * self._ratio)))
+        self._limit = self.room = int(min(self._largest, max(SMALLEST, self._target * self._ratio)))

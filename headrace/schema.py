@@ -25,6 +25,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     position: int
     #: Whether null is possible as far as the log tells: False for key columns only.
     optional: bool = True
+    #: How the records write its values, as Debezium names it; None for the ordinary way, and then not in the record.
+    form: str | None = None
 
 
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +44,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "type": "CREATE",
             "id": f'"{self.schema}"."{self.table}"',
-            "table": {"primaryKeyColumnNames": self.key, "columns": msgspec.to_builtins(self.columns)},
+            "table": {"primaryKeyColumnNames": self.key, "columns": [_told(column) for column in self.columns]},
         }
 
     @classmethod
@@ -59,6 +61,13 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
             key=change.table.primaryKeyColumnNames,
             columns=change.table.columns,
         )
+
+
+def _told(column: Column) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(column)
+    if column.form is None:
+        del told["form"]
+    return told
 
 
 class _Table(msgspec.Struct):

@@ -29,14 +29,15 @@ class Around(NamedTuple):
 class Transaction:
     """What all records of one transaction share."""
 
-    __slots__ = ("_read", "commit", "commit_ms", "committed", "place")
+    __slots__ = ("_read", "commit", "commit_ms", "committed", "identity", "place")
 
     def __init__(self, *, epoch: int, commit: int, commit_ms: int, xid: int) -> None:
         self.commit = commit
         self.commit_ms = commit_ms
         self.committed = b"%d" % commit_ms
         self.place = b'%d,"lsn":%d,"position":"%08x/%016x/' % (xid, commit, epoch, commit)
-        self._read = b',"transaction":{"id":"%d:%d","total_order":' % (xid, commit)
+        self.identity = b"%d:%d" % (xid, commit)
+        self._read = b',"transaction":{"id":"%b","total_order":' % self.identity
 
     def read(self, now_ms: int) -> bytes:
         """Return what a record holds from the time when it was read on, up to its number."""

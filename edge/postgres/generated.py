@@ -7,16 +7,12 @@ them holds something to escape, and fails when one is no UTF-8; only then they a
 """
 
 from binascii import b2a_base64, unhexlify
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from msgspec import json
 
 from edge.postgres import values
-from edge.postgres.relation import RelationColumn
-from edge.postgres.table import HEADER, PAD, KeyAndValue, Table
-
-#: From a padded message and the parts of Around to key and value.
-Change = Callable[..., KeyAndValue]
+from edge.postgres.table import HEADER, PAD, Change, Table
 
 #: Stands for null between quotes. A text that holds the same bytes is another object, and is escaped.
 _MARK = b"\0\0"
@@ -113,6 +109,9 @@ def _compiled(
         "exact": getattr(table, name), "mark": _MARK, "quoted_mark": b'"%b"' % _MARK, "null": values.NULL, "true": b"true",
         "false": b"false", "hexadecimal": b"\\x", "iso": values.TO_ISO, "base64": b2a_base64, "unhexlify": unhexlify,
     }  # fmt: skip
+    scope |= {
+        f"form{number}": table.converters[number] for number, kind in enumerate(table.kinds) if kind == values.FORMED
+    }
     exec(compile(source, f"<{name} of {table.relation.oid}>", "exec"), scope)  # noqa: S102 - made of numbers and of constants.
     change: Change = scope[name]
     return change
@@ -144,11 +143,10 @@ class _Tuple:
     def __init__(self, table: Table, letter: str) -> None:
         self._table = table
         self._letter = letter
-        columns = table.relation.columns
         #: Variables that are checked for escapes.
-        self.texts = [self._name(number) for number, column in enumerate(columns) if _is_text(column)]
+        self.texts = [self._name(number) for number, kind in enumerate(table.kinds) if _is_text(kind)]
         #: Whether a null is marked, to be put right afterwards.
-        self.marks = any(_is_quoted(column) for column in columns)
+        self.marks = any(map(_is_quoted, table.kinds))
 
     def _name(self, number: int) -> str:
         return f"{self._letter}{number}"
@@ -156,8 +154,8 @@ class _Tuple:
     def walk(self, start: int | str) -> list[str]:
         """Return the statements that take the columns from an offset on; they leave the end of the tuple in `p`."""
         lines = [f"p = {start}"]
-        for number, column in enumerate(self._table.relation.columns):
-            lines += _take(column, self._name(number))
+        for number, kind in enumerate(self._table.kinds):
+            lines += _take(kind, number, self._name(number))
         return lines
 
     def row(self) -> list[Piece]:
@@ -172,47 +170,47 @@ class _Tuple:
     def _fields(self, numbers: Iterable[int]) -> list[Piece]:
         pieces: list[Piece] = []
         for number in numbers:
-            quote = b'"' if _is_quoted(self._table.relation.columns[number]) else b""
+            quote = b'"' if _is_quoted(self._table.kinds[number]) else b""
             comma = b"," if pieces else b""
             pieces += [comma + self._table.names[number] + b":" + quote, self._name(number), quote]
         return pieces
 
 
-def _is_quoted(column: RelationColumn) -> bool:
-    return column.type_oid not in values.INTEGERS | values.FLOATS | values.ESCAPED | {values.BOOL}
+def _is_quoted(kind: int) -> bool:
+    return kind not in values.INTEGERS | values.FLOATS | values.ESCAPED | {values.BOOL, values.FORMED}
 
 
-def _is_text(column: RelationColumn) -> bool:
-    return _is_quoted(column) and column.type_oid not in values.PLAIN | {
-        values.TIMESTAMP, values.TIMESTAMPTZ, values.BYTEA,
-    }  # fmt: skip
+def _is_text(kind: int) -> bool:
+    return _is_quoted(kind) and kind not in values.PLAIN | {values.TIMESTAMP, values.TIMESTAMPTZ, values.BYTEA}
 
 
-def _take(column: RelationColumn, name: str) -> list[str]:
+def _take(kind: int, number: int, name: str) -> list[str]:
     """Return the statements that take one column at `p` and move `p` behind it."""
-    oid, exact = column.type_oid, "return exact(m, " + _AROUND + ")"
-    if oid in values.FLOATS:
+    exact = "return exact(m, " + _AROUND + ")"
+    if kind in values.FLOATS:
         other = f"m[p - 1] > {values.NINE} or {name} == {values.NEGATIVE_ZERO!r}"
         text = [f"{name} = m[p:(p := p + n)]", f"if {other}: {exact}"]
-    elif oid == values.BOOL:
+    elif kind == values.BOOL:
         text = [f"{name} = true if m[p] == {ord('t')} else false", "p += n"]
-    elif oid == values.TIMESTAMP:
+    elif kind == values.TIMESTAMP:
         text = [f"{name} = m[p:(p := p + n)].translate(iso)", f"if m[p - 1] > {values.NINE}: {exact}"]
-    elif oid == values.TIMESTAMPTZ:
+    elif kind == values.TIMESTAMPTZ:
         text = [f"{name} = m[p:(p := p + n) - 2].translate(iso)", f"if m[p - 3] != {ord('+')}: {exact}"]
-    elif oid == values.BYTEA:
+    elif kind == values.BYTEA:
         text = [
             f"if m[p:p + 2] != hexadecimal: {exact}",
             f"{name} = base64(unhexlify(m[p + 2:(p := p + n)]), newline=False)",
         ]
-    elif oid in values.ESCAPED:
+    elif kind == values.FORMED:
+        text = [f"{name} = form{number}(m[p:(p := p + n)])"]
+    elif kind in values.ESCAPED:
         text = [f"{name} = encode(str(m[p:(p := p + n)], 'utf-8'))"]
     else:
         text = [f"{name} = m[p:(p := p + n)]"]
-    if _is_quoted(column):
+    if _is_quoted(kind):
         null = [
             f"{name} = mark",
-            f"z {'+' if _is_text(column) else '|'}= {_MARK_GROWS_BY if _is_text(column) else _OTHER_NULL}",
+            f"z {'+' if _is_text(kind) else '|'}= {_MARK_GROWS_BY if _is_text(kind) else _OTHER_NULL}",
         ]
     else:
         null = [f"{name} = null"]

@@ -1,9 +1,9 @@
 """pgoutput, protocol version 1, from bytes to records (PostgreSQL manual, "Logical Replication Message Formats").
 
-Sans-I/O: edge/capture.py feeds one message at a time. Positions depend on the log alone: the ordinal counts the transaction's
-changes from 0, schema records not among them. Whatever is not a message raises CorruptInput with the place in the log, and
-nothing else; a change that cannot be decoded adds nothing to the batch. After an error the decoder and its batcher are of no
-more use: read the log again with new ones.
+Sans-I/O: a session feeds one message at a time. Positions depend on the log alone: the ordinal counts the transaction's changes
+and logical messages from 0, whether these are wanted or not. Whatever is not a message raises CorruptInput with the place in the
+log, and nothing else; a change that cannot be decoded adds nothing to the batch. After an error, read the log again with a new
+decoder and a new batcher.
 """
 
 import logging
@@ -13,10 +13,13 @@ from typing import Final
 
 from edge.batcher import Batcher
 from edge.postgres import envelope, generated
+from edge.postgres.announced import Announced
 from edge.postgres.envelope import Around, Transaction
-from edge.postgres.relation import Relation, string, table_schema
-from edge.postgres.table import PAD, Table
-from headrace.errors import CorruptInput
+from edge.postgres.others import LogicalMessage, Others
+from edge.postgres.relation import Relation
+from edge.postgres.table import PAD, Change, Table
+from headrace.configuration.records import Records
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -28,35 +31,47 @@ _INT32 = struct.Struct(">I").unpack_from
 _YEAR_2000 = 946_684_800_000_000
 #: Ordinals and numbers of ordinary transactions, as records hold them.
 _PLACES: Final = [(b"%08x" % ordinal, b"%d" % (ordinal + 1)) for ordinal in range(1000)]
-_NO_CHANGES: Mapping[bytes, generated.Change] = {}
+_NO_CHANGES: Mapping[bytes, Change] = {}
 
 
 class Decoder:
     """One source's messages, decoded into a batcher."""
 
     def __init__(
-        self, *, source: str, database: str, epoch: int, batcher: Batcher, key_of: Callable[[Relation], list[str]]
+        self,
+        *,
+        source: str,
+        database: str,
+        epoch: int,
+        batcher: Batcher,
+        key_of: Callable[[Relation], list[str]],
+        records: Records | None = None,
     ) -> None:
-        #: Position of the last change of the last transaction that was fed whole; None before there is one.
+        #: Position that the last transaction with records, fed whole, reaches to; None before there is one.
         self.committed: Position | None = None
         #: Where that transaction, or a later one without changes, ends in the log; 0 before there is one.
         self.end_lsn = 0
         self._source, self._database, self._epoch = source, database, epoch
-        self._batcher, self._key_of = batcher, key_of
-        self._tables: dict[int, Table] = {}
-        self._types: dict[int, str] = {}
+        self._batcher = batcher
+        self._records = records = records or Records()
+        self._largest = records.largest_bytes
+        batcher.bound(self._largest)
+        self._announced = Announced(source=source, database=database, key_of=key_of, records=records)
+        self._tables = self._announced.tables
+        self._beside = Others(source=source, database=database)
         # Of the tables whose schema record went ahead; looked at only within a transaction.
-        self._told: dict[bytes, generated.Change] = {}
+        self._told: dict[bytes, Change] = {}
         self._changes = _NO_CHANGES
         self._transaction: Transaction | None = None
-        self._commit = self._ordinal = 0
+        # Of the present transaction: the next change's ordinal, how many before it were left out, and changes by table.
+        self._commit = self._ordinal = self._skipped = 0
+        self._counts: dict[bytes, int] = {}
         # Parts of the envelope, current within a transaction.
         self._committed = self._place = self._read = b""
         self._now_ms = -1
         self._others: dict[bytes, Callable[[bytes], None]] = {
-            b"B": self._begin, b"C": self._end, b"R": self._announce, b"Y": self._name_type, b"T": self._truncate,
-            b"I": self._first_change, b"U": self._first_change, b"D": self._first_change,
-            b"O": self._nothing, b"M": self._nothing,
+            b"B": self._begin, b"C": self._end, b"R": self._announce, b"Y": self._announced.type, b"T": self._truncate,
+            b"I": self._change, b"U": self._change, b"D": self._change, b"M": self._message, b"O": self._nothing,
         }  # fmt: skip
 
     @property
@@ -81,8 +96,11 @@ class Decoder:
             raise self._corrupt(message) from error
         batcher = self._batcher
         size = len(value)
-        if size > batcher.room and batcher.values:
-            batcher.cut(ordinal)
+        if size > batcher.room:
+            value = self._fitted(self._tables[_INT32(message, 1)[0]], message, value)
+            size = len(value)
+            if size > batcher.room and batcher.values:
+                batcher.cut(ordinal)
         batcher.keys.append(key)
         batcher.values.append(value)
         batcher.room -= size
@@ -116,33 +134,102 @@ class Decoder:
         self._transaction = transaction = Transaction(epoch=self._epoch, commit=commit, commit_ms=commit_ms, xid=xid)
         self._committed, self._place = transaction.committed, transaction.place
         self._read = transaction.read(self._now_ms)
-        self._commit, self._ordinal = commit, 0
+        self._commit, self._ordinal, self._skipped = commit, 0, 0
+        self._counts = {}
         self._changes = self._told
         self._batcher.begin(commit, commit_ms)
 
     def _end(self, message: bytes) -> None:
         """Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time)."""
         _flags, commit, end_lsn, _time = _COMMIT(message)
-        if self._transaction is None or commit != self._commit:
+        transaction = self._transaction
+        if transaction is None or commit != self._commit:
             raise ValueError("commit without its begin")
-        if self._ordinal:
-            values = self._batcher.values
-            last = values[-1]
-            assert last is not None
-            values[-1] = last.removesuffix(envelope.END) + envelope.LAST_END
-            self.committed = Position(self._epoch, commit, self._ordinal - 1)
+        if self._ordinal > self._skipped:
+            self._finish(transaction)
         self.end_lsn = end_lsn
         self._transaction = None
         self._changes = _NO_CHANGES
         self._batcher.commit(end_lsn)
 
-    def _first_change(self, message: bytes) -> None:
-        """Decode a table's first change since it was announced, and make the functions by which `feed` decodes the next."""
+    def _finish(self, transaction: Transaction) -> None:
+        """Let the transaction's last change say that it is, and tell the end if that is wanted."""
+        values = self._batcher.values
+        # A tombstone follows its delete.
+        newest = -1 if values[-1] is not None else -2
+        last = values[newest]
+        assert last is not None
+        values[newest] = last.removesuffix(envelope.END) + envelope.LAST_END
+        if self._records.transactions:
+            count = self._ordinal - self._skipped
+            self._put(*self._beside.end(transaction.identity, self._counts, count, self._around(), self._now_ms))
+        self.committed = Position(self._epoch, self._commit, self._ordinal - 1)
+
+    def _change(self, message: bytes) -> None:
+        """Decode a change that `feed` has no function for yet: a table's first one, or one that others stand beside."""
         self._check_in_transaction()
         table = self._tables[_INT32(message, 1)[0]]
-        changes = generated.changes(table)
-        self._add(table, *changes[message[:8]](message + PAD, *self._around()))
-        self._told.update(changes)
+        if table.changes is None:
+            table.changes = generated.changes(table)
+        key, value = table.changes[message[:8]](message + PAD, *self._around())
+        self._add(table, key, self._fitted(table, message, value))
+        tombstones = self._records.tombstones
+        if tombstones and key is not None and message[:1] == b"D":
+            self._batcher.follow(key, self._ordinal - 1)
+        if not self._records.transactions:
+            self._told.update(
+                (prefix, change) for prefix, change in table.changes.items() if not tombstones or prefix[:1] != b"D"
+            )
+
+    def _fitted(self, table: Table, message: bytes, value: bytes) -> bytes:
+        """Return the value, or what takes its place when it is larger than a record may be; raise NeedsOperator to stop there."""
+        size = len(value)
+        if size <= self._largest:
+            return value
+        name = f"{table.relation.schema}.{table.relation.table}"
+        place = Position(self._epoch, self._commit, self._ordinal)
+        told = f"the change of {name} at position {place} makes a record of {size} bytes, more than the {self._largest} of "
+        told += "[records] largest_megabytes"
+        if self._records.on_too_large == "stop":
+            raise NeedsOperator(
+                told,
+                hint="Raise it, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', and a record "
+                "that tells key, size and SHA-256 takes its place. REPLICA IDENTITY FULL carries large columns twice.",
+            )
+        _log.warning("%s: a dead letter takes its place", told)
+        return table.without_row(message + PAD, size, *self._around())
+
+    def _message(self, message: bytes) -> None:
+        """Byte1('M'): a logical message; one that is not wanted takes its ordinal all the same, so that positions last."""
+        told = LogicalMessage.parse(message)
+        wanted = told.prefix in self._records.messages or "*" in self._records.messages
+        if told.transactional:
+            self._check_in_transaction()
+            if wanted:
+                key, value = self._beside.message(told, self._around(), largest=self._largest)
+                self._add(None, key, value)
+            else:
+                self._ordinal += 1
+                self._skipped += 1
+                self._batcher.skip(self._ordinal)
+        elif wanted:
+            self._outside(told)
+
+    def _outside(self, told: LogicalMessage) -> None:
+        """Add a message that belongs to no transaction, in its place in the log."""
+        # Where it ends, a commit's record may begin.
+        commit = told.lsn - 1
+        if self._transaction is not None or commit <= self._commit:
+            raise ValueError("a message within a transaction or out of order")
+        self._commit, self._ordinal = commit, 0
+        batcher = self._batcher
+        key, value = self._beside.message(told, Others.outside(told, self._epoch, self._now_ms), largest=self._largest)
+        if batcher.values and len(value) > batcher.room:
+            batcher.cut(0)
+        batcher.begin(commit, self._now_ms)
+        self._put(key, value)
+        batcher.commit(told.lsn)
+        self.committed, self.end_lsn = Position(self._epoch, commit, 0), told.lsn
 
     def _truncate(self, message: bytes) -> None:
         """Byte1('T') Int32(how many) Int8(options) Int32(relation)..."""
@@ -162,59 +249,36 @@ class Decoder:
         ordinal = self._ordinal
         return Around(self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1))
 
-    def _add(self, table: Table, key: bytes | None, value: bytes) -> None:
-        """Add a change, with the schema record ahead of it when that was not told yet, both in one batch."""
-        batcher, ordinal = self._batcher, self._ordinal
-        schema = None if table.told else table.schema_record(self._around(), self._now_ms)
-        if batcher.values and len(value) + len(schema or b"") > batcher.room:
-            batcher.cut(ordinal)
-        if schema is not None:
-            batcher.glue(schema, ordinal)
+    def _add(self, table: Table | None, key: bytes | None, value: bytes) -> None:
+        """Add a change, or a message, with what goes ahead of it and was not told yet, all in one batch."""
+        batcher, ordinal, around = self._batcher, self._ordinal, self._around()
+        ahead: list[tuple[bytes | None, bytes]] = []
+        if self._records.transactions:
+            if ordinal == self._skipped and self._transaction is not None:
+                ahead.append(self._beside.begin(self._transaction.identity, around, self._now_ms))
+            if table is not None:
+                self._counts[table.name] = self._counts.get(table.name, 0) + 1
+        if table is not None and not table.told:
+            ahead.append((None, table.schema_record(around, self._now_ms)))
             table.told = True
-        batcher.keys.append(key)
-        batcher.values.append(value)
-        batcher.room -= len(value)
-        self._ordinal = ordinal + 1
+        if batcher.values and len(value) + sum(len(glued) for _, glued in ahead) > batcher.room:
+            batcher.cut(ordinal)
+        for glued_key, glued in ahead:
+            batcher.glue(glued, ordinal, glued_key)
+        self._put(key, value)
+
+    def _put(self, key: bytes | None, value: bytes) -> None:
+        self._batcher.keys.append(key)
+        self._batcher.values.append(value)
+        self._batcher.room -= len(value)
+        self._ordinal += 1
 
     def _announce(self, message: bytes) -> None:
-        """Note a relation, anew or as it is from now on."""
-        relation = Relation.parse(message)
-        schema = table_schema(relation, self._key(relation), self._types)
-        known = self._tables.get(relation.oid)
-        if known is not None and known.relation == relation and known.schema == schema:
-            return
-        shared = envelope.Table(
-            source=self._source, database=self._database, schema=relation.schema, table=relation.table
-        )
-        table = Table(relation, schema, shared)
-        table.told = known is not None and known.told and known.schema == schema
-        self._tables[relation.oid] = table
-        oid = message[1:5]
-        for prefix in [prefix for prefix in self._told if prefix[1:5] == oid]:
-            del self._told[prefix]
-
-    def _key(self, relation: Relation) -> list[str]:
-        if relation.identity not in "fn":
-            return [column.name for column in relation.columns if column.identity]
-        key = self._key_of(relation)
-        if not {column.name for column in relation.columns}.issuperset(key):
-            # The answer is that of now. Stopping would not help: the log holds the table as it was.
-            _log.warning(
-                "the key of %s.%s was altered after the changes that are read now were written: they have no key",
-                relation.schema,
-                relation.table,
-            )
-            return []
-        return key
-
-    def _name_type(self, message: bytes) -> None:
-        """Byte1('Y') Int32(oid) String(namespace) String(name)."""
-        (oid,) = _INT32(message, 1)
-        _, offset = string(message, 5)
-        name, offset = string(message, offset)
-        if offset != len(message):
-            raise ValueError("a type does not end where its name does")
-        self._types[oid] = name
+        """Byte1('R'): a relation, anew or as it is from now on."""
+        if self._announced.relation(message) is not None:
+            oid = message[1:5]
+            for prefix in [prefix for prefix in self._told if prefix[1:5] == oid]:
+                del self._told[prefix]
 
     def _nothing(self, message: bytes) -> None:
-        """Byte1('O') origins and Byte1('M') messages are not part of the stream."""
+        """Byte1('O'): origins are not part of the stream."""

@@ -5,12 +5,15 @@ message is padded with four bytes, so that the kind and length of a trailing nul
 of this table raises ValueError, struct.error or IndexError, which edge/postgres/pgoutput.py turns into CorruptInput.
 """
 
+import hashlib
 import struct
+from collections.abc import Callable, Sequence
 
 from msgspec import json
 
 from edge.postgres import envelope, values
 from edge.postgres.envelope import Around
+from edge.postgres.forms import Form
 from edge.postgres.relation import Relation
 from headrace.schema import TableSchema
 
@@ -22,17 +25,25 @@ HEADER = struct.Struct(">BI").unpack_from
 #: A column's JSON; None where the log does not carry it.
 Columns = list[bytes | None]
 KeyAndValue = tuple[bytes | None, bytes]
+#: From a padded message and the parts of Around to key and value.
+Change = Callable[..., KeyAndValue]
 
 
 class Table:
     """One relation's way from tuples to records."""
 
-    def __init__(self, relation: Relation, schema: TableSchema, shared: envelope.Table) -> None:
+    def __init__(
+        self, relation: Relation, schema: TableSchema, shared: envelope.Table, forms: Sequence[Form | None] = ()
+    ) -> None:
         self.relation = relation
         self.schema = schema
         self.envelope = shared
         #: Whether its schema record went ahead.
         self.told = False
+        #: Its generated functions by the first eight bytes of a message; None before its first change.
+        self.changes: dict[bytes, Change] | None = None
+        #: As JSON, with its schema.
+        self.name = json.encode(f"{relation.schema}.{relation.table}")
         self.names = [json.encode(column.name) for column in relation.columns]
         self.identity = [number for number, column in enumerate(relation.columns) if column.identity]
         index = {column.name: number for number, column in enumerate(relation.columns)}
@@ -40,7 +51,10 @@ class Table:
         self.key_columns = [index[name] for name in schema.key]
         #: How a new tuple begins.
         self.new = b"N" + struct.pack(">H", len(relation.columns))
-        self._converters = [values.converter(column.type_oid) for column in relation.columns]
+        columns = list(zip(relation.columns, forms or [None] * len(relation.columns), strict=True))
+        #: The type by which each column is written; FORMED for one that has a form of its own.
+        self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
+        self.converters = [form.convert if form else values.converter(column.type_oid) for column, form in columns]
 
     def schema_record(self, around: Around, now_ms: int) -> bytes:
         """Return the schema record."""
@@ -85,6 +99,41 @@ class Table:
             old = [value if number in self.identity else None for number, value in enumerate(old)]
         return key, b'{"before":%b,"after":null,%b' % (self._row(old), self._rest(b"d", around))
 
+    def without_row(self, message: bytes, size: int, *around: bytes) -> bytes:
+        """Return what takes the place of a change whose value is too large: the same without all but the key's columns.
+
+        `too_large` in it tells the value's size, and the SHA-256 of the row's JSON: of the new row, of the old one for a delete.
+        """
+        offset, old = 5, None
+        kind = message[5:6]
+        if kind != b"N":
+            old, offset = self._tuple(message, 8)
+            if kind == b"K":
+                old = [value if number in self.identity else None for number, value in enumerate(old)]
+        before = values.NULL if old is None else self._row(self._key_alone(old))
+        if message[:1] == b"D":
+            row, after, left_out = old or [], values.NULL, []
+        else:
+            row, _ = self._tuple(message, offset + 3)
+            row = [was if value is None else value for value, was in zip(row, old or row, strict=True)]
+            kept = self._key_alone(row)
+            after, left_out = (
+                self._row(kept),
+                [name for name, value in zip(self.names, kept, strict=True) if value is None],
+            )
+        op = {b"I": b"c", b"U": b"u", b"D": b"d"}[message[:1]]
+        return b'{"before":%b,"after":%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
+            before,
+            after,
+            b'"unchanged":[%b],' % b",".join(left_out) if left_out else b"",
+            size,
+            hashlib.sha256(self._row(row)).hexdigest().encode(),
+            self._rest(op, around),
+        )
+
+    def _key_alone(self, columns: Columns) -> Columns:
+        return [value if number in self.key_columns else None for number, value in enumerate(columns)]
+
     def truncate(self, around: Around) -> bytes:
         """Return the value of a truncate, which has no key."""
         return b'{"before":null,"after":null,' + self._rest(b"t", around)
@@ -95,7 +144,7 @@ class Table:
     def _tuple(self, message: bytes, offset: int) -> tuple[Columns, int]:
         """Int16(columns), which is checked already, then {Byte1('n' or 'u') | Byte1('t') Int32(length) Byten(text)}..."""
         columns: Columns = []
-        for convert in self._converters:
+        for convert in self.converters:
             kind, length = HEADER(message, offset)
             if kind == TEXT:
                 offset += 5 + length

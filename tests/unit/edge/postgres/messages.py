@@ -9,6 +9,7 @@ from edge.batcher import Batcher, SealedBatch
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.relation import Relation
 from headrace.batch import CONTENT_ENCODING, Batch, decode
+from headrace.configuration.records import Records
 from headrace.position import Position
 
 EPOCH = 0x692010C0
@@ -39,12 +40,15 @@ def origin() -> bytes:
     return b"O" + struct.pack(">Q", COMMIT) + b"elsewhere\0"
 
 
-def logical_message() -> bytes:
-    return b"M" + struct.pack(">BQ", 1, COMMIT) + b"prefix\0" + struct.pack(">I", 3) + b"abc"
+def logical_message(
+    content: bytes = b"abc", *, prefix: str = "prefix", lsn: int = COMMIT, transactional: bool = True
+) -> bytes:
+    head = b"M" + struct.pack(">BQ", transactional, lsn) + prefix.encode() + b"\0"
+    return head + struct.pack(">I", len(content)) + content
 
 
-def type_name(oid: int, name: str) -> bytes:
-    return b"Y" + struct.pack(">I", oid) + b"public\0" + name.encode() + b"\0"
+def type_name(oid: int, name: str, namespace: str = "public") -> bytes:
+    return b"Y" + struct.pack(">I", oid) + namespace.encode() + b"\0" + name.encode() + b"\0"
 
 
 class Column(NamedTuple):
@@ -133,7 +137,7 @@ def tables_row(oids: Sequence[int], values: Sequence[Value], *, names: Sequence[
 
 
 class Log:
-    """A decoder with its batcher: feed messages, look at the records."""
+    """A decoder with its batcher: feed messages, look at the records; `records` are settings of that section."""
 
     def __init__(
         self,
@@ -141,9 +145,17 @@ class Log:
         target_bytes: int = 64 * 1024,
         key_of: Callable[[Relation], list[str]] = no_key,
         tail: Position | None = None,
+        **records: Any,
     ) -> None:
         self.batcher = Batcher(source="jakarta/bank", tail=tail or Position.start(EPOCH), target_bytes=target_bytes)
-        self.decoder = Decoder(source="jakarta/bank", database="bank", epoch=EPOCH, batcher=self.batcher, key_of=key_of)
+        self.decoder = Decoder(
+            source="jakarta/bank",
+            database="bank",
+            epoch=EPOCH,
+            batcher=self.batcher,
+            key_of=key_of,
+            records=Records(**records),
+        )
 
     def feed(self, *messages: bytes) -> None:
         for message in messages:
@@ -165,13 +177,14 @@ class Log:
 
     def changes(self) -> list["Record"]:
         """Records without the schema records."""
-        return [record for record in self.records() if "op" in record.value]
+        return [record for record in self.records() if "op" in (record.value or ())]
 
 
 class Record(NamedTuple):
     position: Position
     key: Any
-    value: dict[str, Any]
+    #: None for a tombstone.
+    value: Any
 
 
 def opened(sealed: SealedBatch) -> Batch:
@@ -181,8 +194,7 @@ def opened(sealed: SealedBatch) -> Batch:
 
 def records(batch: Batch) -> Iterable[Record]:
     for position, key, value in zip(batch.positions(), batch.keys, batch.values, strict=True):
-        assert value is not None
-        yield Record(position, None if key is None else strict(key), strict(value))
+        yield Record(position, *(None if part is None else strict(part) for part in (key, value)))
 
 
 def strict(text: bytes) -> Any:

@@ -161,10 +161,10 @@ def test_a_truncate_of_several_tables_is_a_record_for_each_with_ordinals_of_thei
     assert [record.value.get("transaction", {}).get("last") for record in records] == [None, None, None, True]
 
 
-def test_origins_and_logical_messages_are_not_part_of_the_stream():
+def test_origins_and_logical_messages_are_not_part_of_the_stream_unless_asked_for():
     log = Log()
-    log.feed(begin(), origin(), DEFAULT, logical_message(), insert(1, "Ana", None), logical_message(), commit())
-    assert [record.position.ordinal for record in log.changes()] == [0]
+    log.feed(begin(), origin(), DEFAULT, insert(1, "Ana", None), logical_message(), insert(2, "Bi", None), commit())
+    assert [record.value["after"]["id"] for record in log.changes()] == [1, 2]
 
 
 def test_a_type_message_names_a_type_in_the_schema_record():
@@ -177,6 +177,21 @@ def test_a_type_message_names_a_type_in_the_schema_record():
     schema, _ = log.records()
     columns = schema.value["tableChanges"][0]["table"]["columns"]
     assert [column["typeName"] for column in columns] == ["int8", "mood", "oid:50002"]
+
+
+def test_a_domain_is_written_as_the_built_in_type_beneath():
+    log = Log()
+    log.transaction(
+        type_name(50001, "int4", namespace=""),
+        type_name(50002, "numeric", namespace=""),
+        type_name(50003, "int4"),
+        relation(Column("id", INT8, key=True), Column("a", 50001), Column("b", 50002), Column("c", 50003)),
+        insert(1, 7, "7.50", "7"),
+    )
+    schema, inserted = log.records()
+    assert inserted.value["after"] == {"id": 1, "a": 7, "b": "7.50", "c": "7"}
+    told = schema.value["tableChanges"][0]["table"]["columns"]
+    assert [column["typeName"] for column in told] == ["int8", "int4", "numeric", "public.int4"]
 
 
 class TestPlaceInTheLog:

@@ -1,0 +1,76 @@
+"""Changes whose record would be too large: the edge stops there, or a dead letter takes the place; nothing is passed over."""
+
+import hashlib
+import json
+
+import pytest
+
+from headrace.errors import NeedsOperator
+from headrace.position import Position
+from tests.unit.edge.postgres.messages import COMMIT, EPOCH, INT8, Column, Log, begin, delete, insert, relation, update
+
+TABLE = relation(Column("id", INT8, key=True), Column("note"), Column("n", INT8))
+FULL = relation(*(Column(name, oid, key=True) for name, oid in (("id", INT8), ("note", 25), ("n", INT8))), identity="f")
+HUGE = "x" * (1 << 20)
+
+
+def a_log(**records):
+    return Log(key_of=lambda _: ["id"], largest_megabytes=1, **records)
+
+
+@pytest.mark.parametrize("earlier", [[], [insert(1, "a", 1), insert(2, "a", 1)]], ids=["first", "later"])
+def test_the_edge_stops_at_it_and_names_table_position_and_size(earlier):
+    log = a_log()
+    log.feed(begin(), TABLE, *earlier)
+    with pytest.raises(NeedsOperator) as stopped:
+        log.feed(insert(7, HUGE, 1))
+    assert "public.accounts" in stopped.value.message
+    assert str(Position(EPOCH, COMMIT, len(earlier))) in stopped.value.message
+    assert "x" * 20 not in stopped.value.message + stopped.value.hint
+
+
+@pytest.mark.parametrize("earlier", [[], [insert(1, "a", 1), insert(2, "a", 1)]], ids=["first", "later"])
+def test_a_dead_letter_takes_its_place_with_key_size_and_hash(earlier):
+    log = a_log(on_too_large="dead-letter")
+    log.transaction(TABLE, *earlier, insert(7, HUGE, 1), insert(8, "b", 1))
+    letter, after = log.changes()[-2:]
+    assert letter.key == {"id": 7}
+    assert letter.position.ordinal == len(earlier)
+    assert (letter.value["op"], letter.value["before"], letter.value["after"]) == ("c", None, {"id": 7})
+    assert letter.value["unchanged"] == ["note", "n"]
+    row = json.dumps({"id": 7, "note": HUGE, "n": 1}, separators=(",", ":")).encode()
+    assert letter.value["too_large"]["sha256"] == hashlib.sha256(row).hexdigest()
+    assert letter.value["too_large"]["bytes"] > len(row)
+    assert (after.position.ordinal, after.value["after"]["id"]) == (len(earlier) + 1, 8)
+    assert after.value["transaction"]["last"] is True
+
+
+def test_of_an_update_the_old_key_stays_and_of_a_delete_the_key():
+    log = a_log(on_too_large="dead-letter")
+    log.transaction(FULL, update((2, HUGE, 5), old=(1, "a", 4)), delete(old=(2, HUGE, 5)))
+    updated, deleted = log.changes()
+    assert (updated.key, updated.value["before"], updated.value["after"]) == ({"id": 2}, {"id": 1}, {"id": 2})
+    assert (deleted.key, deleted.value["before"], deleted.value["after"]) == ({"id": 2}, {"id": 2}, None)
+    assert "unchanged" not in deleted.value
+    assert updated.value["too_large"]["sha256"] == deleted.value["too_large"]["sha256"]
+
+
+def test_an_update_by_key_is_as_short():
+    log = a_log(on_too_large="dead-letter")
+    log.transaction(TABLE, update((2, HUGE, 5), key=(1, None, None)), update((2, HUGE, 5)))
+    moved, changed = log.changes()
+    assert (moved.value["before"], moved.value["after"]) == ({"id": 1}, {"id": 2})
+    assert (changed.value["before"], changed.value["after"]) == (None, {"id": 2})
+
+
+def test_one_as_large_as_the_limit_passes():
+    log = a_log()
+    log.transaction(TABLE, insert(7, HUGE[:-1000], 1))
+    assert "too_large" not in log.changes()[0].value
+
+
+def test_a_table_without_a_key_has_a_dead_letter_without_one():
+    log = Log(largest_megabytes=1, on_too_large="dead-letter")
+    log.transaction(relation(Column("note"), identity="n"), insert(HUGE))
+    (letter,) = log.changes()
+    assert (letter.key, letter.value["after"], letter.value["unchanged"]) == (None, {}, ["note"])
