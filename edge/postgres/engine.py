@@ -17,6 +17,7 @@ from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import find_slot, retained_bytes
 from edge.postgres.watch import Watch
 from headrace.configuration.edge import EdgeFile, Postgresql
+from headrace.configuration.records import Records
 from headrace.position import Position
 
 
@@ -33,7 +34,7 @@ class PostgresEngine:
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
         stream, database = open_stream(self._names, source, checkpoint, former_pid)
-        return PostgresSession(source, self._names, stream, database)
+        return PostgresSession(source, self._names, self._config.records, stream, database)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
@@ -70,9 +71,12 @@ class PostgresEngine:
 class PostgresSession:
     """A slot's stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
 
-    def __init__(self, source: str, names: Postgresql, stream: LogStream, database: Database) -> None:
+    def __init__(
+        self, source: str, names: Postgresql, records: Records, stream: LogStream, database: Database
+    ) -> None:
         self._source = source
         self._names = names
+        self._records = records
         self._stream = stream
         self._database = database
         self.pid = stream.pid
@@ -87,6 +91,7 @@ class PostgresSession:
             epoch=checkpoint.position.epoch,
             batcher=batcher,
             key_of=PrimaryKeys(self._database).of,
+            records=self._records,
         )
         self._stream.start(names.slot, names.publication, checkpoint.confirmed)
 

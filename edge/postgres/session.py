@@ -124,7 +124,8 @@ class LogStream:
 
         Raises SlotTaken while another process reads the slot.
         """
-        options = f"(proto_version '1', publication_names '{quoted(publication)}')"
+        # Logical messages always come: those that nobody asked for count in positions all the same.
+        options = f"(proto_version '1', publication_names '{quoted(publication)}', messages 'true')"
         command = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {format_lsn(lsn)} {options}"
         with self._translated():
             result = self._raw.exec_(command.encode())

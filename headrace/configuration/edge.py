@@ -7,6 +7,7 @@ from msgspec import Meta
 from headrace.configuration.load import SOURCE_NAME, File, Section
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.records import Records
 from headrace.configuration.secret import Secret
 
 _IDENTIFIER = r"^[a-z_][a-z0-9_]{0,62}$"
@@ -77,5 +78,6 @@ class EdgeFile(File, frozen=True, kw_only=True):
     interconnect: Interconnect
     state: State
     batches: Batches = Batches()
+    records: Records = Records()
     #: Seconds between the empty batches of an idle source.
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0
