@@ -60,7 +60,7 @@ class Database:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     """Yield a running cluster, shared by the session: do not stop it."""
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    server = Postgres(tmp_path_factory.mktemp("postgres"), settings={"max_prepared_transactions": 10})
     try:
         server.start()
         yield server

@@ -55,7 +55,7 @@ COLUMNS = [
     ("int4range", "'[1,5)'", "[1,5)"),
     ("point", "'(1,2)'", "(1,2)"),
     ("mood", "'calm'", "calm"),
-    ("positive", "7", "7"),
+    ("positive", "7", 7),
     ("pair", "ROW(1,'x')", "(1,x)"),
     ("text", "null", None),
 ]
