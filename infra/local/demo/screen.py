@@ -80,18 +80,17 @@ class Screen:
         return table
 
     def _loads(self, runs: list[DagRun]) -> Table:
-        table = _table(
-            "The loads, by Airflow", "load", ">partition", ">offsets", ">records", ">changes published", ">tasks"
-        )
+        table = _table("The loads, by Airflow", "load", ">partition", ">offsets", ">records", ">changes published")
+        took = []
         for run, done in zip(runs, self._answers["LOADS"], strict=False):
             seconds = ", ".join(f"{task.name} {task.seconds:.0f} s" for task in run.tasks)
+            took.append(f"load {done['load']}: {seconds}")
             ranges = [row for row in self._answers["RANGES"] if row["load"] == done["load"]]
             for row in ranges:
-                whole = [f"{done['changes']:,}", seconds] if row is ranges[0] else []
-                records = f"{row['records']:,}"
-                table.add_row(
-                    str(done["load"]), str(row["partition"]), f"{row['first']:,}-{row['last']:,}", records, *whole
-                )
+                changes = f"{done['changes']:,}" if row is ranges[0] else ""
+                offsets = f"{row['first']:,}-{row['last']:,}"
+                table.add_row(str(done["load"]), str(row["partition"]), offsets, f"{row['records']:,}", changes)
+        table.caption = "\n".join(took)
         return table
 
     def _tables(self) -> Table:
@@ -131,7 +130,15 @@ def _short(position: str) -> str:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        caption_style="",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for column in columns:
         table.add_column(
             column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"

@@ -1,5 +1,6 @@
 """The demo's screen: a run of Airflow that found nothing new publishes nothing, and is no reason to fail."""
 
+import io
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +22,23 @@ def test_a_run_that_published_nothing_has_no_line():
     }
     table = screen._loads([a_run("first"), a_run("second")])
     assert table.row_count == 1
+
+
+def test_offsets_and_seconds_of_a_long_load_are_whole_on_80_columns():
+    console = Console(file=io.StringIO(), width=80)
+    screen = Screen(console, Path("bridge.toml"), Path("lake.toml"))
+    screen._answers = {
+        "LOADS": [{"load": 1, "changes": 12_345_678}],
+        "RANGES": [{"load": 1, "partition": 12, "first": 111_111_597, "last": 127_127_809, "records": 16_016_212}],
+    }
+    tasks = [TaskRun(name=name, state="success", seconds=123.0) for name in ("check", "bronze", "silver")]
+    run = DagRun(run_id="first", state="success", tasks=tasks, assets=[], log="")
+
+    console.print(screen._loads([run]))
+
+    said = console.file.getvalue()
+    assert "111,111,597-127,127,809" in said
+    assert "load 1: check 123 s, bronze 123 s, silver 123 s" in said
 
 
 def test_a_position_is_shown_without_its_epoch():
