@@ -6,13 +6,15 @@
 Every part but ORDINAL and NUMBER is made once and placed many times.
 """
 
-from typing import NamedTuple
+from copy import copy
+from typing import NamedTuple, Self
 
 from msgspec import json
 
 from headrace import __version__
 
 #: How a record ends, and how the last one of its transaction does.
+_NO_SNAPSHOT, _SNAPSHOT = b',"snapshot":"false"', b',"snapshot":"incremental"'
 END, LAST_END = b"}}", b',"last":true}}'
 
 
@@ -48,16 +50,25 @@ class Table:
     """What all records of one table share."""
 
     def __init__(self, *, source: str, database: str, schema: str, table: str) -> None:
+        #: What a record of a row that was not there says of itself.
+        self.created = b"c"
         self.head = b'"source":{"version":%b,"connector":"postgresql","name":%b,"ts_ms":' % (
             json.encode(__version__),
             json.encode(source),
         )
-        self.middle = b',"snapshot":"false","db":%b,"schema":%b,"table":%b,"txId":' % (
+        self.middle = _NO_SNAPSHOT + b',"db":%b,"schema":%b,"table":%b,"txId":' % (
             json.encode(database),
             json.encode(schema),
             json.encode(table),
         )
         self._names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(schema))
+
+    def for_snapshot(self) -> Self:
+        """Return the same for rows that a snapshot reads."""
+        made = copy(self)
+        made.created = b"r"
+        made.middle = _SNAPSHOT + self.middle.removeprefix(_NO_SNAPSHOT)
+        return made
 
     def rest(self, op: bytes, around: Around) -> bytes:
         """Return what comes after the rows of a record."""

@@ -41,7 +41,7 @@ def _insert(table: Table) -> Change:
         "insert",
         [*new.walk(8), "if p != e: return exact(m, " + _AROUND + ")"],
         [new],
-        [b'{"before":null,"after":{', *new.row(), b"},", *_rest(table, b"c")],
+        [b'{"before":null,"after":{', *new.row(), b"},", *_rest(table, table.envelope.created)],
         new.key(),
     )
 

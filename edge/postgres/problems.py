@@ -94,6 +94,16 @@ def running(state: str | None, words: str, address: str, user: str) -> Replicati
     return NotConnected(f"database {address}: {line}")
 
 
+def asking(state: str | None, words: str, address: str, user: str) -> ReplicationError:
+    """Return the error of a question that an operator's own condition is part of."""
+    if state is not None and state[:2] in {"22", "42", "0A", "2B", "54"} and state != "42501":
+        return NeedsOperator(
+            f"database {address}: {_first_line(words)}",
+            hint="Check the condition that was given, and the table's columns.",
+        )
+    return running(state, words, address, user)
+
+
 def _first_line(words: str) -> str:
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     fatal = [line for line in lines if "FATAL" in line]

@@ -17,7 +17,7 @@ from psycopg import pq
 from psycopg.rows import tuple_row
 
 from edge.postgres.lsn import format_lsn, parse_lsn
-from edge.postgres.problems import ANEW, connecting, quoted, running
+from edge.postgres.problems import ANEW, asking, connecting, quoted, running
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
 
@@ -46,6 +46,8 @@ _KEEPALIVE, _KEEPALIVE_BODY = ord("k"), struct.Struct(">QqB")
 _FEEDBACK = struct.Struct(">cQQQqB")
 #: Object not in prerequisite state: with this PostgreSQL 18 warns that it skips a publication which is not there.
 _MISSING = "55000"
+#: A statement was cancelled as asked.
+_CANCELLED = "57014"
 #: A round of reading ends after so many messages or bytes, so that other duties get their turn.
 _ROUND_MESSAGES, _ROUND_BYTES = 512, 1 << 20
 #: PostgreSQL counts microseconds from 2000-01-01.
@@ -80,9 +82,60 @@ class Database:
         rows = self.rows(query, *parameters)
         return rows[0][0] if rows else None
 
+    def asked(self, query: str) -> list[tuple[Any, ...]]:
+        """Run a question that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
+        try:
+            return self._connection.execute(query).fetchall()
+        except psycopg.Error as error:
+            raise asking(error.sqlstate, str(error), self._address, self._user) from error
+
+    def copied(self, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool]:
+        """Run a COPY to stdout; return its rows without line feeds, their size, and whether those are all.
+
+        It is cancelled when the rows grow beyond the limit. An error that lies in the statement is NeedsOperator.
+        """
+        raw = self._connection.pgconn
+        rows: list[bytes] = []
+        size, cancelled = 0, False
+        with self._translated():
+            raw.send_query(statement.encode())
+            result = self._result()
+            if result is not None and result.status == pq.ExecStatus.COPY_OUT:
+                get, add = raw.get_copy_data, rows.append
+                while (read := get(1))[0] >= 0:
+                    length, row = read
+                    if length == 0:
+                        self._wait()
+                    elif not cancelled:
+                        add(bytes(row[:-1]))
+                        size += length
+                        if size > limit_bytes:
+                            raw.get_cancel().cancel()
+                            cancelled = True
+                result = self._result()
+            while self._result() is not None:
+                pass
+        if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+            state = _text(result.error_field(pq.DiagnosticField.SQLSTATE)) if result is not None else ""
+            if not (cancelled and state == _CANCELLED):
+                words = result.get_error_message() if result is not None else "the server ended the connection"
+                raise asking(state or None, words, self._address, self._user)
+        return rows, size, not cancelled
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _result(self) -> pq.abc.PGresult | None:
+        raw = self._connection.pgconn
+        while raw.is_busy():
+            self._wait()
+        return raw.get_result()
+
+    def _wait(self) -> None:
+        """Wait for more of an answer; other threads run meanwhile."""
+        select.select([self._connection.pgconn.socket], [], [])
+        self._connection.pgconn.consume_input()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

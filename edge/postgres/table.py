@@ -8,6 +8,8 @@ of this table raises ValueError, struct.error or IndexError, which edge/postgres
 import hashlib
 import struct
 from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Self
 
 from msgspec import json
 
@@ -56,6 +58,17 @@ class Table:
         self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
         self.converters = [form.convert if form else values.converter(column.type_oid) for column, form in columns]
 
+    def for_snapshot(self) -> Self:
+        """Return the same for rows that a snapshot reads."""
+        made = copy(self)
+        made.envelope, made.changes = self.envelope.for_snapshot(), None
+        return made
+
+    def former_key(self, message: bytes) -> bytes | None:
+        """Return the key in the old tuple of an Update message; None for a table without a key."""
+        old, _ = self._tuple(message, 8)
+        return self._key(old)
+
     def schema_record(self, around: Around, now_ms: int) -> bytes:
         """Return the schema record."""
         return self.envelope.schema_record(json.encode(self.schema.change()), around, now_ms)
@@ -64,7 +77,10 @@ class Table:
         """Byte1('I') Int32(relation) Byte1('N') TupleData."""
         row, offset = self._tuple(message, 8)
         _ends(message, offset)
-        return self._key(row), b'{"before":null,"after":%b,%b' % (self._row(row), self._rest(b"c", around))
+        return self._key(row), b'{"before":null,"after":%b,%b' % (
+            self._row(row),
+            self._rest(self.envelope.created, around),
+        )
 
     def update(self, message: bytes, *around: bytes) -> KeyAndValue:
         """Byte1('U') Int32(relation) [Byte1('K' or 'O') TupleData] Byte1('N') TupleData."""
@@ -121,7 +137,7 @@ class Table:
                 self._row(kept),
                 [name for name, value in zip(self.names, kept, strict=True) if value is None],
             )
-        op = {b"I": b"c", b"U": b"u", b"D": b"d"}[message[:1]]
+        op = {b"I": self.envelope.created, b"U": b"u", b"D": b"d"}[message[:1]]
         return b'{"before":%b,"after":%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
             before,
             after,

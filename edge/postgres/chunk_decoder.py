@@ -1,0 +1,217 @@
+"""The decoder of a source that is copied from: puts chunks where their watermarks stand, and tells the window of changes.
+
+A chunk's rows become Insert messages of the relation and go through the code that decodes the log's, so a row has the same bytes
+whichever way it comes. They are the records of the watermark's transaction, numbered from 0; on reading the log again the
+watermark is nobody's any more, and its transaction is empty. Only the table that is being copied pays for being watched.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from edge.postgres import chunk_text, generated
+from edge.postgres.chunk_reader import PREFIX
+from edge.postgres.chunk_table import ChunkTable
+from edge.postgres.others import LogicalMessage
+from edge.postgres.pgoutput import Decoder
+from edge.postgres.table import HEADER, PAD, TEXT, Change, Table
+from edge.snapshot.engine import Chunk, Put
+from edge.snapshot.plan import Key
+from edge.snapshot.window import Window
+from headrace.position import Position
+
+_XID = struct.Struct(">I").unpack_from
+#: So many transactions are remembered, for those that are in the log and not visible yet.
+_RECENT = 4096
+#: Stands in a record whose row lacks columns, and unescaped in no other.
+_UNCHANGED = b',"unchanged":['
+
+
+def _nobody(_content: bytes) -> None:
+    """Wait for no watermark."""
+
+
+class ChunkDecoder(Decoder):
+    """A decoder that chunks can be put into."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        #: Called with the content of each watermark, at its place in the log.
+        self.marked: Callable[[bytes], None] = _nobody
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        # Transactions that stand ahead of the window.
+        self._before: tuple[int, ...] = ()
+        self._watched: ChunkTable | None = None
+        self._window: Window | None = None
+        # The snapshot's form of a table, with its functions.
+        self._reading: tuple[Table, Table, Change] | None = None
+
+    def watch(self, table: ChunkTable, window: Window) -> None:
+        """Tell a window of every change of a table from here on."""
+        self._watched, self._window = table, window
+        self._forget(table.oid)
+
+    def unwatch(self) -> None:
+        """Tell no window any more."""
+        self._watched = self._window = self._reading = None
+
+    def opened(self) -> None:
+        """Note which transactions a chunk has to see that is read from here on."""
+        self._before = tuple(self._recent)
+
+    def truncate(self, table: ChunkTable) -> Position:
+        """Put a truncate of a table here."""
+        held = self._announced_now(table)
+        self._add(held, None, held.truncate(self._around()))
+        return Position(self._epoch, self._commit, self._ordinal - 1)
+
+    def fits(self, chunk: Chunk, window: Window) -> bool:
+        """Whether the chunk has the table's present shape, and saw every transaction that stands ahead of its window."""
+        return not window.altered and not hidden(chunk.seen, self._before)
+
+    def put(self, chunk: Chunk, window: Window) -> Put:
+        """Put the rows here that the window keeps."""
+        chunk_table: ChunkTable = chunk.table
+        table = self._announced_now(chunk_table)
+        read = self._change_of(table, chunk_table)
+        message_of = chunk_text.insert(chunk_table.oid, chunk_table.count)
+        batcher, add, keeps = self._batcher, self._add, window.keeps
+        again: list[Key] = []
+        first = self._ordinal
+        for row in chunk.rows:
+            ordinal = self._ordinal
+            message = message_of(row)
+            key, value = read(
+                message + PAD, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
+            )
+            assert key is not None
+            if not keeps(key):
+                if window.again(key):
+                    again.append(_key(row, chunk_table))
+                continue
+            size = len(value)
+            if size > batcher.room or not table.told or self._records.transactions:
+                add(table, key, self._fitted(table.for_snapshot(), message, value))
+            else:
+                batcher.keys.append(key)
+                batcher.values.append(value)
+                batcher.room -= size
+                self._ordinal = ordinal + 1
+        put = self._ordinal > first
+        return Put(Position(self._epoch, self._commit, self._ordinal - 1) if put else None, again)
+
+    def _announced_now(self, chunk_table: ChunkTable) -> Table:
+        """Announce a table as the log would, unless that is how it is known, and return it."""
+        window, self._window = self._window, None
+        for message in chunk_table.messages:
+            self._others[message[:1]](message)
+        self._window = window
+        return self._tables[chunk_table.oid]
+
+    def _change_of(self, table: Table, chunk_table: ChunkTable) -> Change:
+        if self._reading is None or self._reading[0] is not table:
+            reading = table.for_snapshot()
+            prefix = b"I" + chunk_table.oid.to_bytes(4, "big") + table.new
+            self._reading = table, reading, generated.changes(reading)[prefix]
+        return self._reading[2]
+
+    def _begin(self, message: bytes) -> None:
+        super()._begin(message)
+        self._recent.append(_XID(message, 17)[0])
+
+    def _message(self, message: bytes) -> None:
+        """Byte1('M'): watermarks are our own, and take no ordinal."""
+        told = LogicalMessage.parse(message)
+        if told.prefix != PREFIX or not told.transactional:
+            super()._message(message)
+            return
+        self._check_in_transaction()
+        self.marked(told.content)
+
+    def _change(self, message: bytes) -> None:
+        super()._change(message)
+        watched = self._watched
+        if watched is not None and self._window is not None and _XID(message, 1)[0] == watched.oid:
+            # So that the next change comes here as well.
+            self._forget(watched.oid)
+            self._tell(watched, self._window, message)
+
+    def _tell(self, watched: ChunkTable, window: Window, message: bytes) -> None:
+        """Tell the window of a change that was added just now."""
+        table, key, value = self._tables[watched.oid], self._batcher.keys[-1], self._batcher.values[-1]
+        if key is None:
+            window.alter()
+            return
+        whole = value is None or _UNCHANGED not in value
+        former: bytes | None = None
+        place: Key | None = None
+        if message[:1] == b"U" and message[5:6] != b"N":
+            former = table.former_key(message + PAD)
+            if former == key:
+                former = None
+            elif not whole:
+                place = _new_key(message + PAD, table, watched.key_names)
+        window.change(key, former, whole=whole, place=place)
+
+    def _truncate(self, message: bytes) -> None:
+        super()._truncate(message)
+        watched = self._watched
+        if watched is not None and self._window is not None:
+            oids = (_XID(message, 6 + 4 * number)[0] for number in range(_XID(message, 1)[0]))
+            if watched.oid in oids:
+                self._window.truncate()
+
+    def _announce(self, message: bytes) -> None:
+        oid = _XID(message, 1)[0]
+        known = self._tables.get(oid)
+        super()._announce(message)
+        watched, window = self._watched, self._window
+        altered = known is not self._tables[oid] and watched is not None and message != watched.messages[-1]
+        if altered and watched is not None and watched.oid == oid and window is not None:
+            window.alter()
+
+    def _forget(self, oid: int) -> None:
+        known = oid.to_bytes(4, "big")
+        for prefix in [prefix for prefix in self._told if prefix[1:5] == known]:
+            del self._told[prefix]
+
+
+def hidden(seen: str, xids: tuple[int, ...]) -> bool:
+    """Whether a snapshot, `xmin:xmax:xip,...` as pg_current_snapshot prints it, does not see one of these transactions.
+
+    Its numbers have 64 bits, those of the log the lower 32 of them.
+    """
+    _, behind, running = seen.split(":")
+    if not xids:
+        return False
+    end = int(behind) & 0xFFFFFFFF
+    listed = {int(xid) & 0xFFFFFFFF for xid in running.split(",") if xid}
+    return not listed.isdisjoint(xids) or any((xid - end) & 0xFFFFFFFF < 1 << 31 for xid in xids)
+
+
+def _key(row: bytes, table: ChunkTable) -> Key:
+    texts = chunk_text.columns(row)
+    return [(texts[number] or b"").decode() for number in table.key]
+
+
+def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key:
+    """Return the key in the new tuple of an Update message that has an old one as well."""
+    columns = [column.name for column in table.relation.columns]
+    _, offset = _texts(message, 8, len(columns))
+    texts, _ = _texts(message, offset + 3, len(columns))
+    return [texts[columns.index(name)].decode() for name in names]
+
+
+def _texts(message: bytes, offset: int, count: int) -> tuple[list[bytes], int]:
+    """Return a tuple's columns, empty for those that are null or not told, and the offset behind it."""
+    texts = []
+    for _ in range(count):
+        kind, length = HEADER(message, offset)
+        offset += 1
+        if kind != TEXT:
+            texts.append(b"")
+            continue
+        offset += 4 + length
+        texts.append(message[offset - length : offset])
+    return texts, offset

@@ -1,0 +1,84 @@
+"""The plan in use: moved by requests and by what is acknowledged, and written when it moved. For the capturing thread alone."""
+
+import logging
+import time
+from pathlib import Path
+
+from edge.snapshot.engine import Reader
+from edge.snapshot.folder import Request, SnapshotFolder
+from edge.snapshot.plan import Key, Plan, State, TablePlan
+
+_log = logging.getLogger(__name__)
+
+#: Progress alone is written so often, in seconds.
+_SAVE_SECONDS = 0.5
+
+
+class Control:
+    """The plan of the state folder; lives as long as the edge."""
+
+    def __init__(self, folder: SnapshotFolder) -> None:
+        self._folder = folder
+        self.plan: Plan = folder.plan()
+        self._dirty = False
+        self._saved_at = 0.0
+
+    def oldest(self) -> tuple[Path, Request] | None:
+        """Return the request that has waited longest, with its file; None when none waits."""
+        return next(iter(self._folder.waiting()), None)
+
+    @staticmethod
+    def resolved(reader: Reader, request: Request) -> list[str]:
+        """Return the names of the tables that a request for snapshots means."""
+        if not request.tables:
+            return reader.published()
+        # A table that is not published stays in the plan by its name, and fails with what to do.
+        return [name for asked in request.tables for name in reader.named(asked) or [asked]]
+
+    def take(self, path: Path, request: Request, tables: list[str]) -> None:
+        """Let a request take effect; `tables` are those that it means."""
+        plan, now_ms = self.plan, time.time_ns() // 1_000_000
+        if request.kind == "cancel":
+            plan.cancel(tables, now_ms)
+        elif request.kind == "snapshot":
+            for name in tables:
+                plan.add(name, where=request.where, replace=request.replace, now_ms=now_ms)
+        else:
+            plan.paused = request.kind == "pause"
+        _log.info("snapshot request taken: %s %s", request.kind, ", ".join(tables))
+        self.save()
+        self._folder.taken(path)
+
+    def started(self, table: TablePlan, estimate: int) -> None:
+        """Note that a table is being copied."""
+        table.state, table.estimate = "running", estimate
+        table.started_ms = table.started_ms or time.time_ns() // 1_000_000
+        self.save()
+
+    def moved(self, table: TablePlan, key: Key) -> None:
+        """Note a row that has to be read once more; durable before the log behind it can be confirmed."""
+        if key not in table.again:
+            table.again.append(key)
+            self.save()
+
+    def ended(self, table: TablePlan, state: State, problem: str = "") -> None:
+        """Note that a table is done, or why it is not."""
+        table.state, table.problem, table.rows_per_second = state, problem, 0.0
+        table.finished_ms = time.time_ns() // 1_000_000
+        self.save()
+
+    def progressed(self, now: float) -> None:
+        """Note that the plan has moved: it is written soon."""
+        self._dirty = True
+        if now - self._saved_at >= _SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Write the plan."""
+        self._dirty, self._saved_at = False, time.monotonic()
+        self._folder.save(self.plan)
+
+    def save_rest(self) -> None:
+        """Write the plan if it has moved since it was written."""
+        if self._dirty:
+            self.save()

@@ -1,0 +1,113 @@
+"""What of snapshots is kept in the state folder: the plan, and requests that wait for the edge.
+
+A request is a file of its own, so that a command leaves one whether the edge runs or not; the edge takes them in the order in
+which they were left. Everything written is durable when the call returns, and a crash leaves a file whole, old or new. A
+request is removed after the plan that follows from it is written: at worst it is taken twice, which changes nothing.
+"""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from edge.snapshot.plan import Plan, parse
+from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person asked for."""
+
+    kind: Literal["snapshot", "pause", "resume", "cancel"]
+    #: `schema.table`, …; for `snapshot` none means every published table, for `cancel` every snapshot.
+    tables: list[str] = []
+    where: str | None = None
+    replace: bool = False
+    asked_ms: int = 0
+
+
+class SnapshotFolder:
+    """The snapshots' part of a state folder."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self._source = source
+        self._plan = folder / "snapshot.json"
+        self._requests = folder / "snapshot-requests"
+
+    def plan(self) -> Plan:
+        """Return the plan, an empty one when there is none; raise NeedsOperator when it is damaged."""
+        try:
+            data = self._plan.read_bytes()
+        except FileNotFoundError:
+            return Plan(source=self._source)
+        except OSError as error:
+            raise _refused(self._plan, "read", error) from error
+        return parse(data, self._source, str(self._plan))
+
+    def save(self, plan: Plan) -> None:
+        """Make the plan durable."""
+        _write(self._plan, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
+
+    def ask(self, request: Request) -> None:
+        """Leave a request for the edge."""
+        try:
+            self._requests.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _refused(self._requests, "written", error) from error
+        _write(self._requests / f"{time.time_ns():020}-{os.getpid()}.json", msgspec.json.encode(request))
+
+    def waiting(self) -> list[tuple[Path, Request]]:
+        """Return the requests that wait, oldest first. A damaged one is removed, and the log says so."""
+        found = [(path, _request(path)) for path in self._found()]
+        return [(path, request) for path, request in found if request is not None]
+
+    def taken(self, path: Path) -> None:
+        """Remove a request; call it after the plan that follows from it is saved."""
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+    def _found(self) -> Iterator[Path]:
+        try:
+            yield from sorted(path for path in self._requests.iterdir() if path.suffix == ".json")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _refused(self._requests, "read", error) from error
+
+
+def _request(path: Path) -> Request | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Request)
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
+        _log.exception("snapshot request %s is damaged and was removed: ask again", path)
+        path.unlink(missing_ok=True)
+        return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    fresh = path.with_suffix(".new")
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise _refused(path, "written", error) from error
+
+
+def _refused(path: Path, what: str, error: OSError) -> NeedsOperator:
+    return NeedsOperator(
+        f"{path} cannot be {what}: {error.strerror}", hint="Make room or mend the disk; nothing is lost meanwhile."
+    )

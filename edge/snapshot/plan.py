@@ -1,0 +1,113 @@
+"""The plan of a source's snapshots: which tables are asked for, and how far each is acknowledged.
+
+One JSON file in the state folder, written by the edge alone, and only after the far side has what it counts. So it may fall
+behind what was sent, never ahead: after a crash a chunk is read again, none is left out. It holds keys of rows, no rows.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from headrace.errors import NeedsOperator
+
+_VERSION = 1
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+#: A key, each column as the database prints it.
+Key = list[str]
+
+
+class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One table's snapshot, from when it was asked for."""
+
+    #: `schema.table`, as it was asked for.
+    name: str
+    #: A condition in SQL, for a part of the table.
+    where: str | None = None
+    #: Whether consumers are told first to forget the table.
+    replace: bool = False
+    state: State = "waiting"
+    #: Key of the last row of the last acknowledged chunk; None before there is one.
+    cursor: Key | None = None
+    #: Whether every row up to the end was read and acknowledged, `again` excepted.
+    whole: bool = False
+    #: Keys of rows to read again: the log told a change of them, but not all of their columns.
+    again: list[Key] = []
+    #: Rows acknowledged, those that the log had told already included, and chunks.
+    rows: int = 0
+    chunks: int = 0
+    #: Rows by the database's own statistics; -1 while unknown.
+    estimate: int = -1
+    #: Of late, while it runs.
+    rows_per_second: float = 0.0
+    #: In milliseconds since 1970; 0 for not yet.
+    asked_ms: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    #: Why it failed.
+    problem: str = ""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is still something to do."""
+        return self.state in {"waiting", "running"}
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it will take at the present rate; None while that cannot be told."""
+        if self.state != "running" or self.rows_per_second <= 0 or self.estimate < 0:
+            return None
+        return max(0, self.estimate - self.rows) / self.rows_per_second
+
+
+class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """All snapshots of a source, in the order in which they are made."""
+
+    version: int = _VERSION
+    source: str
+    paused: bool = False
+    tables: list[TablePlan] = []
+
+    def add(self, name: str, *, where: str | None, replace: bool, now_ms: int) -> bool:
+        """Ask for a table, unless the same is asked for already and not finished; return whether it was added.
+
+        An earlier snapshot of the table that has ended is forgotten.
+        """
+        if any(it.unfinished and (it.name, it.where, it.replace) == (name, where, replace) for it in self.tables):
+            return False
+        self.tables = [it for it in self.tables if it.unfinished or it.name != name]
+        self.tables.append(TablePlan(name=name, where=where, replace=replace, asked_ms=now_ms))
+        return True
+
+    def cancel(self, names: list[str], now_ms: int) -> None:
+        """End the snapshots of these tables, of all when none is named; what is sent stays sent."""
+        for it in self.unfinished():
+            if not names or it.name in names:
+                it.state, it.finished_ms = "cancelled", now_ms
+
+    def unfinished(self) -> Iterator[TablePlan]:
+        """Yield what is still to be done, in order."""
+        return (it for it in self.tables if it.unfinished)
+
+    @property
+    def next(self) -> TablePlan | None:
+        """What is to be done now; None when there is nothing, or while paused."""
+        return None if self.paused else next(self.unfinished(), None)
+
+
+def parse(data: bytes, source: str, path: str) -> Plan:
+    """Return the plan that a file holds; raise NeedsOperator when it is damaged or of another source."""
+    hint = f"Move {path} away and ask for the snapshots again."
+    try:
+        plan = msgspec.json.decode(data, type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NeedsOperator(f"snapshot plan {path} is damaged", hint=hint) from error
+    if plan.version != _VERSION:
+        raise NeedsOperator(
+            f"snapshot plan {path} has version {plan.version}, this edge reads version {_VERSION}",
+            hint="Run the release of Headrace that wrote it.",
+        )
+    if plan.source != source:
+        raise NeedsOperator(f"snapshot plan {path} is of source {plan.source!r}, not of {source!r}", hint=hint)
+    return plan
