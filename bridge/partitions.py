@@ -30,7 +30,7 @@ def shares(batch: Batch, index: int, partitions: Sequence[int]) -> Iterator[Shar
         return
     split = {partition: Share(partition, [], []) for partition in partitions}
     everywhere = list(split.values())
-    ahead = set(_schema_records(batch.segments))
+    ahead = {number for number in _glued(batch.segments) if batch.keys[number] is None}
     for number in range(index, len(batch)):
         key, value = batch.keys[number], batch.values[number]
         owner = partitions[crc32(key) % len(partitions)] if key is not None else partitions[0]
@@ -40,8 +40,11 @@ def shares(batch: Batch, index: int, partitions: Sequence[int]) -> Iterator[Shar
     yield from (share for share in everywhere if share.values)
 
 
-def _schema_records(segments: list[Segment]) -> Iterator[int]:
-    """Yield the indexes of records that have a segment of their own and the position of the record after them."""
+def _glued(segments: list[Segment]) -> Iterator[int]:
+    """Yield the indexes of records that have a segment of their own and the position of the record after them.
+
+    Those without a key are schema records; with one, deletes that a tombstone follows, or beginnings of transactions.
+    """
     index = 0
     for (commit, ordinal, count), after in zip(segments, chain(segments[1:], [(0, 0, 0)]), strict=True):
         if count == 1 and after[:2] == (commit, ordinal):

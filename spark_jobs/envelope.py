@@ -34,7 +34,11 @@ def rows(source: DataFrame) -> DataFrame:
         .select(
             *("topic", "partition", "offset", "timestamp", "key", "value"),
             F.col("envelope.source.name").alias("source"),
-            F.concat("envelope.source.schema", F.lit("."), "envelope.source.table").alias("table"),
+            # Logical messages and the ends of transactions name no table.
+            F.when(
+                F.col("envelope.source.table") != "",
+                F.concat("envelope.source.schema", F.lit("."), "envelope.source.table"),
+            ).alias("table"),
             F.col("envelope.op").alias("op"),
             _position(F.col("envelope.source.position")).alias("position"),
             F.col("envelope.transaction.id").alias("transaction_id"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from headrace.schema import TableSchema
+from headrace.schema import Column, TableSchema
 from spark_jobs.silver import types
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
@@ -50,6 +50,8 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
     columns: dict[str, T.DataType] = {}
     for schema in (*latest, *earlier):
         for column in schema.columns:
+            if column.form is not None:
+                raise _formed(table, column)
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
     _check_names(table, columns)
     # Under another key the records' own keys say nothing of this one: it is read from the rows.
@@ -72,6 +74,14 @@ def retyped(table: str, name: str, old: str, new: str) -> NeedsOperator:
         f"{table}: column {name} is {old} here and {new} there, and neither holds the other's values",
         hint="Bring the column to one type in every source. Once bronze has rows of the new type only, move the silver table's "
         "folder away: the next load builds it anew from bronze.",
+    )
+
+
+def _formed(table: str, column: Column) -> NeedsOperator:
+    return NeedsOperator(
+        f"{table}: the edge writes column {column.name} in Debezium's form {column.form}, which silver does not read",
+        hint="Leave [records] decimal and time in the edge's file as they are by default for sources that silver loads: "
+        "other forms are for other consumers. Rows written so stay readable in bronze alone.",
     )
 
 

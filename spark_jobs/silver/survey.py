@@ -113,11 +113,15 @@ def split(
     bronze: DataFrame, seen: list[Seen], floors: Mapping[str, str], upto: Mapping[str, str]
 ) -> tuple[list[Seen], dict[str, int]]:
     """Return what was seen, up to the cuts alone, and how many changes of each source wait for their transaction's end."""
+    # Logical messages end transactions as changes do, and belong to no table.
+    seen = [one for one in seen if one.table]
     over = [one for one in seen if one.final > upto.get(one.source, "")]
     if not over:
         return seen, {}
     beyond = (
-        bronze.filter(within(floors) & F.col("op").isNotNull() & ~within({}, upto)).groupBy("source", "table").count()
+        bronze.filter(within(floors) & _of_tables() & F.col("op").isNotNull() & ~within({}, upto))
+        .groupBy("source", "table")
+        .count()
     )
     excess = {(row["source"], row["table"]): int(row["count"]) for row in beyond.collect()}
     waiting: dict[str, int] = {}
@@ -127,10 +131,15 @@ def split(
     return [one for one in kept if one.changes], waiting
 
 
+def _of_tables() -> Column:
+    """Return the condition that a record is about a table, as messages and the ends of transactions are not."""
+    return F.col("table").isNotNull()
+
+
 def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str]) -> list[SchemaRecord]:
     """Return the schema records of a range in position order; raise CorruptInput for one that is none."""
     rows = (
-        bronze.filter(within(floors, upto) & F.col("op").isNull() & F.col("value").isNotNull())
+        bronze.filter(within(floors, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
         .select("partition", "offset", "source", "table", "position", "value")
         .collect()
     )

@@ -1,8 +1,9 @@
 """Sharing a batch among a source's partitions: a frozen hash, order by key, schema records everywhere."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from bridge.partitions import shares
+from headrace.batch import Batch
 from headrace.position import Position
 from tests.edge_double import Row, cut, log, of
 
@@ -30,6 +31,26 @@ def test_the_hash_of_a_key_never_changes():
         key: share.partition for share in shares(of(SOURCE, rows, rows[0].position), 0, [4, 5, 6]) for key in share.keys
     }
     assert found == {b'{"id":1}': 4, b'{"id":2}': 5, b"x": 4}
+
+
+def test_a_schema_record_goes_everywhere_and_a_delete_with_its_tombstone_to_one_partition():
+    commit, epoch = 5, 1_700_000_000
+    batch = Batch(
+        source=SOURCE,
+        follows=Position(epoch, 4, 0),
+        first=Position(epoch, commit, 0),
+        last=Position(epoch, commit, 0),
+        # The record that begins the transaction, the schema record, the delete, its tombstone.
+        segments=[(commit, 0, 1)] * 4,
+        keys=[b'{"id":"1:5"}', None, b'{"id":1}', b'{"id":1}'],
+        values=[b"begin", b"schema", b"delete", None],
+    )
+    split = {share.partition: share.values for share in shares(batch, 0, [0, 1])}
+    assert sorted(map(str, chain.from_iterable(split.values()))) == sorted(
+        map(str, [b"begin", b"schema", b"schema", b"delete", None])
+    )
+    assert all(b"schema" in values for values in split.values())
+    assert any(values[-2:] == [b"delete", None] for values in split.values())
 
 
 def test_every_record_goes_to_one_partition_and_a_key_keeps_its_order():

@@ -1,5 +1,6 @@
 """A silver table's shape holds the records of every source and of every age of the table."""
 
+import msgspec
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
@@ -100,3 +101,11 @@ def test_key_that_was_given_later_is_read_from_the_rows():
 def test_shape_that_cannot_be_stops_the_table(latest, said):
     with pytest.raises(NeedsOperator, match=said):
         shape.of("public.t", latest)
+
+
+def test_column_in_a_form_that_silver_does_not_read_stops_its_table_and_says_what_to_set():
+    told = schema(id=("int8",), amount=("numeric", 9, 2))
+    told.columns[1] = msgspec.structs.replace(told.columns[1], form="org.apache.kafka.connect.data.Decimal")
+    with pytest.raises(NeedsOperator, match="amount") as stopped:
+        shape.of("public.t", [told])
+    assert "[records] decimal" in stopped.value.hint
