@@ -10,11 +10,11 @@ from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import drain, lake, latency, results
+from tests.benchmarks import drain, impact, lake, latency, results
 
 #: The server's own habits, out of the way: no checkpoint in the middle of a run.
 _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
-PARTS = ("drain", "latency", "lake")
+PARTS = ("drain", "shapes", "latency", "impact", "lake")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,10 +34,20 @@ def bench(*, quick: bool, only: tuple[str, ...]) -> None:
             kafka.start()
         if "drain" in parts or "lake" in parts:
             console.rule("WAL to Kafka")
-            found += drain.measure(console, folder, postgres, kafka, 100_000 if quick else 1_000_000)
+            found += drain.measure(
+                console, folder, postgres, kafka, drain.orders_backlog(100_000 if quick else 1_000_000)
+            )
+        if "shapes" in parts:
+            console.rule("WAL to Kafka, other shapes")
+            for backlog in drain.shaped_backlogs(40_000 if quick else 400_000):
+                found += drain.measure(console, folder, postgres, kafka, backlog)
         if "latency" in parts:
             console.rule("Latency")
-            found += latency.measure(console, folder, postgres, kafka, 10 if quick else 30)
+            for rate in latency.RATES:
+                found += latency.measure(console, folder, postgres, kafka, rate, 10 if quick else 30)
+        if "impact" in parts:
+            console.rule("Impact on the source")
+            found += impact.measure(console, folder, postgres, kafka, 10 if quick else 30)
         if "lake" in parts:
             console.rule("Lake")
             postgres.stop()

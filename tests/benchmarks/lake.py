@@ -26,11 +26,12 @@ _READS = 3
 
 def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka) -> list[Result]:
     """Return changes per second of bronze and of silver."""
-    stream = drain.STREAM
+    backlog = drain.orders_backlog(0)
+    stream = backlog.name
     path = files.lake(
         folder / "lake.toml",
         bootstrap=kafka.bootstrap,
-        sources=dict.fromkeys(drain.SOURCES, (postgres, drain.STREAM)),
+        sources=dict.fromkeys(backlog.sources, (postgres, backlog.name)),
         stream=stream,
     )
     lake = load(path, LakeFile)

@@ -1,4 +1,4 @@
-"""From COMMIT at the source to readable by a `read_committed` consumer, at a steady thousand changes a second.
+"""From COMMIT at the source to readable by a `read_committed` consumer, at a steady rate of changes.
 
 The writer notes when COMMIT returned, the consumer when a change came out of its client, on the one clock of the machine.
 Each change counts. The consumer asks for records at once as they come (fetch.wait.max.ms only bounds an idle wait).
@@ -25,31 +25,36 @@ from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
 from tests.waiting import eventually
 
-TRANSACTIONS_A_SECOND, CHANGES_A_TRANSACTION = 200, 5
+#: Transactions a second, and changes in each.
+RATES = ((200, 5), (500, 20))
 #: Not counted: connections, first schema record, caches.
 _WARM_UP_SECONDS = 2
-_DATABASE = "latency"
 _NUMBER = re.compile(rb'"sku":"tx(\d+)"')
 
 
-def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, seconds: int) -> list[Result]:
-    """Return p50 and p99."""
-    dsn = postgres.create_database(_DATABASE)
+def measure(
+    console: Console, folder: Path, postgres: Postgres, kafka: Kafka, rate: tuple[int, int], seconds: int
+) -> list[Result]:
+    """Return p50 and p99 at a rate."""
+    transactions, changes = rate
+    per_second = transactions * changes
+    name = f"latency{per_second}"
+    dsn = postgres.create_database(name)
     port = free_port()
     bridge_file = files.bridge(
-        folder / "bridge-latency.toml",
+        folder / f"bridge-{name}.toml",
         bootstrap=kafka.bootstrap,
         listen=f"127.0.0.1:{port}",
-        sources=["bench/latency"],
-        stream="latency",
+        sources=[f"bench/{name}"],
+        stream=name,
     )
     edge_file = files.edge(
-        folder / "edge-latency.toml",
-        source="bench/latency",
+        folder / f"edge-{name}.toml",
+        source=f"bench/{name}",
         postgres=postgres,
-        database=_DATABASE,
+        database=name,
         interconnect=f"amqp://127.0.0.1:{port}",
-        names="latency",
+        names=name,
     )
     with closing(psycopg2.connect(dsn)) as connection:
         connection.autocommit = True
@@ -57,7 +62,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, se
     headrace("bridge", "init", "--config", str(bridge_file))
     headrace("edge", "init", "--config", str(edge_file))
     parts = [
-        Supervised(part, command(part, "run", "--config", str(path)), log=folder / f"{part}-latency.log")
+        Supervised(part, command(part, "run", "--config", str(path)), log=folder / f"{part}-{name}.log")
         for part, path in (("bridge", bridge_file), ("edge", edge_file))
     ]
     arrivals: list[tuple[int, float]] = []
@@ -66,32 +71,28 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, se
         if found := _NUMBER.search(value):
             arrivals.append((int(found[1]), moment))
 
-    follower = Follower(kafka.bootstrap, "latency", 1, each=arrived)
+    follower = Follower(kafka.bootstrap, name, 1, each=arrived)
     try:
         for part in parts:
             part.start()
-        with console.status(
-            f"writing {TRANSACTIONS_A_SECOND * CHANGES_A_TRANSACTION:,} changes a second for {seconds} s"
-        ):
-            returned = _write(dsn, seconds)
-        expected = len(returned) * CHANGES_A_TRANSACTION
+        with console.status(f"writing {per_second:,} changes a second for {seconds} s"):
+            returned = _write(dsn, transactions, changes, seconds)
+        expected = len(returned) * changes
         eventually(lambda: len(arrivals) >= expected, 60, saying=f"all {expected} changes arrived")
     finally:
         follower.stop()
         for part in reversed(parts):
             part.stop()
     counted = [
-        (moment - returned[number]) * 1000
-        for number, moment in arrivals
-        if number >= _WARM_UP_SECONDS * TRANSACTIONS_A_SECOND
+        (moment - returned[number]) * 1000 for number, moment in arrivals if number >= _WARM_UP_SECONDS * transactions
     ]
     percentiles = statistics.quantiles(counted, n=100)
-    name = "commit to readable in Kafka at 1,000 changes/s"
-    return [Result(f"{name}, p{at}", round(percentiles[at - 1], 1), "ms") for at in (50, 99)]
+    title = f"commit to readable in Kafka at {per_second:,} changes/s"
+    return [Result(f"{title}, p{at}", round(percentiles[at - 1], 1), "ms") for at in (50, 99)]
 
 
-def _write(dsn: str, seconds: int) -> list[float]:
-    arguments = [dsn, TRANSACTIONS_A_SECOND, CHANGES_A_TRANSACTION, seconds]
+def _write(dsn: str, transactions: int, changes: int, seconds: int) -> list[float]:
+    arguments = [dsn, transactions, changes, seconds]
     done = subprocess.run(
         [sys.executable, writer.__file__, *map(str, arguments)],
         check=True,
