@@ -5,6 +5,7 @@ folder. The edge writes it before the slot is told, so the slot is never ahead o
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -13,12 +14,18 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from headrace.position import Position
 
 _VERSION = 1
 _NAME = "checkpoint.json"
 _LARGEST_ORDINAL = (1 << 32) - 1
+#: Errors of a disk that will take more when somebody has made room.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class NoRoom(Retryable):
+    """The disk of the state folder is full, or the spool has reached its limit."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +37,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     stage: Literal["making", "made"]
     #: Text of the last position that the far side has acknowledged.
     acknowledged: str
+    #: Text of the position up to which the spool has what is not acknowledged; empty while nothing depends on the spool.
+    spooled: str = ""
 
     @property
     def position(self) -> Position:
@@ -37,8 +46,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return Position.parse(self.acknowledged)
 
     @property
+    def promised(self) -> Position | None:
+        """The position up to which the spool has to have what is not acknowledged; None when nothing depends on it."""
+        return Position.parse(self.spooled) if self.spooled else None
+
+    @property
     def confirmed(self) -> int:
-        """The place in the log below which everything is acknowledged, as a number: what the source may discard."""
+        """The place in the log below which everything is acknowledged or spooled, as a number: what the source may discard."""
         raise NotImplementedError
 
     @property
@@ -50,10 +64,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def tail(self) -> Position:
         """The position that the first batch follows when the log is read again from the confirmed place.
 
-        What is read again commits at the confirmed place or after it. Where a part of that is acknowledged already, the tail
-        is the last place before it, so that the chain holds and the far side drops what it has.
+        What is read again commits at the confirmed place or after it. Where a part of that is acknowledged or spooled already,
+        the tail is the last place before it, so that the chain holds and the far side drops what it has.
         """
-        position = self.position
+        position = self.promised or self.position
         if position.commit < self.confirmed:
             return position
         return Position(position.epoch, self.confirmed - 1, _LARGEST_ORDINAL)
@@ -104,7 +118,7 @@ class State(Generic[C]):
             raise NeedsOperator(f"checkpoint {self.path} cannot be read: {error.strerror}", hint=_REPAIR) from error
         try:
             checkpoint = msgspec.json.decode(data, type=self._kind)
-            _ = checkpoint.position, checkpoint.confirmed
+            _ = checkpoint.position, checkpoint.promised, checkpoint.confirmed
         except (msgspec.MsgspecError, UnicodeDecodeError, CorruptInput) as error:
             raise NeedsOperator(
                 f"checkpoint {self.path} is damaged, or of another kind of database", hint=_REPAIR
@@ -124,7 +138,7 @@ class State(Generic[C]):
     def write(self, checkpoint: Checkpoint) -> None:
         """Make the checkpoint durable: when this returns it survives a crash of the machine.
 
-        Raises NeedsOperator when the disk refuses.
+        Raises NoRoom when the disk is full, and NeedsOperator when it refuses otherwise.
         """
         fresh = self.path.with_suffix(".new")
         try:
@@ -139,6 +153,8 @@ class State(Generic[C]):
             finally:
                 os.close(folder)
         except OSError as error:
+            if error.errno in _FULL:
+                raise NoRoom(f"checkpoint {self.path} cannot be written: {error.strerror}") from error
             raise NeedsOperator(
                 f"checkpoint {self.path} cannot be written: {error.strerror}",
                 hint="Make room or mend the disk, then start the edge again: it goes on where it was.",

@@ -1,10 +1,12 @@
-"""The window between the thread that captures and the thread that sends: guarded, and each side wakes the other.
+"""The window between the threads that capture, send and spool: guarded, and each side wakes the others.
 
-The capturing side puts batches in and learns what is acknowledged; the sending side takes batches and reports outcomes. A
-problem that ends the edge, found by any thread, is left here for the capturing side to raise.
+The capturing side puts batches in and learns what is acknowledged; the sending side takes batches and reports outcomes; the
+spooling side (edge/spooler.py) keeps on disk what waits too long. A problem that ends the edge, found by any thread, is left
+here for the capturing side to raise.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from edge.batcher import SealedBatch
@@ -17,37 +19,48 @@ def _nobody() -> None:
 
 
 class Outbox:
-    """A window of at most about `limit_bytes` compressed bytes, shared by two threads."""
+    """A window of at most about `limit_bytes` compressed bytes in memory, shared by the threads of an edge."""
 
     def __init__(self, *, limit_bytes: int, tail: Position, confirmed: int) -> None:
-        self._lock = threading.Lock()
-        self._window = Window(tail, confirmed)
-        self._limit = limit_bytes
+        #: Guards the window; the spooling side, which looks at it closely, takes it itself.
+        self.lock = threading.Lock()
+        self.window = Window(tail, confirmed)
+        self.limit_bytes = limit_bytes
         #: Called after batches were put in, by the capturing thread.
         self.wake_sender: Callable[[], None] = _nobody
         #: Called after the acknowledged tail moved or a problem was left, by any thread.
         self.wake_capture: Callable[[], None] = _nobody
+        #: Called after something happened that is the spool's business, by any thread.
+        self.wake_spooler: Callable[[], None] = _nobody
+        #: Makes the spool drop what is read again, and returns its newest row; there may be no spool.
+        self.rewind_spool: Callable[[], int] = lambda: 0
         self.problem: Exception | None = None
+        #: When the acknowledged tail moved last, by the monotonic clock.
+        self.moved_at = time.monotonic()
+        #: The acknowledged position that the checkpoint has durably.
+        self.saved_position = tail
 
     @property
     def full(self) -> bool:
         """Whether capture has to wait."""
-        return self._window.bytes >= self._limit
+        window, limit = self.window, self.limit_bytes
+        # What comes back from the spool leaves room for what goes there.
+        return window.bytes - window.loaded_bytes >= max(limit - window.loaded_bytes, limit // 4)
 
     @property
     def empty(self) -> bool:
         """Whether everything that was put in is acknowledged."""
-        return len(self._window) == 0
+        return len(self.window) == 0
 
     @property
     def batches(self) -> int:
         """How many batches are not acknowledged."""
-        return len(self._window)
+        return len(self.window)
 
     @property
     def bytes(self) -> int:
-        """Compressed size of the batches that are not acknowledged."""
-        return self._window.bytes
+        """Compressed size of the unacknowledged batches in memory."""
+        return self.window.bytes
 
     def fail(self, problem: Exception) -> None:
         """Leave a problem that ends the edge; the first one counts."""
@@ -61,50 +74,89 @@ class Outbox:
 
     def put(self, batches: Iterable[SealedBatch]) -> None:
         """Append batches and wake the sender."""
-        with self._lock:
+        now = time.time()
+        with self.lock:
             for batch in batches:
-                self._window.add(batch)
-        self.wake_sender()
+                self.window.add(batch, now)
+            spooling = self.window.spooling
+        (self.wake_spooler if spooling else self.wake_sender)()
 
-    def note(self, lsn: int) -> None:
-        """Let `lsn` be confirmed once all that is held now is acknowledged."""
-        with self._lock:
-            self._window.note(lsn)
+    def note(self, place: int) -> None:
+        """Let `place` be confirmed once all that is held now is acknowledged or spooled."""
+        with self.lock:
+            self.window.note(place)
 
     def progress(self) -> tuple[Position, int]:
-        """Return the acknowledged position and the LSN that may be confirmed."""
-        with self._lock:
-            return self._window.acknowledged, self._window.confirmable
+        """Return the acknowledged position and the place that may be confirmed."""
+        with self.lock:
+            return self.window.acknowledged, self.window.confirmable
+
+    def accepted_place(self) -> int:
+        """Return the place below which the far side has everything; for figures."""
+        with self.lock:
+            window = self.window
+            return window.acknowledged.commit if window.spooled > window.acknowledged else window.confirmable
+
+    @property
+    def tail(self) -> Position:
+        """The position that the next batch follows."""
+        return self.window.tail
+
+    @property
+    def spooled(self) -> Position:
+        """The last position that the spool holds for good, at least all that the confirmable place relies on."""
+        return self.window.spooled
+
+    def saved(self, acknowledged: Position) -> None:
+        """Learn that the checkpoint has this position: the spool is needed only for what comes after it."""
+        self.saved_position = acknowledged
+        if self.window.newest_row:
+            self.wake_spooler()
+
+    def rewind(self) -> None:
+        """Drop what is not acknowledged and not spooled for good, because the log is read again from the confirmed place."""
+        row = self.rewind_spool()
+        with self.lock:
+            self.window.restart(self.window.acknowledged, row)
 
     def restart(self, tail: Position) -> None:
-        """Drop every batch, because the log is read again; the next one follows `tail`."""
-        with self._lock:
-            self._window.restart(tail)
+        """Drop what was put in since `rewind`; the next batch follows `tail`."""
+        with self.lock:
+            self.window.restart(tail, self.window.newest_row)
+
+    def confirm_from(self, place: int) -> None:
+        """Let no place be confirmed beyond this one but by what comes now: the log of another server goes on there."""
+        with self.lock:
+            self.window.confirmable = place
 
     def take(self) -> tuple[int, SealedBatch] | None:
         """Return the next batch to send with the number of its delivery, or None."""
-        with self._lock:
-            return self._window.take()
+        with self.lock:
+            return self.window.take()
 
     def accepted(self, delivery: int) -> bool:
         """Note an accepted delivery; wake capture and return True when the acknowledged tail moved."""
-        with self._lock:
-            moved = self._window.accepted(delivery)
+        with self.lock:
+            moved = self.window.accepted(delivery)
+            spooled = self.window.spooling or self.window.unloaded
         if moved:
+            self.moved_at = time.monotonic()
             self.wake_capture()
+            if spooled:
+                self.wake_spooler()
         return moved
 
     def returned(self, delivery: int) -> bool:
         """Go back and hold until `go_on`; return whether the delivery was a current one."""
-        with self._lock:
-            return self._window.returned(delivery)
+        with self.lock:
+            return self.window.returned(delivery)
 
     def go_on(self) -> None:
         """Send again after `returned`."""
-        with self._lock:
-            self._window.go_on()
+        with self.lock:
+            self.window.go_on()
 
     def lost(self) -> None:
         """Go back: the link is gone."""
-        with self._lock:
-            self._window.lost()
+        with self.lock:
+            self.window.lost()

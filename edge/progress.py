@@ -1,15 +1,21 @@
-"""Moves the checkpoint after what is acknowledged, often enough and not more.
+"""Moves the checkpoint after what is acknowledged or spooled, often enough and not more.
 
-Guarantees that `confirmed` is durable in the checkpoint: it is what the source may be told. Used by the capturing thread alone.
+Guarantees that `confirmed` is durable in the checkpoint, and so is what it relies on: it is what the source may be told. Used by
+the capturing thread alone.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
-from edge.checkpoint import Checkpoint, State
+import msgspec
+
+from edge.checkpoint import Checkpoint, NoRoom, State
 from edge.outbox import Outbox
 from headrace.position import Position
+
+_log = logging.getLogger(__name__)
 
 #: Between two writes, in seconds: after changes were acknowledged, and when only idle log has passed.
 _CHANGES_SECONDS, _IDLE_SECONDS = 0.2, 1.0
@@ -33,40 +39,80 @@ class Progress:
         self.checkpoint = checkpoint
         #: What the source may be told.
         self.confirmed = checkpoint.confirmed
-        self._position = checkpoint.position
+        # Acknowledged and spooled, as they are in the checkpoint.
+        self._positions = (checkpoint.position, checkpoint.promised or checkpoint.position)
         self._written_at = -_IDLE_SECONDS
         self._took = 0.0
+        self._no_room = False
 
     def save(self, now: float) -> float | None:
-        """Write the checkpoint if what is acknowledged moved and the last write is long enough ago (`now` is monotonic).
+        """Write the checkpoint if what is acknowledged or spooled moved and the last write is long enough ago.
 
-        Returns the seconds until a write that has to wait, None when nothing waits.
+        `now` is monotonic. Returns the seconds until a write that has to wait, None when nothing waits.
         """
-        position, lsn = self._outbox.progress()
-        if position == self._position and lsn <= self.confirmed:
+        position, place, spooled = self._reached()
+        if (position, spooled) == self._positions and place <= self.confirmed:
             return None
-        pause = _IDLE_SECONDS if position == self._position else _CHANGES_SECONDS
+        pause = _IDLE_SECONDS if (position, spooled) == self._positions or self._no_room else _CHANGES_SECONDS
         wait = self._written_at + max(pause, self._took * _SHARE) - now
         if wait > 0:
             return wait
-        self._write(position, lsn)
+        try:
+            self._write(position, place, spooled)
+        except NoRoom as error:
+            self._wait_for_room(error)
         return None
 
     def save_now(self) -> None:
-        """Write the checkpoint if what is acknowledged moved."""
-        position, lsn = self._outbox.progress()
-        if position != self._position or lsn > self.confirmed:
-            self._write(position, lsn)
+        """Write the checkpoint if what is acknowledged or spooled moved; where the disk is full, leave it as it was."""
+        try:
+            self._save()
+        except NoRoom as error:
+            self._wait_for_room(error)
 
     def restart(self) -> Position:
-        """Write what is acknowledged, and return the position that the next batch follows when the log is read again."""
-        self.save_now()
-        return self.checkpoint.tail
+        """Go back to what is acknowledged or spooled, write that, and return the position that the next batch follows.
 
-    def _write(self, position: Position, lsn: int) -> None:
+        The log is then to be read again from the checkpoint's confirmed place. Raises NoRoom when the disk is full.
+        """
+        self._outbox.rewind()
+        self._save()
+        tail = self.checkpoint.tail
+        self._outbox.restart(tail)
+        return tail
+
+    def replace(self, checkpoint: Checkpoint) -> None:
+        """Write another checkpoint in place of this one, whose confirmed place may be a lower one."""
+        self._outbox.rewind()
+        self._state.write(checkpoint)
+        self.checkpoint, self.confirmed = checkpoint, checkpoint.confirmed
+        self._outbox.confirm_from(checkpoint.confirmed)
+
+    def _reached(self) -> tuple[Position, int, Position]:
+        # In this order: the spool has at least what the place relies on.
+        position, place = self._outbox.progress()
+        return position, place, max(position, self._outbox.spooled)
+
+    def _save(self) -> None:
+        position, place, spooled = self._reached()
+        if (position, spooled) != self._positions or place > self.confirmed:
+            self._write(position, place, spooled)
+
+    def _write(self, position: Position, place: int, spooled: Position) -> None:
         began = time.monotonic()
-        advanced = self._advanced(self.checkpoint, position, lsn)
+        advanced = msgspec.structs.replace(
+            self._advanced(self.checkpoint, position, place), spooled=str(spooled) if spooled > position else ""
+        )
         self._state.write(advanced)
         self._written_at = time.monotonic()
         self._took = self._written_at - began
-        self.checkpoint, self.confirmed, self._position = advanced, advanced.confirmed, position
+        self.checkpoint, self.confirmed, self._positions = advanced, advanced.confirmed, (position, spooled)
+        self._no_room = False
+        self._outbox.saved(position)
+
+    def _wait_for_room(self, error: NoRoom) -> None:
+        """Tell the source nothing until there is room; what is read meanwhile is read again after a crash."""
+        self._written_at = time.monotonic()
+        if not self._no_room:
+            self._no_room = True
+            _log.warning("%s: the source keeps its log until there is room", error.message)

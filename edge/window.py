@@ -3,11 +3,16 @@
 Sans-I/O. Guarantees that batches are given out in order; that the acknowledged tail moves only over batches that were
 accepted, without a hole; that after any outcome but `accepted`, and after a lost link, sending goes back to the oldest
 batch that is not accepted (go-back-N). A batch too large to be safe from overtaking travels with nothing else unsettled.
+
+With a spool the order of all batches is: those of the spool that are loaded, those of the spool that are not, those in memory
+alone. What is in memory alone waits in `behind` while anything of the spool is not loaded, and while it is to be spooled.
 Not for several threads: edge/outbox.py guards it.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from edge.batcher import SealedBatch
 from headrace.position import Position
@@ -16,53 +21,90 @@ from headrace.position import Position
 ALONE_BYTES = 190_000
 
 
-@dataclass(slots=True)
-class _Entry:
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A batch that is not acknowledged."""
+
     batch: SealedBatch
-    #: LSN that may be confirmed once this batch and all before it are accepted; 0 for none.
+    #: Place that may be confirmed once this batch and all before it are accepted, or durable in the spool; 0 for none.
     confirm: int
+    #: When it was captured, in seconds since 1970.
+    put_at: float
+    #: Its row in the spool; 0 while it is in memory alone.
+    row: int = 0
     accepted: bool = False
+    #: Whether it is acknowledged, and so not held any more.
+    gone: bool = False
 
 
 class Window:
     """Batches in order, from the oldest not accepted to the newest not sent."""
 
     def __init__(self, tail: Position, confirmed: int) -> None:
-        self._entries: deque[_Entry] = deque()
+        self._entries: deque[Entry] = deque()
+        self._behind: deque[Entry] = deque()
         #: How many entries, from the oldest, are sent.
         self._sent = 0
         #: Deliveries without an outcome; None for those of before the last going back.
-        self._unsettled: dict[int, _Entry | None] = {}
+        self._unsettled: dict[int, Entry | None] = {}
         self._deliveries = 0
         self._last = tail
         #: The last position of the accepted batches.
         self.acknowledged = tail
-        #: LSN below which everything is acknowledged.
+        #: The last position that the spool holds for good; it matters while it is greater than `acknowledged`.
+        self.spooled = tail
+        #: Place below which everything is acknowledged or spooled.
         self.confirmable = confirmed
-        #: Compressed size of all batches held.
-        self.bytes = 0
+        #: Compressed size of the batches in memory, and of those among them that are in the spool too.
+        self.bytes = self.loaded_bytes = 0
+        #: Rows of the spool: the newest, and the newest that was loaded.
+        self.newest_row = self.loaded_row = 0
+        #: Whether what is added goes to the spool.
+        self.spooling = False
         #: Whether sending waits for `go_on`.
         self.held = False
 
     def __len__(self) -> int:
-        """Return how many batches are held."""
-        return len(self._entries)
+        """Return how many batches are not acknowledged."""
+        return len(self._entries) + self.unloaded + len(self._behind)
 
-    def add(self, batch: SealedBatch) -> None:
+    @property
+    def tail(self) -> Position:
+        """The position that the next batch follows."""
+        return self._last
+
+    @property
+    def unloaded(self) -> int:
+        """How many batches are in the spool alone."""
+        return self.newest_row - self.loaded_row
+
+    @property
+    def oldest_at(self) -> float | None:
+        """When the oldest batch was captured, in seconds since 1970; None when there is none, 0 when the spool has it."""
+        if self._entries:
+            return self._entries[0].put_at
+        if self.unloaded:
+            return 0.0
+        return self._behind[0].put_at if self._behind else None
+
+    def add(self, batch: SealedBatch, put_at: float = 0.0) -> None:
         """Append a batch, which must follow the one before it."""
         if batch.follows != self._last:
             raise ValueError(f"a batch follows {batch.follows}, the one before it ends at {self._last}")
         self._last = batch.last
-        self._entries.append(_Entry(batch, batch.confirm))
+        apart = self.spooling or self.unloaded or self._behind
+        (self._behind if apart else self._entries).append(Entry(batch, batch.confirm, put_at))
         self.bytes += len(batch.body)
 
-    def note(self, lsn: int) -> None:
-        """Let `lsn` be confirmed once all that is held now is accepted: nothing below it is still to come."""
-        if not self._entries:
-            self.confirmable = max(self.confirmable, lsn)
+    def note(self, place: int) -> None:
+        """Let `place` be confirmed once all that is held now is accepted or spooled: nothing below it is still to come."""
+        newest = (
+            self._behind[-1] if self._behind else self._entries[-1] if self._entries and not self.unloaded else None
+        )
+        if newest is None or newest.row:
+            self.confirmable = max(self.confirmable, place)
         else:
-            newest = self._entries[-1]
-            newest.confirm = max(newest.confirm, lsn)
+            newest.confirm = max(newest.confirm, place)
 
     def take(self) -> tuple[int, SealedBatch] | None:
         """Return the next batch to send with the number of its delivery, or None when nothing may be sent now."""
@@ -86,7 +128,8 @@ class Window:
         while self._entries and self._entries[0].accepted:
             oldest = self._entries.popleft()
             self._sent -= 1
-            self.bytes -= len(oldest.batch.body)
+            oldest.gone = True
+            self._release(oldest)
             self.acknowledged = max(self.acknowledged, oldest.batch.last)
             self.confirmable = max(self.confirmable, oldest.confirm)
             moved = True
@@ -110,12 +153,78 @@ class Window:
         self._unsettled.clear()
         self.held = False
 
-    def restart(self, tail: Position) -> None:
-        """Drop every batch: the log is read again from what is confirmed, and the next batch follows `tail`."""
+    def restart(self, tail: Position, newest_row: int = 0) -> None:
+        """Drop what the log is read again for, all but the spool up to a row; the next batch follows `tail`."""
         self._go_back()
-        self._entries.clear()
-        self.bytes = 0
+        kept = deque[Entry]()
+        for entry in chain(self._entries, self._behind):
+            if 0 < entry.row <= newest_row:
+                kept.append(entry)
+            else:
+                self._release(entry)
+        self._entries, self._behind = kept, deque()
+        self.newest_row, self.loaded_row = newest_row, min(self.loaded_row, newest_row)
         self._last = tail
+
+    # The spool's side.
+
+    def unspooled(self, limit_bytes: int) -> list[Entry]:
+        """Return the oldest batches that are in memory alone, about as many bytes as the limit allows."""
+        found, size = list[Entry](), 0
+        for entry in self._in_memory_alone():
+            if found and size + len(entry.batch.body) > limit_bytes:
+                break
+            found.append(entry)
+            size += len(entry.batch.body)
+        return found
+
+    def spool(self, entries: list[Entry]) -> None:
+        """Note that the oldest batches in memory alone are durable in the spool, in its next rows."""
+        for entry in entries:
+            self.newest_row += 1
+            entry.row = self.newest_row
+            self.confirmable = max(self.confirmable, entry.confirm)
+            if entry.confirm:
+                self.spooled = max(self.spooled, entry.batch.last)
+            if self._behind and self._behind[0] is entry:
+                # It is loaded when its turn comes.
+                self._behind.popleft()
+                self.bytes -= len(entry.batch.body)
+            else:
+                self.loaded_row = entry.row
+                if not entry.gone:
+                    self.loaded_bytes += len(entry.batch.body)
+
+    def unload(self, limit_bytes: int) -> None:
+        """Let go of the newest spooled batches that are not sent, until no more than the limit of them is in memory."""
+        while self.loaded_bytes > limit_bytes and len(self._entries) > self._sent and (row := self._entries[-1].row):
+            self._release(self._entries.pop())
+            self.loaded_row = row - 1
+
+    def load(self, row: int, batch: SealedBatch, put_at: float) -> None:
+        """Append the batch of the next row that is not loaded."""
+        if row != self.loaded_row + 1:
+            raise ValueError(f"row {row} of the spool does not come after row {self.loaded_row}")
+        self._entries.append(Entry(batch, batch.confirm, put_at, row))
+        self.loaded_row = row
+        self.bytes += len(batch.body)
+        self.loaded_bytes += len(batch.body)
+
+    def join(self) -> bool:
+        """Let what waits behind the spool be sent, if all of the spool is loaded; return whether it does now."""
+        if self.unloaded or not self._behind:
+            return False
+        self._entries.extend(self._behind)
+        self._behind.clear()
+        return True
+
+    def _in_memory_alone(self) -> Iterator[Entry]:
+        return chain((entry for entry in self._entries if not entry.row), self._behind)
+
+    def _release(self, entry: Entry) -> None:
+        self.bytes -= len(entry.batch.body)
+        if entry.row:
+            self.loaded_bytes -= len(entry.batch.body)
 
     @property
     def _carries_large(self) -> bool:
@@ -130,5 +239,5 @@ class Window:
         self._sent = 0
 
 
-def _is_large(entry: _Entry | None) -> bool:
+def _is_large(entry: Entry | None) -> bool:
     return entry is not None and len(entry.batch.body) > ALONE_BYTES

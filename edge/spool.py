@@ -1,0 +1,343 @@
+"""The spool: batches on this machine's disk that the far side has not accepted, in order (design decision 8).
+
+One SQLite file in the state folder, there only while it holds something. Guarantees that what `append` returned from is
+durable (write-ahead log, synchronous=FULL), that it is given back byte for byte or not at all (each row has a checksum), and
+that the file stays within its limit. Knows batches and positions alone, no engine. Not for several threads at once:
+edge/spooler.py sees to that.
+"""
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from edge.batcher import SealedBatch
+from edge.checkpoint import NoRoom
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+
+_log = logging.getLogger(__name__)
+
+_NAME = "spool.sqlite"
+_VERSION = 1
+#: Of 64 kB batches so large a page wastes little; it is also the unit of the limit.
+_PAGE_BYTES = 8192
+#: The write-ahead log is cut back to this after a checkpoint, in bytes.
+_JOURNAL_BYTES = 8 << 20
+_ROWS_AT_ONCE = 256
+_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput)
+_ABOUT = "create table about (version integer not null, source text not null)"
+_BATCH = """
+    create table batch (
+        id integer primary key, last text not null, confirm integer not null, put_at real not null,
+        checksum integer not null, head blob not null, body blob not null
+    )
+"""
+_READ = "select id, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
+
+
+class Kept(NamedTuple):
+    """A batch of the spool."""
+
+    #: Rows are numbered in the order of the batches, without a hole.
+    row: int
+    batch: SealedBatch
+    #: When it was captured, in seconds since 1970.
+    put_at: float
+
+
+class Spool:
+    """The batches of one source, from the oldest that is not accepted on."""
+
+    def __init__(self, folder: Path, source: str, limit_bytes: int) -> None:
+        self.path = folder / _NAME
+        self._source = source
+        self.limit_bytes = limit_bytes
+        self._connection: sqlite3.Connection | None = None
+        #: Number of the oldest row, and of the newest; the newest is less by one when there is none.
+        self.first_row, self.last_row = 1, 0
+        #: Size of the bodies, in bytes.
+        self.bytes = 0
+        #: Last position of the newest row, None when there is none, and the newest place that a row lets be confirmed.
+        self.end: Position | None = None
+        self.confirm = 0
+
+    def __len__(self) -> int:
+        """Return how many batches it holds."""
+        return self.last_row - self.first_row + 1
+
+    def open(self, acknowledged: Position, promised: Position | None) -> None:
+        """Take up what a former process left, checked whole.
+
+        `promised` is the position up to which the checkpoint says that the spool holds what is not acknowledged; None when
+        nothing depends on it. Raises NeedsOperator, naming the range that is lost, unless it is all there.
+        """
+        if promised is not None and promised <= acknowledged:
+            promised = None
+        try:
+            found = self._found(acknowledged)
+        except _DAMAGED as error:
+            if promised is not None:
+                raise self.lost(acknowledged, promised, f"is damaged ({error})") from error
+            _log.warning("spool %s is damaged (%s); nothing depends on it, so it is removed", self.path, error)
+            self._drop()
+            return
+        if promised is not None and (not found or self.end is None or self.end < promised):
+            why = "is gone" if not found else f"ends at {self.end or 'its beginning'}"
+            raise self.lost(acknowledged, promised, why)
+
+    def lost(self, acknowledged: Position, promised: Position, why: str) -> NeedsOperator:
+        """Return the error for what only the spool had."""
+        return NeedsOperator(
+            f"spool {self.path} {why}: it alone held the changes of {self._source} after {acknowledged} up to {promised}, "
+            "because the source was told that it may discard them",
+            hint=f"Put the file back if you have it. Otherwise those changes are lost here: move {self.path.name}* and the "
+            "checkpoint away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace verify' "
+            "names.",
+        )
+
+    def append(self, batches: Sequence[tuple[SealedBatch, int, float]]) -> None:
+        """Make batches durable behind the newest: each with the place that it lets be confirmed and when it was captured.
+
+        Raises NoRoom, with nothing of them kept, when they do not fit.
+        """
+        row = self.last_row
+        try:
+            connection = self._opened()
+            with _transaction(connection):
+                # What `open` and `rewind` left out.
+                connection.execute("delete from batch where id < ? or id > ?", (self.first_row, self.last_row))
+                for batch, confirm, put_at in batches:
+                    row += 1
+                    head, body = _head(batch), batch.body
+                    connection.execute(
+                        "insert into batch values (?, ?, ?, ?, ?, ?, ?)",
+                        (row, str(batch.last), confirm, put_at, _checksum(head, body), head, body),
+                    )
+        except sqlite3.Error as error:
+            raise self._problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
+        self.last_row = row
+        for batch, confirm, _ in batches:
+            self.bytes += len(batch.body)
+            self.end, self.confirm = batch.last, max(self.confirm, confirm)
+
+    def read(self, row: int, limit_bytes: int, after: Position) -> list[Kept]:
+        """Return the batches from a row on, which follows a position: about as many bytes as the limit allows, at least one.
+
+        Raises NeedsOperator when the first of them cannot be read.
+        """
+        kept: list[Kept] = []
+        try:
+            for one in self._rows(row):
+                kept.append(one)
+                limit_bytes -= len(one.batch.body)
+                if limit_bytes <= 0:
+                    break
+        except _DAMAGED as error:
+            if not kept:
+                raise self.lost(after, self.end or after, f"is damaged ({error})") from error
+        return kept
+
+    def forget(self, acknowledged: Position) -> None:
+        """Delete the batches up to an acknowledged position; the file goes with the last one.
+
+        Raises NoRoom when a full disk does not even let rows go.
+        """
+        while self._connection is not None and len(self):
+            if self.end is not None and self.end <= acknowledged:
+                self._drop()
+                return
+            try:
+                row, size = self._acknowledged_rows(acknowledged)
+                if row < self.first_row:
+                    return
+                with _transaction(self._connection):
+                    self._connection.execute("delete from batch where id <= ?", (row,))
+            except sqlite3.Error as error:
+                raise self._problem(error) from error
+            self.first_row = row + 1
+            self.bytes -= size
+
+    def rewind(self) -> None:
+        """Leave out the newest batches that end within a transaction alone: the source has them, and they are read again."""
+        if self._connection is None:
+            return
+        try:
+            self._measure(self.first_row, self.last_row)
+        except sqlite3.Error as error:
+            raise self._problem(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _found(self, acknowledged: Position) -> bool:
+        """Open the file if there is one, leave out what is acknowledged or read again, and check every row that is left."""
+        if not self.path.exists():
+            return False
+        connection = self._opened()
+        about = connection.execute("select version, source from about").fetchall()
+        if about != [(_VERSION, self._source)]:
+            raise NeedsOperator(
+                f"spool {self.path} is of another source or release: {about}",
+                hint="Give each source a state folder of its own, and read a spool with the release that wrote it.",
+            )
+        # Nothing is deleted here: the disk may be full.
+        first, last = connection.execute(
+            "select min(id), max(id) from batch where last > ?", (str(acknowledged),)
+        ).fetchone()
+        if first is not None:
+            self._measure(first, last)
+        if not len(self):
+            self._drop()
+            return True
+        before = acknowledged
+        for number, one in enumerate(self._rows(self.first_row), self.first_row):
+            if one.row != number or one.batch.follows > before:
+                raise CorruptInput(f"nothing follows {before}")
+            before = one.batch.last
+        return True
+
+    def _measure(self, first: int, last: int) -> None:
+        """Take the rows from one to another for the spool, without those at the end that let nothing be confirmed."""
+        assert self._connection is not None
+        between = "from batch where id between ? and ?"
+        newest, confirm = self._connection.execute(
+            f"select max(id), max(confirm) {between} and confirm > 0", (first, last)
+        ).fetchone()
+        if newest is None:
+            self._drop()
+            self.first_row, self.last_row = first, first - 1
+            return
+        self.first_row, self.last_row, self.confirm = first, newest, confirm
+        (self.bytes,) = self._connection.execute(f"select sum(length(body)) {between}", (first, newest)).fetchone()
+        (end,) = self._connection.execute("select last from batch where id = ?", (newest,)).fetchone()
+        self.end = Position.parse(end)
+
+    def _rows(self, row: int) -> Iterator[Kept]:
+        assert self._connection is not None
+        cursor = self._connection.execute(_READ, (row, self.last_row))
+        with contextlib.closing(cursor):
+            for found in cursor:
+                yield _kept(*found)
+
+    def _acknowledged_rows(self, acknowledged: Position) -> tuple[int, int]:
+        """Return the newest row of the next few that is acknowledged, and the size of those few up to it."""
+        assert self._connection is not None
+        row, size = 0, 0
+        for number, last, length in self._connection.execute(
+            "select id, last, length(body) from batch order by id limit ?", (_ROWS_AT_ONCE,)
+        ):
+            if last > str(acknowledged):
+                break
+            row, size = number, size + length
+        return row, size
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            is_new = not self.path.exists()
+            connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            try:
+                # One process has the state folder: no shared memory beside the file, no other's locks.
+                connection.execute("pragma locking_mode = exclusive")
+                connection.execute(f"pragma page_size = {_PAGE_BYTES}")
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = full")
+                connection.execute(f"pragma journal_size_limit = {_JOURNAL_BYTES}")
+                # What is there already is given back even where the limit was lowered.
+                connection.execute(f"pragma max_page_count = {max(16, self.limit_bytes // _PAGE_BYTES)}")
+                if is_new:
+                    with _transaction(connection):
+                        connection.execute(_ABOUT)
+                        connection.execute(_BATCH)
+                        connection.execute("insert into about values (?, ?)", (_VERSION, self._source))
+                    _sync_folder(self.path.parent)
+            except sqlite3.Error:
+                connection.close()
+                if is_new:
+                    self._remove()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _drop(self) -> None:
+        """Remove the file, of which nothing is needed any more: its room goes back to the disk."""
+        self.close()
+        self._remove()
+        self.first_row, self.bytes, self.end, self.confirm = self.last_row + 1, 0, None, 0
+
+    def _remove(self) -> None:
+        for ending in ("", "-wal", "-journal"):
+            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+
+    def _problem(self, error: sqlite3.Error, needed: int = 0) -> NoRoom | NeedsOperator:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CANTOPEN}:
+            if needed and self._is_at_limit(needed):
+                return NoRoom(f"the spool is full: {self.bytes / 1e6:.1f} of {self.limit_bytes / 1e6:.1f} MB are taken")
+            return NoRoom(f"the disk of {self.path.parent} takes no more ({error})")
+        return NeedsOperator(
+            f"spool {self.path} cannot be written: {error}",
+            hint="Mend the disk, then start the edge again: what the spool holds is checked first.",
+        )
+
+    def _is_at_limit(self, needed: int) -> bool:
+        if self._connection is None:
+            return False
+        pages, free = (
+            self._connection.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count")
+        )
+        # Every body may leave the best part of a page empty.
+        return bool((pages - free) * _PAGE_BYTES + 1.2 * needed + 4 * _PAGE_BYTES > self.limit_bytes)
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        # Some errors have ended it already.
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("rollback")
+        raise
+
+
+def _head(batch: SealedBatch) -> bytes:
+    """Return everything of a batch but its body."""
+    return msgspec.msgpack.encode(
+        {each.name: getattr(batch, each.name) for each in fields(batch) if each.name != "body"}
+    )
+
+
+def _kept(row: int, confirm: int, put_at: float, checksum: int, head: bytes, body: bytes) -> Kept:
+    if _checksum(head, body) != checksum:
+        raise CorruptInput(f"the checksum of row {row} is wrong")
+    batch = msgspec.convert(msgspec.msgpack.decode(head) | {"body": body, "confirm": confirm}, SealedBatch)
+    # A clock that was set back must not make a batch look younger than new.
+    return Kept(row, batch, min(put_at, time.time()))
+
+
+def _checksum(head: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(head))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
