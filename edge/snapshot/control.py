@@ -15,12 +15,12 @@ _SAVE_SECONDS = 0.5
 
 
 class Control:
-    """The plan of the state folder; lives as long as the edge."""
+    """The plan of the state folder, in the present epoch."""
 
-    def __init__(self, folder: SnapshotFolder) -> None:
+    def __init__(self, folder: SnapshotFolder, epoch: int) -> None:
         self._folder = folder
         self.plan: Plan = folder.plan()
-        self._dirty = False
+        self._dirty = self.plan.enter(epoch) and bool(self.plan.tables)
         self._saved_at = 0.0
 
     def oldest(self) -> tuple[Path, Request] | None:

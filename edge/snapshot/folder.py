@@ -29,7 +29,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tables: list[str] = []
     where: str | None = None
     replace: bool = False
-    asked_ms: int = 0
 
 
 class SnapshotFolder:
@@ -61,6 +60,11 @@ class SnapshotFolder:
         except OSError as error:
             raise _refused(self._requests, "written", error) from error
         _write(self._requests / f"{time.time_ns():020}-{os.getpid()}.json", msgspec.json.encode(request))
+
+    def ask_once(self, request: Request) -> None:
+        """Leave a request unless the same one waits."""
+        if all(waits != request for _, waits in self.waiting()):
+            self.ask(request)
 
     def waiting(self) -> list[tuple[Path, Request]]:
         """Return the requests that wait, oldest first. A damaged one is removed, and the log says so."""

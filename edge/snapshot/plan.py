@@ -66,6 +66,8 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     version: int = _VERSION
     source: str
+    #: The epoch in which it goes on; 0 before it began.
+    epoch: int = 0
     paused: bool = False
     tables: list[TablePlan] = []
 
@@ -78,6 +80,15 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             return False
         self.tables = [it for it in self.tables if it.unfinished or it.name != name]
         self.tables.append(TablePlan(name=name, where=where, replace=replace, asked_ms=now_ms))
+        return True
+
+    def enter(self, epoch: int) -> bool:
+        """Begin what is unfinished anew in another epoch, before which changes may be missing; return whether it is another."""
+        if self.epoch == epoch:
+            return False
+        self.epoch = epoch
+        for it in self.unfinished():
+            it.state, it.cursor, it.whole, it.again, it.rows, it.chunks = "waiting", None, False, [], 0, 0
         return True
 
     def cancel(self, names: list[str], now_ms: int) -> None:

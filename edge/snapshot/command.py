@@ -1,0 +1,108 @@
+"""`headrace edge snapshot`: asks for copies of tables, steers them, and shows how far they are.
+
+Requests wait in the state folder, so they work whether the edge runs or not; the edge takes them within a second. Showing the
+status reads files and asks nobody.
+"""
+
+import json
+import time
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from edge.snapshot.folder import Request, SnapshotFolder
+from edge.snapshot.plan import Plan
+from edge.snapshot.report import as_dict, as_table, is_quiet
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError
+
+_WATCH_SECONDS = 0.5
+_STEERING = ("pause", "resume", "cancel")
+
+
+@click.command()
+@click.argument("tables", nargs=-1, metavar="[SCHEMA.TABLE]...")
+@click.option("--config", "path", required=True, metavar="FILE", help="The edge's TOML file.")
+@click.option("--all", "every", is_flag=True, help="Copy every published table.")
+@click.option("--where", metavar="SQL", help="Copy the rows that a condition is true of.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Tell consumers first to forget the table, by a truncate record: rows that are gone at the source go too.",
+)
+@click.option("--status", is_flag=True, help="Show how far each table is.")
+@click.option("--watch", is_flag=True, help="Show it until everything is done.")
+@click.option("--pause", is_flag=True, help="Read no more chunks for now.")
+@click.option("--resume", is_flag=True, help="Go on after --pause.")
+@click.option("--cancel", is_flag=True, help="End these tables' snapshots, or all; what was sent stays sent.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
+def snapshot(
+    tables: tuple[str, ...],
+    path: str,
+    where: str | None,
+    *,
+    every: bool,
+    replace: bool,
+    status: bool,
+    watch: bool,
+    pause: bool,
+    resume: bool,
+    cancel: bool,
+    as_json: bool,
+) -> None:
+    """Copy existing rows of tables beside the stream, chunk by chunk.
+
+    For tables that had rows before capture began, tables added to the publication later, and repairs. The rows come as records
+    with op 'r'. Interrupted snapshots go on by themselves at the last acknowledged chunk.
+    """
+    config = load(path, EdgeFile)
+    folder = SnapshotFolder(config.beside(config.state.folder), config.source.name)
+    steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
+    shows = status or watch
+    copies = (bool(tables) and not cancel) or every
+    if len(steer) + shows + copies != 1 or (tables and every) or ((where or replace) and not copies):
+        raise ConfigurationError(
+            "give tables to copy (or --all), or one of --status, --watch, --pause, --resume and --cancel",
+            hint="For example: headrace edge snapshot public.orders --config edge.toml",
+        )
+    if where and (replace or len(tables) != 1):
+        raise ConfigurationError(
+            "--where goes with one table, and not with --replace",
+            hint="A part of a table cannot take the place of the whole.",
+        )
+    if copies:
+        if bad := [name for name in tables if "." not in name]:
+            raise ConfigurationError(f"{bad[0]!r} is no table's name", hint="Name it with its schema: public.orders.")
+        folder.ask(Request(kind="snapshot", tables=list(tables), where=where, replace=replace))
+        click.echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
+    elif steer:
+        (kind,) = steer
+        folder.ask(Request(kind=kind, tables=list(tables)))  # type: ignore[arg-type]
+        click.echo(f"Asked to {kind} snapshots.")
+    else:
+        _show(folder, watch=watch, as_json=as_json)
+
+
+def _show(folder: SnapshotFolder, *, watch: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(as_dict(*_now(folder))))
+        return
+    console = Console()
+    if not watch:
+        console.print(as_table(*_now(folder)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            now = _now(folder)
+            live.update(as_table(*now), refresh=True)
+            if is_quiet(*now):
+                return
+            time.sleep(_WATCH_SECONDS)
+
+
+def _now(folder: SnapshotFolder) -> tuple[Plan, list[Request]]:
+    # Requests first: one that is taken meanwhile shows twice rather than not at all.
+    waiting = [request for _, request in folder.waiting()]
+    return folder.plan(), waiting
