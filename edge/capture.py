@@ -15,6 +15,9 @@ from edge.engine import Engine
 from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.progress import Progress
+from edge.snapshot.control import Control
+from edge.snapshot.copying import Copying
+from edge.snapshot.folder import SnapshotFolder
 from edge.wakeup import Wakeup
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
@@ -66,13 +69,14 @@ class Capture:
         self._open_since: float | None = None
         self._reached = self._told = self._asked = self._frames = 0
         self._asks_at = self._asks_since = 0.0
+        self._copying: Copying | None = None
         try:
-            self._begin()
+            self._begin(engine)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, engine: Engine) -> None:
         """Start the stream where the checkpoint stands, with nothing of a session before."""
         source = self._config.source
         tail = self._progress.restart()
@@ -85,6 +89,14 @@ class Capture:
         )
         checkpoint = self._progress.checkpoint
         self._session.start(checkpoint, self._batcher)
+        if (copied := self._session.snapshots()) is not None:
+            self._copying = Copying(
+                Control(SnapshotFolder(engine.state.folder, source.name), checkpoint.position.epoch),
+                copied,
+                acknowledged=lambda: self._outbox.progress()[0],
+                wake=self._wakeup.ring,
+                aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
+            )
         self._figures.database_connections += 1
         _log.info("reading the log of %s from %s, the next batch follows %s", self._address, checkpoint.place, tail)
 
@@ -106,6 +118,8 @@ class Capture:
                 self._put(closed)
             now = time.monotonic()
             wait = self._attend(now, dry=not fed and not full)
+            if self._copying is not None:
+                wait = min(wait, self._copying.attend(now))
             self._listen(now, full=full)
             if not fed:
                 (bell if full else both).poll(wait * 1000)
@@ -128,6 +142,8 @@ class Capture:
 
     def close(self) -> None:
         """Leave the database."""
+        if self._copying is not None:
+            self._copying.close()
         self._session.close()
 
     def _attend(self, now: float, *, dry: bool) -> float:

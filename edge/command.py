@@ -7,6 +7,7 @@ from types import FrameType
 
 import click
 
+from edge.snapshot.command import snapshot
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
@@ -20,6 +21,9 @@ _CONFIG = click.option(
 @click.group()
 def edge() -> None:
     """Capture one database and send its changes."""
+
+
+edge.add_command(snapshot)
 
 
 @edge.command()
@@ -56,7 +60,8 @@ def run(path: str) -> None:
 @click.option(
     "--new-epoch", is_flag=True, help="With --adopt: start a new epoch; what the slot still has is sent again."
 )
-def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool) -> None:
+@click.option("--snapshot", "copies", is_flag=True, help="Ask for a snapshot of every published table.")
+def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: bool) -> None:
     """Make publication, slot and checkpoint; what is there already is verified and left as it is.
 
     Safe to run again after a crash at any moment. Nothing is dropped.
@@ -69,7 +74,7 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool) -> None:
             hint="Ask 'headrace bridge positions' for the position; without --adopt give neither.",
         )
     adoption = Adoption(Position.parse(text) if text else None) if adopt else None
-    initialise(load(path, EdgeFile), adoption, click.echo)
+    initialise(load(path, EdgeFile), adoption, click.echo, snapshot=copies)
 
 
 @edge.command()

@@ -12,6 +12,7 @@ from edge.batcher import Batcher
 from edge.checkpoint import Checkpoint, State
 from edge.figures import Figures
 from edge.outbox import Outbox
+from edge.snapshot.engine import Source
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 from headrace.position import Position
@@ -55,6 +56,9 @@ class Session(Protocol):
 
     def start(self, checkpoint: Any, batcher: Batcher) -> None:
         """Start the stream where the checkpoint stands, which may have moved since the session was opened."""
+
+    def snapshots(self) -> Source | None:
+        """Return what snapshots read from, once the stream is started; None where the engine has none."""
 
     def fileno(self) -> int:
         """Return the socket, to wait on."""

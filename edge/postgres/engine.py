@@ -1,6 +1,7 @@
 """PostgreSQL as an engine of the agent (edge/engine.py): ties slot, publication, log stream and decoder together."""
 
 from collections.abc import Callable
+from typing import Self
 
 from edge.batcher import Batcher
 from edge.checkpoint import State
@@ -9,9 +10,10 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.postgres import making
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.chunk_decoder import ChunkDecoder
+from edge.postgres.chunk_reader import ChunkReader
 from edge.postgres.keys import PrimaryKeys
 from edge.postgres.lsn import format_lsn
-from edge.postgres.pgoutput import Decoder
 from edge.postgres.preflight import open_stream
 from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import find_slot, retained_bytes
@@ -71,9 +73,7 @@ class PostgresEngine:
 class PostgresSession:
     """A slot's stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
 
-    def __init__(
-        self, source: str, names: Postgresql, records: Records, stream: LogStream, database: Database
-    ) -> None:
+    def __init__(self, source: str, names: Postgresql, records: Records, stream: LogStream, database: Database) -> None:
         self._source = source
         self._names = names
         self._records = records
@@ -85,7 +85,7 @@ class PostgresSession:
     def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher) -> None:
         """Start the slot's stream at the confirmed LSN."""
         names = self._names
-        self._decoder = Decoder(
+        self._decoder = ChunkDecoder(
             source=self._source,
             database=names.database,
             epoch=checkpoint.position.epoch,
@@ -94,6 +94,19 @@ class PostgresSession:
             records=self._records,
         )
         self._stream.start(names.slot, names.publication, checkpoint.confirmed)
+
+    def snapshots(self) -> Self:
+        """Return itself: what snapshots read from."""
+        return self
+
+    def reader(self) -> ChunkReader:
+        """Return a reader of chunks with a connection of its own."""
+        return ChunkReader(self._names, self._source)
+
+    def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
+        """Return the decoder, which calls `marked` for each watermark."""
+        self._decoder.marked = marked
+        return self._decoder
 
     @property
     def in_transaction(self) -> bool:

@@ -1,6 +1,6 @@
 """The edge's file: one source, the interconnect, and where state is kept."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -71,6 +71,15 @@ class Batches(Section, frozen=True, kw_only=True):
     window_megabytes: Annotated[int, Meta(ge=1, le=4096)] = 32
 
 
+class Snapshot(Section, frozen=True, kw_only=True):
+    """The copy of rows that are there before capture begins; `mode` takes the words of Debezium's `snapshot.mode`."""
+
+    #: Whether `headrace edge init` asks for a snapshot of every published table, when it makes the source.
+    mode: Literal["no_data", "initial"] = "no_data"
+    #: Size that a chunk aims at, in the database's text form; the stream waits while a chunk takes its place in it.
+    chunk_kilobytes: Annotated[int, Meta(ge=16, le=65_536)] = 1024
+
+
 class EdgeFile(File, frozen=True, kw_only=True):
     """A whole edge file."""
 
@@ -79,5 +88,6 @@ class EdgeFile(File, frozen=True, kw_only=True):
     state: State
     batches: Batches = Batches()
     records: Records = Records()
+    snapshot: Snapshot = Snapshot()
     #: Seconds between the empty batches of an idle source.
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0
