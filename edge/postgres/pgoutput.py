@@ -24,6 +24,9 @@ from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
+#: Prefix of the messages by which a reader at headquarters learns that all that was committed before has come.
+MARKER = "headrace.marker"
+
 _BEGIN = struct.Struct(">xQqI").unpack
 _COMMIT = struct.Struct(">xBQQq").unpack
 _INT32 = struct.Struct(">I").unpack_from
@@ -202,7 +205,7 @@ class Decoder:
     def _message(self, message: bytes) -> None:
         """Byte1('M'): a logical message; one that is not wanted takes its ordinal all the same, so that positions last."""
         told = LogicalMessage.parse(message)
-        wanted = told.prefix in self._records.messages or "*" in self._records.messages
+        wanted = told.prefix in self._records.messages or "*" in self._records.messages or told.prefix == MARKER
         if told.transactional:
             self._check_in_transaction()
             if wanted:

@@ -52,6 +52,11 @@ class TestMessages:
         log.transaction(TABLE, insert(1, "a"), logical_message(b"\0paid", prefix="outbox"), insert(2, "b"))
         assert outlines(log) == [(0, "schema"), (0, "c"), (1, "m"), (2, "c")]
 
+    def test_a_marker_of_headquarters_is_a_record_whoever_asks(self):
+        log = Log()
+        log.transaction(logical_message(b"verify", prefix="headrace.marker"))
+        assert outlines(log) == [(0, "m")]
+
     def test_it_is_debeziums_message_with_a_position(self):
         log = Log(messages=["outbox"])
         log.transaction(logical_message(b"\0paid", prefix="outbox"))
