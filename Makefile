@@ -6,7 +6,7 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-lake pins clean
+.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-peers pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ test: setup ## Everything that must pass, every ring in order
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks
+
+bench-peers: setup ## Debezium Server beside us over the same WAL (fetches 780 MB once, wants Java 21); writes build/bench-peers.json
+	@$(BIN)/python -m tests.benchmarks.peers
 
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@uv pip compile --quiet --python-version 3.11 --universal --all-extras --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.txt

@@ -8,8 +8,8 @@ backlog's end, which the edge does only when Kafka has committed and the bridge 
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,12 @@ def shaped_backlogs(changes: int) -> list[Backlog]:
     ]
 
 
-def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, backlog: Backlog) -> list[Result]:
-    """Return changes per second and what edge and bridge cost."""
-    name, changes = backlog.name, backlog.changes
+@contextmanager
+def prepared(
+    folder: Path, postgres: Postgres, kafka: Kafka, backlog: Backlog
+) -> Iterator[tuple[Supervised, list[Supervised], Any]]:
+    """Yield a bridge and edges that wait to be started, and a connection to the database with the tables still empty."""
+    name = backlog.name
     dsn = postgres.create_database(name)
     port = free_port()
     bridge_file = files.bridge(
@@ -75,32 +78,43 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ba
         stream=name,
     )
     headrace("bridge", "init", "--config", str(bridge_file))
-    bridge = Supervised(
-        "bridge", command("bridge", "run", "--config", str(bridge_file)), log=folder / f"bridge-{name}.log"
-    )
+    run = command("bridge", "run", "--config", str(bridge_file))
+    bridge = Supervised("bridge", run, log=folder / f"bridge-{name}.log")
     with closing(psycopg2.connect(dsn)) as connection:
         connection.autocommit = True
         backlog.create(connection)
-        edges = [_edge(folder, postgres, backlog, run, port) for run in range(backlog.runs)]
-        for run in range(backlog.runs):
-            _ask(connection, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", f"{name}_peer{run}")
-        with console.status(f"writing a backlog of {changes:,} changes"):
-            backlog.fill(connection, changes)
-            end = _ask(connection, "SELECT pg_current_wal_flush_lsn()::text")
-        bridge.start()
-        ours, theirs, costs = [], [], []
+        edges = [_edge(folder, postgres, backlog, number, port) for number in range(backlog.runs)]
         try:
-            for run, edge in enumerate(edges):
-                theirs.append(changes / _recvlogical(postgres, name, run, end))
-                console.print(f"pg_recvlogical, run {run + 1}: {theirs[-1]:,.0f} changes/s")
-                before = usage(bridge.pid).cpu_seconds
-                ours.append(changes / drained(connection, edge, f"{name}{run}", end))
-                costs.append((usage(edge.pid), usage(bridge.pid), usage(bridge.pid).cpu_seconds - before))
-                console.print(f"headrace, run {run + 1}: {ours[-1]:,.0f} changes/s")
-                assert edge.stop() == 0, edge.tail()
+            yield bridge, edges, connection
         finally:
             for part in (*edges, bridge):
                 part.stop()
+
+
+def written(console: Console, connection: Any, backlog: Backlog) -> str:
+    """Write the backlog, and return the LSN where it ends."""
+    with console.status(f"writing a backlog of {backlog.changes:,} changes"):
+        backlog.fill(connection, backlog.changes)
+        return str(ask(connection, "SELECT pg_current_wal_flush_lsn()::text"))
+
+
+def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, backlog: Backlog) -> list[Result]:
+    """Return changes per second and what edge and bridge cost."""
+    name, changes = backlog.name, backlog.changes
+    ours, theirs, costs = [], [], []
+    with prepared(folder, postgres, kafka, backlog) as (bridge, edges, connection):
+        for run in range(backlog.runs):
+            ask(connection, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", f"{name}_peer{run}")
+        end = written(console, connection, backlog)
+        bridge.start()
+        for run, edge in enumerate(edges):
+            theirs.append(changes / _recvlogical(postgres, name, run, end))
+            console.print(f"pg_recvlogical, run {run + 1}: {theirs[-1]:,.0f} changes/s")
+            before = usage(bridge.pid).cpu_seconds
+            ours.append(changes / drained(connection, edge, f"{name}{run}", end))
+            costs.append((usage(edge.pid), usage(bridge.pid), usage(bridge.pid).cpu_seconds - before))
+            console.print(f"headrace, run {run + 1}: {ours[-1]:,.0f} changes/s")
+            assert edge.stop() == 0, edge.tail()
     _count(kafka, backlog)
     million, title = changes / 1e6, backlog.title
     unit = "s per million changes"
@@ -151,7 +165,7 @@ def drained(connection: Any, edge: Supervised, slot: str, end: str) -> float:
 
     def done() -> bool:
         edge.check()
-        return bool(_ask(connection, query, end, slot))
+        return bool(ask(connection, query, end, slot))
 
     eventually(done, 600, every=0.02, saying=f"{slot} is confirmed")
     return time.monotonic() - started
@@ -167,7 +181,8 @@ def _recvlogical(postgres: Postgres, name: str, run: int, end: str) -> float:
     return time.monotonic() - started
 
 
-def _ask(connection: Any, query: str, *values: str) -> Any:
+def ask(connection: Any, query: str, *values: str) -> Any:
+    """Return the one value that a query gives."""
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         (found,) = cursor.fetchone()
