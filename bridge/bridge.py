@@ -15,11 +15,13 @@ from typing import Any
 from bridge.committer import Committer, Home
 from bridge.kafka import admin
 from bridge.receiver import Receiver
+from bridge.service import BridgeService
 from bridge.source import Source
 from bridge.topics import check, wanted
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.metrics.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,10 @@ class Bridge:
                 recommit_seconds=recommit_seconds,
             )
             inboxes[name] = self.sources[name].inbox
+        figures = {name: source.figures for name, source in self.sources.items()}
+        self._service = BridgeService(figures, lambda: self.receiver.connected)
+        #: Where metrics, health and status are answered while `run` runs, if they are.
+        self.endpoint: Endpoint | None = None
 
     def run(self) -> None:
         """Serve until `stop` is called.
@@ -60,8 +66,17 @@ class Bridge:
             NeedsOperator: topics are missing, or other bridges have taken over all sources.
             ConfigurationError: the address to listen on is taken.
         """
-        if not self._wait_for_kafka():
-            return
+        if self._file.metrics.listen is not None:
+            self.endpoint = Endpoint(self._file.metrics.listen, self._service)
+        try:
+            if self._wait_for_kafka():
+                self._serve()
+        finally:
+            if self.endpoint is not None:
+                self.endpoint.stop()
+
+    def _serve(self) -> None:
+        self._service.waits_for = ""
         _log.info("bridge %s serves %d sources", self.name, len(self.sources))
         try:
             self.receiver.start()
@@ -83,9 +98,11 @@ class Bridge:
         """Return once the topics are seen to be right; False when stopped before."""
         backoff, said, looks = Backoff(first=0.5, longest=5.0), False, 0
         while not self._stopping.is_set():
+            self._service.turned_at = time.monotonic()
             try:
                 check(self._admin, wanted(self._file), patience=2.0)
             except (NotConnected, Retryable) as error:
+                self._service.waits_for = f"Kafka at {self._file.kafka.bootstrap} does not answer: {error.message}"
                 if not said:
                     _log.warning(
                         "Kafka at %s does not answer: %s. Trying again.", self._file.kafka.bootstrap, error.message
@@ -108,6 +125,7 @@ class Bridge:
         """Return when it is time to stop; raise what ended a thread."""
         report_at = time.monotonic() + _REPORT_SECONDS
         while not self._stopping.wait(0.25):
+            self._service.turned_at = time.monotonic()
             failures = [self.receiver.failure, *(source.failure for source in self.sources.values())]
             for failure in filter(None, failures):
                 raise failure

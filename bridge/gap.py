@@ -40,6 +40,11 @@ class GapWatch:
         #: How often the edge went back and came to the same gap again.
         self.returns = 0
 
+    @property
+    def lasting(self) -> bool:
+        """Whether there is a gap that going back has not closed: an operator was called."""
+        return self._said
+
     def met(self, gap: Gap) -> float:
         """Take note of a gap; return for how many seconds the delivery's credit is to be withheld."""
         if self._follows is None:

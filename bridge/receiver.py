@@ -34,6 +34,8 @@ class Receiver:
         self.failure: BaseException | None = None
         #: The port that edges connect to; 0 when the bridge connects out.
         self.port = 0
+        #: Whether edges can connect, or the interconnect that is connected out to answers.
+        self.connected = False
 
     def start(self) -> None:
         """Start to listen, or to connect out; raise ConfigurationError when the address cannot be listened on."""
@@ -48,6 +50,7 @@ class Receiver:
                     f"cannot listen on {self._interconnect.listen}: {error.strerror or error}",
                     hint="Choose another address in [interconnect] listen, or stop who has it.",
                 ) from error
+            self.connected = True
             _log.info("listening for edges on %s:%s", host, self.port)
         self._thread.start()
 
@@ -95,7 +98,12 @@ class Receiver:
     def _connect_out(self) -> None:
         url = shown(self._interconnect.url)
         backoff = Backoff(first=0.2, longest=10.0)
-        self._peer.on_connected = backoff.reset
+
+        def connected() -> None:
+            self.connected = True
+            backoff.reset()
+
+        self._peer.on_connected = connected
         while not self._stopping.is_set():
             _log.info("connecting to interconnect %s", url)
             try:
@@ -105,5 +113,6 @@ class Receiver:
                 self._loop.run()
             except OSError as error:
                 _log.warning("interconnect %s: %s", url, error.strerror or error)
+            self.connected = False
             self._peer.drop_all()
             self._stopping.wait(backoff.pause())

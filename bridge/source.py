@@ -9,10 +9,10 @@ import random
 import threading
 import time
 
-from bridge.chain import Gap, Next, Stale, judge
+from bridge.chain import Gap, Next, Repeat, Stale, judge
 from bridge.committer import Committer
 from bridge.delivery import Accept, Deliverer, Delivery, Outcome, Reject, Release
-from bridge.figures import SourceFigures
+from bridge.figures import Complete, SourceFigures, number
 from bridge.gap import GapWatch
 from bridge.inbox import Inbox
 from bridge.kafka import Fenced, TooLarge
@@ -64,6 +64,8 @@ class Source(threading.Thread):
         self._bytes = 0
         self._records = 0
         self._trouble = ""
+        #: What the newest batch with figures told, of those in the open transaction.
+        self._complete: Complete | None = None
 
     def stop(self) -> None:
         """Finish the open transaction, release the rest, and end."""
@@ -84,7 +86,7 @@ class Source(threading.Thread):
                     self._set_back(error)
                     operator = isinstance(error, NeedsOperator)
                     self._stopping.wait(_OPERATOR_PAUSE if operator else self._backoff.pause())
-            self.figures.state = "stopped"
+            self.figures.state, self.figures.reason = "stopped", ""
         except BaseException as error:  # noqa: BLE001 - the bridge ends with it.
             _log.exception("%s: unexpected error", self.source)
             self.failure = error
@@ -96,7 +98,7 @@ class Source(threading.Thread):
         self._tail = self._committer.take_over()
         self._backoff.reset()
         self._trouble = ""
-        self.figures.state = "serving"
+        self.figures.state, self.figures.reason = "serving", ""
         self.figures.position = str(self._tail or "")
         _log.info("%s: taken over at %s", self.source, self._tail or "no position: its first batch must start an epoch")
         self._deliverer.give_credit(self.source)
@@ -116,11 +118,12 @@ class Source(threading.Thread):
             self._take(delivery)
             delivery = None if self._is_full() else self.inbox.take(0)
         if self._committer.is_open:
+            began = time.monotonic()
             self._committer.commit(self._tail)
-            self.figures.transactions += 1
-            self.figures.records += self._records
+            self.figures.commit(self._records, time.monotonic() - began)
             self.figures.position = str(self._tail)
-        settled, self._outcomes = self._outcomes, []
+        self.figures.settle(self._complete)
+        settled, self._outcomes, self._complete = self._outcomes, [], None
         self._deliverer.settle(settled)
 
     def _is_full(self) -> bool:
@@ -131,19 +134,23 @@ class Source(threading.Thread):
     def _take(self, delivery: Delivery) -> None:
         """Judge one delivery and write what of it is new."""
         figures = self.figures
-        figures.batches += 1
-        figures.heard_at = time.monotonic()
         try:
             batch = self._decode(delivery)
         except CorruptInput as error:
+            figures.hear({}, len(delivery.body))
+            figures.undecodable += 1
             self._reject(delivery, "amqp:decode-error", f"{error.message}. {error.hint}".rstrip(" "))
             return
+        figures.hear(batch.figures, len(delivery.body))
         if batch.figures:
-            figures.edge = batch.figures
             _log.debug("%s: edge says %s", self.source, batch.figures)
         verdict = judge(self._tail, batch)
+        if isinstance(verdict, Next | Repeat) and batch.figures:
+            lag, commit_ms = number(batch.figures, "captured_lag_seconds"), number(batch.figures, "commit_ms")
+            self._complete = Complete(figures.heard_at, lag or 0.0, commit_ms or 0.0)
         if isinstance(verdict, Gap):
             figures.released += 1
+            figures.gaps += 1
             self._gap(delivery, verdict)
         elif isinstance(verdict, Stale):
             self._reject(
@@ -161,6 +168,9 @@ class Source(threading.Thread):
     def _gap(self, delivery: Delivery, gap: Gap) -> None:
         returns = self._gaps.returns
         self._outcomes.append((delivery.ticket, Release(self._gaps.met(gap))))
+        if self._gaps.lasting:
+            self.figures.state = "gap"
+            self.figures.reason = f"the edge goes on after {gap.follows}, what is before that is missing: see the log"
         if returns == 0 and self._gaps.returns == 1 and self._committer.fenced_by():
             # What is missing here another bridge has written.
             raise Fenced(f"{self.source} has moved on without this bridge")
@@ -178,6 +188,7 @@ class Source(threading.Thread):
         if verdict.starts_epoch:
             _log.warning("%s: epoch %08x begins after %s", self.source, batch.last.epoch, self._tail or "nothing")
         self._gaps.closed(batch.follows)
+        self.figures.state, self.figures.reason = "serving", ""
         self._outcomes.append((delivery.ticket, Accept()))
         try:
             self._committer.write(batch, verdict.begin)
@@ -204,8 +215,9 @@ class Source(threading.Thread):
         self._deliverer.withhold_credit(self.source)
         self._committer.abandon()
         self._release()
+        self._complete = None
         operator = isinstance(error, NeedsOperator)
-        self.figures.state = "needs an operator" if operator else "waiting for Kafka"
+        self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
         trouble = f"{type(error).__name__} {error.message}"
         if trouble != self._trouble:
             level = logging.ERROR if operator else logging.WARNING
@@ -235,7 +247,7 @@ class Source(threading.Thread):
         if not other:
             return False
         self.taken_by = other
-        self.figures.state = "taken over"
+        self.figures.state, self.figures.reason = "taken over", f"by bridge {other}"
         _log.error(
             "%s: taken over by bridge %s; this one serves it no more. Two bridges must not serve one source: stop one of them.",
             self.source,

@@ -12,13 +12,16 @@ from edge.capture import Capture
 from edge.checkpoint import Checkpoint
 from edge.engine import LogTaken, engine_of
 from edge.figures import Figures
+from edge.last_words import Voice
 from edge.outbox import Outbox
 from edge.progress import Progress
 from edge.sender import Sender
+from edge.service import EdgeService
 from edge.wakeup import Wakeup
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
+from headrace.metrics.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +43,9 @@ class Agent:
         self._wakeup = Wakeup()
         self._engine = engine_of(config)
         self._state = self._engine.state
-        self.figures = Figures()
+        self.figures = Figures.of(config)
+        #: Where metrics, health and status are answered while `run` runs, if they are.
+        self.endpoint: Endpoint | None = None
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -59,14 +64,26 @@ class Agent:
             outbox.wake_capture = self._wakeup.ring
             progress = Progress(self._state, checkpoint, outbox, self._engine.advanced)
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
+            self.figures.accepted_place = outbox.accepted_place
+            self._voice = Voice(self._config, outbox, self.figures)
+            service = EdgeService(self._config.source.name, self.figures, lambda: progress.checkpoint.acknowledged)
+            if self._config.metrics.listen is not None:
+                self.endpoint = Endpoint(self._config.metrics.listen, service)
             watch = self._engine.watch(lambda: progress.checkpoint, self.figures, outbox)
             sender.start()
             try:
                 self._capture(progress, outbox)
                 progress.save_now()
+                self._voice.last("stopped", "")
+            except (NeedsOperator, CorruptInput) as error:
+                self.figures.undecodable += isinstance(error, CorruptInput)
+                self._voice.last("needs an operator", error.message)
+                raise
             finally:
                 watch.stop()
                 sender.stop(_CLOSE_SECONDS)
+                if self.endpoint is not None:
+                    self.endpoint.stop()
             position, place = progress.checkpoint.acknowledged, progress.checkpoint.place
             _log.info("stopped: acknowledged %s, confirmed %s, %d batches left", position, place, outbox.batches)
 
@@ -105,6 +122,7 @@ class Agent:
     def _pause(self, seconds: float, error: NotConnected | Retryable, progress: Progress, outbox: Outbox) -> None:
         """Wait before the next session; what was read before is sent and acknowledged meanwhile."""
         _log.warning("%s; trying again in %.1f s", error.message, seconds)
+        self.figures.database_problem = error.message
         bell = select.poll()
         bell.register(self._wakeup.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
@@ -114,4 +132,5 @@ class Agent:
                 return
             outbox.check()
             progress.save(time.monotonic())
-            bell.poll(left * 1000)
+            self._voice.still_here()
+            bell.poll(min(left, self._config.heartbeat_seconds) * 1000)

@@ -98,6 +98,9 @@ class Capture:
                 aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
             )
         self._figures.database_connections += 1
+        self._figures.database_connected, self._figures.database_problem = 1, ""
+        # A server that has nothing to tell may not say for long how far it has read.
+        self._figures.read_lsn = self._progress.confirmed
         _log.info("reading the log of %s from %s, the next batch follows %s", self._address, checkpoint.place, tail)
 
     def run(self, stopping: Callable[[], bool]) -> None:
@@ -142,6 +145,7 @@ class Capture:
 
     def close(self) -> None:
         """Leave the database."""
+        self._figures.database_connected = 0
         if self._copying is not None:
             self._copying.close()
         self._session.close()
@@ -150,6 +154,7 @@ class Capture:
         """Do what is due besides reading; return for how many seconds nothing will be."""
         wait = self._tell(now)
         figures = self._figures
+        figures.turned_at = now
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
@@ -183,7 +188,15 @@ class Capture:
         self._put_at = time.monotonic()
         figures = self._figures
         figures.captured_batches += len(batches)
-        figures.captured += sum(batch.count for batch in batches)
+        count = sum(batch.count for batch in batches)
+        figures.captured += count
+        figures.captured_bytes += sum(batch.raw_bytes for batch in batches)
+        figures.captured_transactions += self._batcher.transactions
+        self._batcher.transactions = 0
+        figures.rate.add(count)
+        if commit_ms := batches[-1].commit_ms:
+            figures.commit_ms = commit_ms
+            figures.captured_latency = time.time() - commit_ms / 1000
         figures.read_lsn = max(figures.read_lsn, batches[-1].confirm)
         self._outbox.put(batches)
 

@@ -7,10 +7,12 @@ docs/metrics.md explains each.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from typing import Self
 
 from edge.lag import LogClock
 from headrace import __version__
 from headrace.batch import Figures as BatchFigures
+from headrace.configuration.edge import EdgeFile
 from headrace.metrics.figure import counter, gauge, worked_out
 from headrace.metrics.rate import Rate
 
@@ -19,8 +21,14 @@ STATES = (
 )  # fmt: skip
 #: With batches on the way and nothing accepted for so long, in seconds, the far side is stuck.
 STUCK_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
 #: Of the room for WAL or of the spool, so much taken is worth a warning.
 _WARNING_SHARE = 0.8
+
+
+def look_seconds(config: EdgeFile) -> float:
+    """Return how often the end of the source's log is looked at, in seconds."""
+    return min(_LOOK_SECONDS, config.heartbeat_seconds)
 
 
 @dataclass(slots=True)
@@ -77,6 +85,16 @@ class Figures:
     accepted_place: Callable[[], int] = field(default=lambda: 0)
     #: Further warnings: whatever part has one puts it here under its name.
     warned: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: EdgeFile) -> Self:
+        """Return the figures of an edge that starts now."""
+        return cls(
+            started_at=time.time(),
+            heartbeat_seconds=config.heartbeat_seconds,
+            window_limit_bytes=config.batches.window_megabytes << 20,
+            log_clock=LogClock(every=look_seconds(config)),
+        )
 
     @property
     @worked_out("captured_lag_seconds", "By how much what is read lags behind the end of the source's log.")

@@ -115,6 +115,7 @@ class Connection(Handler):  # type: ignore[misc]
         if event.link.credit > 0 and not self.flowed:
             self.flowed = True
             self._figures.interconnect_connections += 1
+            self._figures.interconnect_connected, self._figures.interconnect_problem = 1, ""
             _log.info("%s gives credit for %d batches at %s", self._url, event.link.credit, self._address)
         self._send()
 
@@ -126,11 +127,13 @@ class Connection(Handler):  # type: ignore[misc]
         number, outcome = int(delivery.tag), delivery.remote_state
         if outcome == Delivery.ACCEPTED:
             self._figures.accepted += 1
+            self._figures.accepted_at = time.monotonic()
             if self._outbox.accepted(number):
                 self._returns = 0
                 self._pauses.reset()
         elif outcome == Delivery.REJECTED:
             condition = delivery.remote.condition
+            self._figures.rejected += 1
             self._end(
                 NeedsOperator(
                     f"the far side rejected a batch of {self._source}: {_said(condition)}",
@@ -203,6 +206,8 @@ class Connection(Handler):  # type: ignore[misc]
             number, batch = taken
             link.send(self._message(batch), tag=str(number))
             self._figures.sent += 1
+            self._figures.sent_bytes += len(batch.body)
+        self._figures.credit = link.credit
 
     def _message(self, batch: SealedBatch) -> Message:
         return Message(

@@ -65,6 +65,7 @@ class Sender:
                 problem = connection.carry(self._stopping)
             finally:
                 self._connection = None
+                self._figures.interconnect_connected = self._figures.credit = 0
                 self._outbox.lost()
             if problem is None:
                 continue
@@ -78,6 +79,7 @@ class Sender:
                 )
             if connection.flowed:
                 backoff.reset()
+            self._figures.interconnect_problem = problem.message
             pause = backoff.pause()
             _log.warning("%s; trying again in %.1f s%s", problem.message, pause, problem.hint and f". {problem.hint}")
             self._stopping.wait(pause)

@@ -42,6 +42,7 @@ class EdgeUnderTest:
             "kilobytes": 64,
             "url": url,
             "more": "",
+            "metrics": "",
         } | changes
         self.path.write_text(_FILE.format(source=self.source, **settings))
 
@@ -173,6 +174,8 @@ folder = "state"
 [batches]
 kilobytes = {kilobytes}
 window_megabytes = {window_megabytes}
+
+{metrics}
 """
 
 

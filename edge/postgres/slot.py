@@ -27,6 +27,8 @@ class Slot(NamedTuple):
     wal_status: str
     #: Why the server took the slot's log away; empty when it did not.
     invalidation: str
+    #: Log that may still be written before the server takes the slot's away, in bytes; None where there is no limit.
+    safe_bytes: int | None
 
     @property
     def lost(self) -> bool:
@@ -50,6 +52,7 @@ def find_slot(database: Database, name: str) -> Slot | None:
         restart=parse_lsn(row["restart_lsn"] or "0/0"),
         wal_status=row["wal_status"] or "",
         invalidation=row.get("invalidation_reason") or "",
+        safe_bytes=row["safe_wal_size"],
     )
 
 
@@ -106,6 +109,11 @@ def check_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
 def retained_bytes(database: Database, slot: Slot) -> int:
     """Return how much log the server keeps for the slot, in bytes."""
     return parse_lsn(database.value("select pg_current_wal_lsn()::text")) - slot.restart
+
+
+def log_end(database: Database) -> int:
+    """Return where the log that can be read ends, an LSN: what is not flushed is not sent."""
+    return parse_lsn(database.value("select pg_current_wal_flush_lsn()::text"))
 
 
 def check_kind(slot: Slot, database: str) -> None:

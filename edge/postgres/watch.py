@@ -8,12 +8,12 @@ import logging
 import threading
 from collections.abc import Callable
 
-from edge.figures import Figures
+from edge.figures import Figures, look_seconds
 from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.publication import check_publication
 from edge.postgres.session import Database
-from edge.postgres.slot import present_slot, retained_bytes
+from edge.postgres.slot import log_end, present_slot, retained_bytes
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.errors import NeedsOperator, ReplicationError
 
@@ -50,7 +50,7 @@ class Watch:
 
     def _run(self) -> None:
         database: Database | None = None
-        every = min(_LONGEST_SECONDS, self._config.heartbeat_seconds)
+        every = look_seconds(self._config)
         while not self._stopped.wait(every):
             try:
                 database = database or Database(self._connection, self._config.source.name)
@@ -70,7 +70,7 @@ class Watch:
         checkpoint = self._checkpoint()
         check_publication(database, checkpoint)
         slot = present_slot(database, checkpoint)
-        self._figures.retained_wal_bytes = retained_bytes(database, slot)
+        self._figures.saw_log(log_end(database), retained=retained_bytes(database, slot), safe=slot.safe_bytes)
         if slot.wal_status != self._wal_status:
             self._wal_status = slot.wal_status
             if slot.wal_status == "unreserved":

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headrace.configuration.load import SOURCE_NAME, STREAM_NAME, File, Section
+from headrace.configuration.metrics import Metrics
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 
@@ -62,6 +63,7 @@ class BridgeFile(File, frozen=True, kw_only=True):
 
     kafka: Kafka
     interconnect: Interconnect
+    metrics: Metrics = Metrics()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
 
     def __post_init__(self) -> None:

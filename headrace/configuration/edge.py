@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from headrace.configuration.load import SOURCE_NAME, File, Section
+from headrace.configuration.metrics import Metrics
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.records import Records
@@ -87,6 +88,7 @@ class EdgeFile(File, frozen=True, kw_only=True):
     interconnect: Interconnect
     state: State
     batches: Batches = Batches()
+    metrics: Metrics = Metrics()
     records: Records = Records()
     snapshot: Snapshot = Snapshot()
     #: Seconds between the empty batches of an idle source.

@@ -1,0 +1,90 @@
+"""What a running bridge answers at its endpoint: whether it lives, whether it is ready, and how each of its sources is doing."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from bridge.figures import SourceFigures, number, words
+from headrace import __version__
+from headrace.metrics.collector import FiguresCollector
+from headrace.status.answer import Answer, Health, SourceStatus
+
+PREFIX = "headrace_bridge"
+#: A bridge whose main thread did not turn for so long, in seconds, hangs.
+_HUNG_SECONDS = 60.0
+
+
+class BridgeService:
+    """Implements `headrace.metrics.endpoint.Served` over the figures of a bridge's sources."""
+
+    def __init__(self, figures: Mapping[str, SourceFigures], connected: Callable[[], bool]) -> None:
+        self._figures = figures
+        self._connected = connected
+        #: What keeps the bridge from starting; empty once it serves.
+        self.waits_for = "Kafka has not answered yet"
+        #: When the main thread turned last, by the monotonic clock.
+        self.turned_at = time.monotonic()
+        self.collector = FiguresCollector(PREFIX, SourceFigures, lambda: figures)
+
+    def live(self) -> Health:
+        """Tell whether the main thread still turns."""
+        silent = time.monotonic() - self.turned_at
+        return Health(well=silent <= _HUNG_SECONDS, reason=f"the main thread turned {silent:.1f} s ago")
+
+    def ready(self) -> Health:
+        """Tell whether batches are taken and committed: for one source at least, since none may stall the others."""
+        if self.waits_for:
+            return Health(well=False, reason=self.waits_for)
+        if not self._connected():
+            return Health(well=False, reason="the interconnect is away")
+        served = [name for name, figures in self._figures.items() if figures.state == "serving"]
+        troubled = [
+            f"{name}: {figures.state}, {figures.reason or 'no reason given'}"
+            for name, figures in self._figures.items()
+            if figures.state != "serving"
+        ]
+        told = f"{len(served)} of {len(self._figures)} sources are served"
+        return Health(well=bool(served), reason="; ".join([told, *troubled]))
+
+    def status(self) -> Answer:
+        """Tell how every source is doing."""
+        ready = self.ready()
+        sources = [_status(name, figures) for name, figures in self._figures.items()]
+        return Answer(
+            part="bridge", running=True, version=__version__, ready=ready.well, reason=ready.reason, sources=sources
+        )
+
+
+def _status(source: str, figures: SourceFigures) -> SourceStatus:
+    edge = figures.edge
+    return SourceStatus(
+        source=source,
+        state=figures.state,
+        reason=figures.reason,
+        position=figures.position or None,
+        records_per_second=round(figures.rate.read(), 1),
+        captured_lag_seconds=number(edge, "captured_lag_seconds"),
+        accepted_lag_seconds=number(edge, "accepted_lag_seconds"),
+        committed_lag_seconds=figures.lag,
+        retained_wal_bytes=_whole(edge, "retained_wal_bytes"),
+        safe_wal_bytes=_whole(edge, "safe_wal_bytes"),
+        spool_bytes=_whole(edge, "spool_bytes"),
+        spool_limit_bytes=_whole(edge, "spool_limit_bytes"),
+        unacknowledged_batches=_whole(edge, "unacknowledged_batches"),
+        heard_seconds=figures.silent,
+        edge_version=words(edge, "version") or None,
+        edge_state=words(edge, "state") or None,
+        warnings=_warnings(figures),
+    )
+
+
+def _warnings(figures: SourceFigures) -> list[str]:
+    told = [words(figures.edge, name) for name in ("reason", "warnings")]
+    if figures.silent is None:
+        return ["its edge has not been heard since the bridge started"]
+    unheard = [] if figures.heard else [f"its edge has not been heard for {figures.silent:.0f} s"]
+    return [*unheard, *filter(None, told)]
+
+
+def _whole(figures: Mapping[str, int | float | str], name: str) -> int | None:
+    value = number(figures, name)
+    return None if value is None else int(value)

@@ -1,0 +1,97 @@
+"""A part's endpoint over HTTP: `/metrics`, `/health/live`, `/health/ready` and `/status`.
+
+It answers from threads of its own and only reads figures, so it costs the way of the changes nothing. It takes no input but the
+path, and tells no row and no secret. Made by the edge's and the bridge's `run` when `[metrics] listen` is given.
+"""
+
+import http.server
+import logging
+import threading
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from headrace.errors import ConfigurationError
+from headrace.metrics.collector import FiguresCollector
+from headrace.status.answer import Answer, Health
+
+_log = logging.getLogger(__name__)
+
+#: A client that says or takes nothing for so long, in seconds, is let go.
+_PATIENCE = 5.0
+
+
+class Served(Protocol):
+    """What an endpoint asks of its part, from its own threads."""
+
+    collector: FiguresCollector
+
+    def live(self) -> Health:
+        """Tell whether the process works; if not, only a restart helps."""
+
+    def ready(self) -> Health:
+        """Tell whether the part does what it is there for, now."""
+
+    def status(self) -> Answer:
+        """Tell how every source is doing."""
+
+
+class Endpoint:
+    """Listens from its making until `stop`."""
+
+    def __init__(self, listen: str, served: Served) -> None:
+        host, _, port = listen.rpartition(":")
+        handler = type("Handler", (_Handler,), {"served": served})
+        try:
+            self._server = http.server.ThreadingHTTPServer((host or "0.0.0.0", int(port)), handler)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {listen}: {error.strerror or error}",
+                hint="Choose another address in [metrics] listen, or stop who has it.",
+            ) from error
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, name="endpoint", daemon=True)
+        self._thread.start()
+        _log.info("metrics, health and status on http://%s:%d", host or "0.0.0.0", self.port)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(_PATIENCE)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    served: Served
+    timeout = _PATIENCE
+    server_version, sys_version = "headrace", ""
+
+    def do_GET(self) -> None:
+        """Answer a question."""
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer(HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, self.served.collector.text())
+        elif path == "/status":
+            self._json(HTTPStatus.OK, self.served.status())
+        elif path in {"/health/live", "/health/ready"}:
+            health = self.served.live() if path == "/health/live" else self.served.ready()
+            self._json(HTTPStatus.OK if health.well else HTTPStatus.SERVICE_UNAVAILABLE, health)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics /health/live /health/ready /status\n")
+
+    def _json(self, code: HTTPStatus, answer: Any) -> None:
+        self._answer(code, "application/json", msgspec.json.encode(answer) + b"\n")
+
+    def _answer(self, code: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, template: str, *values: Any) -> None:
+        """Say who asked what for --verbose only."""
+        _log.debug(template, *values)

@@ -1,0 +1,61 @@
+"""What a running part answers when it is asked for its status: the contract between its endpoint and `headrace status`.
+
+An edge answers with its one source, a bridge with all of its own. None is "not known".
+"""
+
+import msgspec
+
+
+class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """One source."""
+
+    source: str
+    #: By edge/figures.py or bridge/figures.py; `not running` where nobody was asked.
+    state: str
+    #: What explains the state; empty while all is well.
+    reason: str = ""
+    #: The last position that is committed, as far as the asked part knows.
+    position: str | None = None
+    #: When it was committed, ISO 8601; only where nobody runs.
+    committed_at: str | None = None
+    #: Of late: captured by the edge, committed by the bridge.
+    records_per_second: float | None = None
+    #: By how many seconds each hop is behind the end of the source's log: what is read, what the edge knows to be accepted,
+    #: and what the bridge has committed.
+    captured_lag_seconds: float | None = None
+    accepted_lag_seconds: float | None = None
+    committed_lag_seconds: float | None = None
+    retained_wal_bytes: int | None = None
+    safe_wal_bytes: int | None = None
+    spool_bytes: int | None = None
+    spool_limit_bytes: int | None = None
+    unacknowledged_batches: int | None = None
+    #: Seconds since the bridge heard the edge.
+    heard_seconds: float | None = None
+    edge_version: str | None = None
+    #: What the edge says of itself, at the bridge.
+    edge_state: str | None = None
+    warnings: list[str] = []
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """A part, with its sources."""
+
+    #: `edge` or `bridge`.
+    part: str
+    #: False when nobody answered, and what is durable was looked up instead.
+    running: bool
+    version: str = ""
+    #: The address asked.
+    address: str = ""
+    ready: bool = False
+    reason: str = ""
+    sources: list[SourceStatus] = []
+
+
+class Health(msgspec.Struct, frozen=True):
+    """An answer to a supervisor."""
+
+    well: bool
+    #: A sentence, whether well or not.
+    reason: str
