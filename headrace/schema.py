@@ -27,6 +27,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     optional: bool = True
     #: How the records write its values, as Debezium names it; None for the ordinary way, and then not in the record.
     form: str | None = None
+    #: What the edge's policy did to its values, `mask`, `hash` or `truncate`; None for nothing, and then not in the record.
+    policy: str | None = None
 
 
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +67,9 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 def _told(column: Column) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(column)
-    if column.form is None:
-        del told["form"]
+    for name in ("form", "policy"):
+        if told[name] is None:
+            del told[name]
     return told
 
 

@@ -8,8 +8,11 @@ import logging
 import struct
 from collections.abc import Callable
 
+from msgspec import json
+
+from edge.policy import Policy, Treatment
 from edge.postgres import catalog, envelope
-from edge.postgres.forms import form
+from edge.postgres.forms import Form, form
 from edge.postgres.relation import Relation, string, table_schema
 from edge.postgres.table import Table
 from headrace.configuration.records import Records
@@ -23,11 +26,17 @@ class Announced:
     """One source's tables by OID."""
 
     def __init__(
-        self, *, source: str, database: str, key_of: Callable[[Relation], list[str]], records: Records
+        self,
+        *,
+        source: str,
+        database: str,
+        key_of: Callable[[Relation], list[str]],
+        records: Records,
+        policy: Policy,
     ) -> None:
         self.tables: dict[int, Table] = {}
         self._source, self._database = source, database
-        self._key_of, self._records = key_of, records
+        self._key_of, self._records, self._policy = key_of, records, policy
         self._types: dict[int, str] = {}
         # From a domain's OID to that of the built-in type beneath.
         self._domains: dict[int, int] = {}
@@ -35,15 +44,23 @@ class Announced:
     def relation(self, message: bytes) -> Table | None:
         """Note a relation, anew or as it is from now on; None for a mere repeat. Raises as Relation.parse does."""
         relation = Relation.parse(message, self._domains)
-        forms = [form(column.type_oid, column.modifier, self._records) for column in relation.columns]
-        schema = table_schema(relation, self._key(relation), self._types, forms)
+        name, key = f"{relation.schema}.{relation.table}", self._key(relation)
+        admitted = self._policy.admits(name)
+        columns = [column.name for column in relation.columns]
+        treatments = self._policy.treatments(name, columns, key) if admitted else [None] * len(columns)
+        forms = [
+            _treated(treatment) if treatment else form(column.type_oid, column.modifier, self._records)
+            for column, treatment in zip(relation.columns, treatments, strict=True)
+        ]
+        actions = [treatment.action if treatment else None for treatment in treatments]
+        schema = table_schema(relation, key, self._types, forms, actions)
         known = self.tables.get(relation.oid)
         if known is not None and known.relation == relation and known.schema == schema:
             return None
         shared = envelope.Table(
             source=self._source, database=self._database, schema=relation.schema, table=relation.table
         )
-        table = Table(relation, schema, shared, forms)
+        table = Table(relation, schema, shared, forms, admitted=admitted)
         table.told = known is not None and known.told and known.schema == schema
         self.tables[relation.oid] = table
         return table
@@ -75,3 +92,9 @@ class Announced:
             )
             return []
         return key
+
+
+def _treated(treatment: Treatment) -> Form | None:
+    """Return the form of a column that the policy does something to; None for one that it leaves out."""
+    hide = treatment.hide
+    return hide and Form("text", lambda text: json.encode(hide(text).decode()))

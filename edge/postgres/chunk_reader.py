@@ -5,13 +5,15 @@ to connect and to select. Every chunk tells which transactions it did not see: o
 not visible yet would else be missed. Used by the snapshot's thread alone.
 """
 
+from collections.abc import Callable
+
 from edge.postgres import chunk_text
 from edge.postgres.chunk_table import ChunkTable, describe, named, published, shape
 from edge.postgres.session import Database
 from edge.snapshot.engine import Chunk, Described
 from edge.snapshot.plan import Key
 from headrace.configuration.edge import Postgresql
-from headrace.errors import Retryable
+from headrace.errors import NeedsOperator, Retryable
 
 #: The prefix of our own logical messages.
 PREFIX = "headrace"
@@ -28,14 +30,16 @@ set idle_in_transaction_session_timeout = '1min'
 class ChunkReader:
     """A connection that reads chunks of published tables."""
 
-    def __init__(self, config: Postgresql, source: str) -> None:
+    def __init__(self, config: Postgresql, source: str, admits: Callable[[str], bool]) -> None:
         self._publication = config.publication
+        # Whether the policy lets a table's rows leave the region.
+        self._admits = admits
         self._database = Database(config, source)
         self._database.rows(_SETTINGS)
 
     def published(self) -> list[str]:
         """Return the tables of the publication."""
-        return published(self._database, self._publication)
+        return list(filter(self._admits, published(self._database, self._publication)))
 
     def named(self, name: str) -> list[str]:
         """Return the names under which the publication carries a table."""
@@ -43,6 +47,11 @@ class ChunkReader:
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table, with the planner's estimate of its rows."""
+        if not self._admits(name):
+            raise NeedsOperator(
+                f"table {name} does not leave the region: [policy] keeps it",
+                hint="Name it in [policy] include_tables, or take it out of exclude_tables.",
+            )
         table = describe(self._database, self._publication, name)
         (plan,) = self._database.asked(table.estimate(where))[0][0]
         return Described(table, int(plan["Plan"]["Plan Rows"]))

@@ -8,6 +8,7 @@ from edge.checkpoint import State
 from edge.engine import Adoption
 from edge.figures import Figures
 from edge.outbox import Outbox
+from edge.policy import Policy
 from edge.postgres import making
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.chunk_decoder import ChunkDecoder
@@ -19,7 +20,6 @@ from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import find_slot, retained_bytes
 from edge.postgres.watch import Watch
 from headrace.configuration.edge import EdgeFile, Postgresql
-from headrace.configuration.records import Records
 from headrace.position import Position
 
 
@@ -36,7 +36,7 @@ class PostgresEngine:
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
         stream, database = open_stream(self._names, source, checkpoint, former_pid)
-        return PostgresSession(source, self._names, self._config.records, stream, database)
+        return PostgresSession(self._config, self._names, stream, database)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
@@ -73,10 +73,11 @@ class PostgresEngine:
 class PostgresSession:
     """A slot's stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
 
-    def __init__(self, source: str, names: Postgresql, records: Records, stream: LogStream, database: Database) -> None:
-        self._source = source
+    def __init__(self, config: EdgeFile, names: Postgresql, stream: LogStream, database: Database) -> None:
+        self._source = config.source.name
         self._names = names
-        self._records = records
+        self._config = config
+        self._policy = Policy(config.policy)
         self._stream = stream
         self._database = database
         self.pid = stream.pid
@@ -91,7 +92,8 @@ class PostgresSession:
             epoch=checkpoint.position.epoch,
             batcher=batcher,
             key_of=PrimaryKeys(self._database).of,
-            records=self._records,
+            records=self._config.records,
+            policy=self._policy,
         )
         self._stream.start(names.slot, names.publication, checkpoint.confirmed)
 
@@ -101,7 +103,7 @@ class PostgresSession:
 
     def reader(self) -> ChunkReader:
         """Return a reader of chunks with a connection of its own."""
-        return ChunkReader(self._names, self._source)
+        return ChunkReader(self._names, self._source, self._policy.admits)
 
     def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
         """Return the decoder, which calls `marked` for each watermark."""

@@ -160,7 +160,7 @@ class _Tuple:
 
     def row(self) -> list[Piece]:
         """Return the pieces of the row's JSON, without braces."""
-        return self._fields(range(len(self._table.names)))
+        return self._fields(self._table.held)
 
     def key(self) -> list[Piece]:
         """Return the pieces of the key's JSON; none for a table without a key."""
@@ -177,7 +177,7 @@ class _Tuple:
 
 
 def _is_quoted(kind: int) -> bool:
-    return kind not in values.INTEGERS | values.FLOATS | values.ESCAPED | {values.BOOL, values.FORMED}
+    return kind not in values.INTEGERS | values.FLOATS | values.ESCAPED | {values.BOOL, values.FORMED, values.LEFT_OUT}
 
 
 def _is_text(kind: int) -> bool:
@@ -187,7 +187,9 @@ def _is_text(kind: int) -> bool:
 def _take(kind: int, number: int, name: str) -> list[str]:
     """Return the statements that take one column at `p` and move `p` behind it."""
     exact = "return exact(m, " + _AROUND + ")"
-    if kind in values.FLOATS:
+    if kind == values.LEFT_OUT:
+        text = ["p += n"]
+    elif kind in values.FLOATS:
         other = f"m[p - 1] > {values.NINE} or {name} == {values.NEGATIVE_ZERO!r}"
         text = [f"{name} = m[p:(p := p + n)]", f"if {other}: {exact}"]
     elif kind == values.BOOL:

@@ -119,7 +119,7 @@ class _Making(NamedTuple):
         if publication_oid(self.database, names.publication):
             self.say(f"Found publication {names.publication}: used as it is")
             return
-        make_publication(self.database, names.publication, names.tables)
+        make_publication(self.database, names.publication, names.tables, names.row_filters)
         self.say(f"Made publication {names.publication} for {', '.join(names.tables) or 'all tables'}")
 
     def _make_slot(self) -> Slot:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from edge.batcher import Batcher
+from edge.policy import Policy
 from edge.postgres import envelope, generated
 from edge.postgres.announced import Announced
 from edge.postgres.envelope import Around, Transaction
 from edge.postgres.others import LogicalMessage, Others
 from edge.postgres.relation import Relation
 from edge.postgres.table import PAD, Change, Table
+from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
@@ -49,6 +51,7 @@ class Decoder:
         batcher: Batcher,
         key_of: Callable[[Relation], list[str]],
         records: Records | None = None,
+        policy: Policy | None = None,
     ) -> None:
         #: Position that the last transaction with records, fed whole, reaches to; None before there is one.
         self.committed: Position | None = None
@@ -59,7 +62,9 @@ class Decoder:
         self._records = records = records or Records()
         self._largest = records.largest_bytes
         batcher.bound(self._largest)
-        self._announced = Announced(source=source, database=database, key_of=key_of, records=records)
+        self._announced = Announced(
+            source=source, database=database, key_of=key_of, records=records, policy=policy or Policy(Section())
+        )
         self._tables = self._announced.tables
         self._beside = Others(source=source, database=database)
         # Of the tables whose schema record went ahead; looked at only within a transaction.
@@ -172,6 +177,9 @@ class Decoder:
         """Decode a change that `feed` has no function for yet: a table's first one, or one that others stand beside."""
         self._check_in_transaction()
         table = self._tables[_INT32(message, 1)[0]]
+        if not table.admitted:
+            self._skip()
+            return
         if table.changes is None:
             table.changes = generated.changes(table)
         key, value = table.changes[message[:8]](message + PAD, *self._around())
@@ -212,11 +220,15 @@ class Decoder:
                 key, value = self._beside.message(told, self._around(), largest=self._largest)
                 self._add(None, key, value)
             else:
-                self._ordinal += 1
-                self._skipped += 1
-                self._batcher.skip(self._ordinal)
+                self._skip()
         elif wanted:
             self._outside(told)
+
+    def _skip(self) -> None:
+        """Leave a change or message out; it takes its ordinal all the same."""
+        self._ordinal += 1
+        self._skipped += 1
+        self._batcher.skip(self._ordinal)
 
     def _outside(self, told: LogicalMessage) -> None:
         """Add a message that belongs to no transaction, in its place in the log."""
@@ -242,7 +254,10 @@ class Decoder:
             raise ValueError("a truncate does not end where its relations do")
         tables = [self._tables[_INT32(message, 6 + 4 * number)[0]] for number in range(count)]
         for table in tables:
-            self._add(table, None, table.truncate(self._around()))
+            if table.admitted:
+                self._add(table, None, table.truncate(self._around()))
+            else:
+                self._skip()
 
     def _check_in_transaction(self) -> None:
         if self._transaction is None:

@@ -1,5 +1,7 @@
 """The publication: which tables the log stream carries, and whether it is still the one that `init` found or made."""
 
+from collections.abc import Mapping
+
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.problems import ANEW, quoted
 from edge.postgres.session import Database
@@ -11,12 +13,16 @@ def publication_oid(database: Database, name: str) -> int:
     return database.value("select oid::int8 from pg_publication where pubname = %s", name) or 0
 
 
-def make_publication(database: Database, name: str, tables: list[str]) -> None:
+def make_publication(database: Database, name: str, tables: list[str], row_filters: Mapping[str, str]) -> None:
     """Make a publication of the listed tables, `schema.table`, or of all tables when none is listed.
 
-    Raises NeedsOperator when a table does not exist, or when the user may not.
+    `row_filters` are conditions by table: rows that do not meet theirs never leave the server. Raises NeedsOperator when a
+    table does not exist, or when the user may not.
     """
-    listed = ", ".join(".".join(map(quoted, table.split(".", 1))) for table in tables)
+    listed = ", ".join(
+        ".".join(map(quoted, table.split(".", 1))) + (f" where ({row_filters[table]})" if table in row_filters else "")
+        for table in tables
+    )
     database.rows(f"create publication {quoted(name)} for " + (f"table {listed}" if tables else "all tables"))
 
 

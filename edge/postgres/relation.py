@@ -71,22 +71,34 @@ def string(message: bytes, offset: int) -> tuple[str, int]:
 
 
 def table_schema(
-    relation: Relation, key: list[str], types: Mapping[int, str], forms: Sequence[Form | None] = ()
+    relation: Relation,
+    key: list[str],
+    types: Mapping[int, str],
+    forms: Sequence[Form | None] = (),
+    policy: Sequence[str | None] = (),
 ) -> TableSchema:
     """Return the relation as the schema record tells it.
 
-    `types` names types that Type messages announced; `forms` are those of the columns, where they are not the ordinary ones.
+    `types` names types that Type messages announced; `forms` are those of the columns, where they are not the ordinary ones;
+    `policy` is what the edge's policy does to them. A column that it excludes is not told.
     """
-    told = forms or [None] * len(relation.columns)
+    ordinary = [None] * len(relation.columns)
+    columns = zip(relation.columns, forms or ordinary, policy or ordinary, strict=True)
     return TableSchema(
         schema=relation.schema,
         table=relation.table,
         key=key,
         columns=[
-            _column(column, position, key, types, form)
-            for position, (column, form) in enumerate(zip(relation.columns, told, strict=True), start=1)
+            _column(column, position, key, types, form) if action is None else _treated(column, position, key, action)
+            for position, (column, form, action) in enumerate(columns, start=1)
+            if action != "exclude"
         ],
     )
+
+
+def _treated(column: RelationColumn, position: int, key: list[str], action: str) -> Column:
+    """Return a column whose values the policy turns into text."""
+    return Column(name=column.name, type_name="text", position=position, optional=column.name not in key, policy=action)
 
 
 def _column(

@@ -35,11 +35,20 @@ class Table:
     """One relation's way from tuples to records."""
 
     def __init__(
-        self, relation: Relation, schema: TableSchema, shared: envelope.Table, forms: Sequence[Form | None] = ()
+        self,
+        relation: Relation,
+        schema: TableSchema,
+        shared: envelope.Table,
+        forms: Sequence[Form | None] = (),
+        *,
+        admitted: bool = True,
     ) -> None:
+        """Make it from a relation and its schema; columns that the schema does not name are left out of records."""
         self.relation = relation
         self.schema = schema
         self.envelope = shared
+        #: Whether its changes leave the region.
+        self.admitted = admitted
         #: Whether its schema record went ahead.
         self.told = False
         #: Its generated functions by the first eight bytes of a message; None before its first change.
@@ -56,6 +65,12 @@ class Table:
         columns = list(zip(relation.columns, forms or [None] * len(relation.columns), strict=True))
         #: The type by which each column is written; FORMED for one that has a form of its own.
         self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
+        told = {column.name for column in schema.columns}
+        for number, (column, _) in enumerate(columns):
+            if column.name not in told:
+                self.kinds[number] = values.LEFT_OUT
+        #: Numbers of the columns that records hold.
+        self.held = [number for number, kind in enumerate(self.kinds) if kind != values.LEFT_OUT]
         self.converters = [form.convert if form else values.converter(column.type_oid) for column, form in columns]
 
     def for_snapshot(self) -> Self:
@@ -98,11 +113,11 @@ class Table:
         _ends(message, offset)
         # What the log leaves out did not change, so an old row that carries it tells the new one's value.
         new = [was if value is None else value for value, was in zip(new, old, strict=True)]
-        unchanged = b",".join(name for name, value in zip(self.names, new, strict=True) if value is None)
+        unchanged = self._absent(new)
         return self._key(new), b'{"before":%b,"after":%b,%b%b' % (
             before,
             self._row(new),
-            b'"unchanged":[%b],' % unchanged if unchanged else b"",
+            unchanged,
             self._rest(b"u", around),
         )
 
@@ -128,20 +143,17 @@ class Table:
                 old = [value if number in self.identity else None for number, value in enumerate(old)]
         before = values.NULL if old is None else self._row(self._key_alone(old))
         if message[:1] == b"D":
-            row, after, left_out = old or [], values.NULL, []
+            row, after, absent = old or [], values.NULL, b""
         else:
             row, _ = self._tuple(message, offset + 3)
             row = [was if value is None else value for value, was in zip(row, old or row, strict=True)]
             kept = self._key_alone(row)
-            after, left_out = (
-                self._row(kept),
-                [name for name, value in zip(self.names, kept, strict=True) if value is None],
-            )
+            after, absent = self._row(kept), self._absent(kept)
         op = {b"I": self.envelope.created, b"U": b"u", b"D": b"d"}[message[:1]]
         return b'{"before":%b,"after":%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
             before,
             after,
-            b'"unchanged":[%b],' % b",".join(left_out) if left_out else b"",
+            absent,
             size,
             hashlib.sha256(self._row(row)).hexdigest().encode(),
             self._rest(op, around),
@@ -176,9 +188,13 @@ class Table:
         return columns, offset
 
     def _row(self, columns: Columns) -> bytes:
-        return b"{%b}" % b",".join(
-            b"%b:%b" % (name, value) for name, value in zip(self.names, columns, strict=True) if value is not None
-        )
+        told = ((self.names[number], columns[number]) for number in self.held)
+        return b"{%b}" % b",".join(b"%b:%b" % (name, value) for name, value in told if value is not None)
+
+    def _absent(self, columns: Columns) -> bytes:
+        """Return the part of a record that names the columns without a value; empty when there is none."""
+        names = b",".join(self.names[number] for number in self.held if columns[number] is None)
+        return b'"unchanged":[%b],' % names if names else b""
 
     def _key(self, columns: Columns) -> bytes | None:
         if not self.key_columns:

@@ -7,6 +7,7 @@ from msgspec import Meta
 from headrace.configuration.load import SOURCE_NAME, File, Section
 from headrace.configuration.metrics import Metrics
 from headrace.configuration.mysql import MysqlConnection
+from headrace.configuration.policy import Policy
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.records import Records
 from headrace.configuration.secret import Secret
@@ -21,6 +22,13 @@ class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
     publication: Annotated[str, Meta(pattern=_IDENTIFIER)] = "headrace"
     #: Tables to capture, `schema.table`; empty for all tables of the database.
     tables: list[str] = []
+    #: Conditions in SQL by table, of those in `tables`: `init` publishes only rows that meet them (PostgreSQL 15 and newer).
+    row_filters: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse the filter of a table that is not listed."""
+        if unlisted := sorted(set(self.row_filters) - set(self.tables)):
+            raise ValueError(f"'row_filters' names {unlisted[0]}, which is not in 'tables'")
 
 
 class Mysql(MysqlConnection, frozen=True, kw_only=True):
@@ -90,6 +98,7 @@ class EdgeFile(File, frozen=True, kw_only=True):
     batches: Batches = Batches()
     metrics: Metrics = Metrics()
     records: Records = Records()
+    policy: Policy = Policy()
     snapshot: Snapshot = Snapshot()
     #: Seconds between the empty batches of an idle source.
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0

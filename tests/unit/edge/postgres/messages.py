@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from edge.batcher import Batcher, SealedBatch
+from edge.policy import Policy
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.relation import Relation
 from headrace.batch import CONTENT_ENCODING, Batch, decode
@@ -145,6 +146,7 @@ class Log:
         target_bytes: int = 64 * 1024,
         key_of: Callable[[Relation], list[str]] = no_key,
         tail: Position | None = None,
+        policy: Policy | None = None,
         **records: Any,
     ) -> None:
         self.batcher = Batcher(source="jakarta/bank", tail=tail or Position.start(EPOCH), target_bytes=target_bytes)
@@ -155,6 +157,7 @@ class Log:
             batcher=self.batcher,
             key_of=key_of,
             records=Records(**records),
+            policy=policy,
         )
 
     def feed(self, *messages: bytes) -> None:
