@@ -7,25 +7,47 @@ from collections.abc import Container, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from bridge.identities import Identities
+
 PREFIX = "cdc/"
 #: AMQP's sender settle mode of a link whose deliveries nobody acknowledges.
 _SETTLED = 1
 
 
-def refusal(link: Any, sources: Container[str], refused: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
+def refusal(
+    link: Any,
+    sources: Container[str],
+    refused: Mapping[str, tuple[str, str]],
+    identity: str | None,
+    identities: Identities,
+) -> tuple[str, str] | None:
     """Return an AMQP condition and its description when a link is not for us, None when it is.
 
     Args:
         link: what the other side attached.
         sources: the bridge's own.
         refused: those of them that it does not serve any more, with the reason.
+        identity: the common name of the other side's certificate, None without one.
+        identities: who may send for what.
     """
     if link.is_sender:
         return "amqp:not-allowed", "the bridge only receives: attach a sender to cdc/REGION/NAME"
     address = link.remote_target.address or ""
-    source = address.removeprefix(PREFIX)
     if not address.startswith(PREFIX):
         return "amqp:not-found", f"there is no {address[:100]!r} here: a source's address is cdc/REGION/NAME"
+    source = address.removeprefix(PREFIX)
+    # Before anything that would tell a stranger which sources there are.
+    if not identities.may_send(identity, source):
+        return "amqp:unauthorized-access", (
+            f"the certificate of {identity!r} is not for source {source[:100]!r}. Use the source's own, or name this one "
+            "under [interconnect] identities in the bridge's file"
+        )
+    return _of_ours(link, source, sources, refused)
+
+
+def _of_ours(
+    link: Any, source: str, sources: Container[str], refused: Mapping[str, tuple[str, str]]
+) -> tuple[str, str] | None:
     if source in refused:
         return refused[source]
     if source not in sources:

@@ -41,14 +41,14 @@ class Bridge:
         self._stopping = threading.Event()
         #: What tells this run of a bridge from any other; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self._admin = admin(file.kafka.bootstrap)
+        self._admin = admin(file.kafka)
         self.sources: dict[str, Source] = {}
         inboxes: dict[str, Any] = {}
         self.receiver = Receiver(file.interconnect, inboxes, f"headrace-bridge/{self.name}")
         for name, home in homes(file).items():
             self.sources[name] = Source(
                 name,
-                Committer(file.kafka.bootstrap, self._admin, home, self.name),
+                Committer(file.kafka, self._admin, home, self.name),
                 self.receiver,
                 transaction_seconds=file.kafka.transaction_milliseconds / 1000,
                 recommit_seconds=recommit_seconds,

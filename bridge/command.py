@@ -48,7 +48,7 @@ def init(path: Path) -> None:
     from bridge.topics import make
 
     file = load(path, BridgeFile)
-    for made in make(admin(file.kafka.bootstrap), file):
+    for made in make(admin(file.kafka), file):
         print(f"topic {made.topic}: {made.partitions} partitions, {made.what}")
     for name, stream in file.streams.items():
         for source, partitions in stream.sources.items():
@@ -79,7 +79,7 @@ def topics(path: Path, as_json: bool) -> None:
     from bridge.topics import owners
 
     file = load(path, BridgeFile)
-    known = owners(admin(file.kafka.bootstrap), file)
+    known = owners(admin(file.kafka), file)
     if as_json:
         print(json.dumps(known, indent=2))
         return
@@ -100,9 +100,7 @@ def move(path: Path, source: str) -> None:
 
     file = load(path, BridgeFile)
     file.stream_of(source)
-    committer = Committer(
-        file.kafka.bootstrap, admin(file.kafka.bootstrap), homes(file)[source], "headrace bridge move"
-    )
+    committer = Committer(file.kafka, admin(file.kafka), homes(file)[source], "headrace bridge move")
     position = committer.move()
     committer.abandon()
     print(

@@ -33,6 +33,7 @@ from bridge.positions import (
 )
 from bridge.topics import check
 from headrace.batch import Batch
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
@@ -54,8 +55,8 @@ class Home(NamedTuple):
 class Committer:
     """Writes batches of one source, in transactions that carry its position."""
 
-    def __init__(self, bootstrap: str, admin: Any, home: Home, bridge: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, connection: KafkaConnection, admin: Any, home: Home, bridge: str) -> None:
+        self._connection = connection
         self._admin = admin
         self._home = home
         self._bridge = bridge
@@ -78,7 +79,7 @@ class Committer:
         """
         source, topic, partitions = self._home
         self._fence()
-        with reading(self._bootstrap, source) as client:
+        with reading(self._connection, source) as client:
             self._group = client.consumer_group_metadata()
             self._ends = read_ends(client, topic, partitions)
             committed = read_committed(client, source, topic)
@@ -99,7 +100,7 @@ class Committer:
         """
         source, topic, partitions = self._home
         self._fence()
-        with reading(self._bootstrap, source) as client:
+        with reading(self._connection, source) as client:
             self._group = client.consumer_group_metadata()
             self._ends = read_ends(client, topic, partitions)
             committed = read_committed(client, source, topic)
@@ -160,7 +161,7 @@ class Committer:
 
     def fenced_by(self) -> str:
         """Return the bridge that has taken the source over; empty when it was Kafka's own time limit for a transaction."""
-        with reading(self._bootstrap, self._home.source) as client:
+        with reading(self._connection, self._home.source) as client:
             committed = read_committed(client, self._home.source, self._home.topic)
         return committed.bridge if committed is not None and committed.bridge != self._bridge else ""
 
@@ -179,7 +180,7 @@ class Committer:
         self.abandon()
         source = self._home.source
         self._largest = self._limit()
-        self._producer = producer(self._bootstrap, group_of(source), self._largest)
+        self._producer = producer(self._connection, group_of(source), self._largest)
         with translated(f"take over {source}"):
             within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
 

@@ -17,6 +17,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 __all__ = [
@@ -114,13 +115,13 @@ def _ours(error: Any, doing: str) -> ReplicationError:
     return Retryable(text)
 
 
-def producer(bootstrap: str, transactional_id: str, largest_record: int) -> Any:
+def producer(connection: KafkaConnection, transactional_id: str, largest_record: int) -> Any:
     """Return a transactional producer that is not yet initialised.
 
     Delivery reports come for failures only, and nobody reads them: any failure fails the commit. What may wait in its queue
     is bounded by the size of a transaction, not by the queue.
     """
-    settings = _common(bootstrap) | {
+    settings = _common(connection) | {
         "transactional.id": transactional_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT,
         "enable.idempotence": True,
@@ -140,9 +141,9 @@ def producer(bootstrap: str, transactional_id: str, largest_record: int) -> Any:
     return Producer(settings, logger=_client_log)
 
 
-def consumer(bootstrap: str, group: str) -> Any:
+def consumer(connection: KafkaConnection, group: str) -> Any:
     """Return a `read_committed` consumer that never commits by itself and says where a partition ends."""
-    settings = _common(bootstrap) | {
+    settings = _common(connection) | {
         "group.id": group,
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
@@ -155,9 +156,9 @@ def consumer(bootstrap: str, group: str) -> Any:
     return Consumer(settings, logger=_client_log)
 
 
-def admin(bootstrap: str) -> Any:
+def admin(connection: KafkaConnection) -> Any:
     """Return an administration client, which threads may share."""
-    return AdminClient(_common(bootstrap), logger=_client_log)
+    return AdminClient(_common(connection), logger=_client_log)
 
 
 def topic_resource(topic: str) -> Any:
@@ -165,9 +166,9 @@ def topic_resource(topic: str) -> Any:
     return ConfigResource(ResourceType.TOPIC, topic)
 
 
-def _common(bootstrap: str) -> dict[str, Any]:
+def _common(connection: KafkaConnection) -> dict[str, Any]:
     return {
-        "bootstrap.servers": bootstrap,
+        **connection.client(),
         "client.id": "headrace-bridge",
         "socket.keepalive.enable": True,
         "socket.timeout.ms": 15_000,

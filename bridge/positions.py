@@ -16,6 +16,7 @@ import msgspec
 
 from bridge.kafka import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, translated
 from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.position import Position
 
@@ -47,10 +48,10 @@ def metadata(position: Position | None, bridge: str) -> str:
 
 
 @contextmanager
-def reading(bootstrap: str, source: str) -> Iterator[Any]:
+def reading(connection: KafkaConnection, source: str) -> Iterator[Any]:
     """Yield a client that can read what Kafka holds of a source."""
     # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
-    client = consumer(bootstrap, group_of(source))
+    client = consumer(connection, group_of(source))
     try:
         yield client
     finally:
@@ -173,7 +174,7 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
     known = []
     for stream, section in file.streams.items():
         for source in section.sources:
-            with reading(file.kafka.bootstrap, source) as client:
+            with reading(file.kafka, source) as client:
                 committed = read_committed(client, source, file.topic(stream))
             position = committed.position if committed is not None else None
             known.append(

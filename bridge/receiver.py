@@ -1,23 +1,29 @@
 """The receiver: a thread that speaks AMQP 1.0 for all sources, and what their threads may ask of it.
 
-It listens for edges, or connects out to a router or broker and does so again, with growing pauses, when that is lost. Sources
-talk to it by tickets, from their own threads; it is woken once for all that waits. Made, started and stopped by the bridge.
+It listens for edges, or connects out to a router or broker, by several addresses in turn, and does so again, with growing
+pauses, when that is lost. Sources talk to it by tickets, from their own threads; it is woken once for all that waits. Made,
+started and stopped by the bridge.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from bridge.address import shown
-from bridge.amqp import Loop, Peer
+from bridge.amqp import Loop
 from bridge.delivery import Outcome
 from bridge.inbox import Inbox
+from bridge.peer import Peer
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
+
+#: The pause before the next of several addresses is tried, in seconds.
+_NEXT_SECONDS = 0.1
 
 
 class Receiver:
@@ -52,6 +58,8 @@ class Receiver:
                 ) from error
             self.connected = True
             _log.info("listening for edges on %s:%s", host, self.port)
+            if self._interconnect.certificate is None and not host.startswith("127."):
+                _log.warning("the interconnect has no TLS and takes whoever reaches the port: see docs/security.md")
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
@@ -96,23 +104,36 @@ class Receiver:
             self.failure = error
 
     def _connect_out(self) -> None:
-        url = shown(self._interconnect.url)
-        backoff = Backoff(first=0.2, longest=10.0)
+        """Go from address to address, with a pause that grows after each round through all of them."""
+        backoff, failures = Backoff(first=0.2, longest=10.0), 0
+        urls = itertools.cycle(self._interconnect.urls)
+
+        connected_once = False
 
         def connected() -> None:
+            nonlocal failures, connected_once
+            connected_once, failures = True, 0
             self.connected = True
             backoff.reset()
 
         self._peer.on_connected = connected
         while not self._stopping.is_set():
-            _log.info("connecting to interconnect %s", url)
+            url = next(urls)
+            _log.info("connecting to interconnect %s", shown(url))
             try:
                 # A fresh loop each time: a receiver that lost its connection in the middle of a message cannot go on.
                 self._loop = Loop(self._peer, self._name)
-                self._loop.connect(self._interconnect)
+                self._loop.connect(self._interconnect, url)
                 self._loop.run()
             except OSError as error:
-                _log.warning("interconnect %s: %s", url, error.strerror or error)
+                _log.warning("interconnect %s: %s", shown(url), error.strerror or error)
+            except ConfigurationError as error:
+                if not connected_once:
+                    raise
+                # Files are replaced one after the other: soon they fit each other again.
+                _log.warning("%s", error.message)
             self.connected = False
             self._peer.drop_all()
-            self._stopping.wait(backoff.pause())
+            failures += 1
+            last = failures % len(self._interconnect.urls) == 0
+            self._stopping.wait(backoff.pause() if last else _NEXT_SECONDS)

@@ -1,4 +1,7 @@
-"""Who the edge says it is to the interconnect: ANONYMOUS, or PLAIN with a password that never travels in the clear."""
+"""Who the edge says it is to the interconnect: its certificate (EXTERNAL), a user (PLAIN), or nobody (ANONYMOUS).
+
+Guarantees that a password never travels in the clear.
+"""
 
 from urllib.parse import urlsplit
 
@@ -8,19 +11,19 @@ from headrace.errors import ConfigurationError
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-def credentials(interconnect: Interconnect) -> dict[str, object]:
+def credentials(interconnect: Interconnect, url: str) -> dict[str, object]:
     """Return what says who asks, as Proton takes it; raise ConfigurationError rather than send a password in the clear."""
-    parts = urlsplit(interconnect.url)
+    parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ConfigurationError(
             f"[interconnect] url of {parts.hostname} holds a user or a password",
             hint="Give them as [interconnect] user and password, the password as a reference.",
         )
     if interconnect.user is None:
-        return {"allowed_mechs": "ANONYMOUS"}
+        return {"allowed_mechs": "EXTERNAL" if interconnect.certificate else "ANONYMOUS"}
     if parts.scheme != "amqps" and parts.hostname not in _LOOPBACK:
         raise ConfigurationError(
-            f"[interconnect] user is given, and {interconnect.url} would carry the password in the clear",
+            f"[interconnect] user is given, and {url} would carry the password in the clear",
             hint="Use an amqps:// address, or leave out the user.",
         )
     password = interconnect.password.reveal() if interconnect.password else ""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from proton import Condition, Delivery, Endpoint, Event, Handler, Message, symbol
+from proton import Condition, Delivery, Endpoint, Event, Handler, Message, SSLDomain, SSLException, symbol
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
 
 from edge.batcher import SealedBatch
@@ -20,8 +20,9 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from headrace.backoff import Backoff
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
+from headrace.certificates import files, words
 from headrace.configuration.edge import Interconnect
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -33,14 +34,19 @@ _ATTEMPT_SECONDS = 15.0
 _LASTING = 6
 #: How long the peer may take to answer a close, in seconds.
 _CLOSE_SECONDS = 1.0
+#: How often it is looked whether the certificates were renewed, in seconds.
+CERTIFICATE_SECONDS = 30.0
 
 
 class Connection(Handler):  # type: ignore[misc]
     """One connection to the interconnect, from the attempt to connect to its end."""
 
-    def __init__(self, interconnect: Interconnect, source: str, outbox: Outbox, figures: Figures) -> None:
-        self._url = interconnect.url
-        self._credentials = credentials(interconnect)
+    def __init__(self, interconnect: Interconnect, url: str, source: str, outbox: Outbox, figures: Figures) -> None:
+        self._url = url
+        self._interconnect = interconnect
+        self._credentials = credentials(interconnect, url)
+        self._stamp = files.stamp(interconnect)
+        self._tls = _trust(interconnect) if url.startswith("amqps:") else None
         self._source = source
         self._address = f"cdc/{source}"
         self._outbox = outbox
@@ -59,6 +65,8 @@ class Connection(Handler):  # type: ignore[misc]
         self._closing = False
         self._injector: EventInjector | None = EventInjector()
         self._container = Container(self, container_id=f"headrace-edge {source}")
+        # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
+        self._container.ssl = None
         self._container.selectable(self._injector)
 
     def carry(self, stopping: threading.Event) -> ReplicationError | None:
@@ -93,9 +101,17 @@ class Connection(Handler):  # type: ignore[misc]
 
     def on_reactor_init(self, event: Event) -> None:
         """Start to connect."""
-        connection = event.container.connect(self._url, reconnect=False, heartbeat=_IDLE_SECONDS, **self._credentials)
-        self._link = event.container.create_sender(connection, self._address, options=[AtLeastOnce(), _Queue()])
+        connection = event.container.connect(
+            self._url, reconnect=False, heartbeat=_IDLE_SECONDS, ssl_domain=self._tls, **self._credentials
+        )
+        options = [AtLeastOnce(), _Queue()]
+        # Named for the source, so that it is known in the far side's lists, and the same after every reconnect.
+        self._link = event.container.create_sender(
+            connection, self._address, name=f"headrace {self._source}", options=options
+        )
         self._after(_ATTEMPT_SECONDS, self._give_up)
+        if self._interconnect.certificate is not None or self._interconnect.authority is not None:
+            self._after(CERTIFICATE_SECONDS, self._renew)
 
     def on_outbox(self, _event: Event) -> None:
         """Send what was put into the outbox, or close."""
@@ -154,7 +170,8 @@ class Connection(Handler):  # type: ignore[misc]
             self._end(
                 NeedsOperator(
                     f"interconnect {self._url} does not let this edge send to {self._address}: {_said(condition)}",
-                    hint="Check [interconnect] user, and the interconnect's policy for the address.",
+                    hint="Check [interconnect] certificate or user, and what the interconnect lets it send to: [interconnect] "
+                    "identities of a bridge that listens, the policy of a router or broker.",
                 )
             )
         elif condition is not None:
@@ -184,16 +201,19 @@ class Connection(Handler):  # type: ignore[misc]
             self._note(
                 NeedsOperator(
                     f"interconnect {self._url} does not let this edge in: {_said(condition)}",
-                    hint="Check [interconnect] user and password.",
+                    hint="Check [interconnect] certificate, or user and password"
+                    + ("." if self._tls else ", and whether it wants an amqps:// address."),
                 )
             )
         else:
-            self._note(NotConnected(f"interconnect {self._url} cannot be reached: {_said(condition)}"))
+            self._note(NotConnected(f"interconnect {self._url} cannot be reached: {self._reason(condition)}"))
 
     def on_transport_closed(self, event: Event) -> None:
         """End the loop."""
         if not self._ending:
-            self._note(NotConnected(f"interconnect {self._url} closed the connection"))
+            unopened = self._tls is not None and event.connection.state & Endpoint.REMOTE_UNINIT
+            hint = "If that lasts: does the port speak TLS?" if unopened else ""
+            self._note(NotConnected(f"interconnect {self._url} closed the connection", hint=hint))
         event.container.stop()
 
     # Steps of these.
@@ -251,6 +271,20 @@ class Connection(Handler):  # type: ignore[misc]
         if self._link is None or not self._link.state & Endpoint.REMOTE_ACTIVE:
             self._end(NotConnected(f"interconnect {self._url} did not answer within {_ATTEMPT_SECONDS:.0f} s"))
 
+    def _renew(self) -> None:
+        """End when the certificates were renewed: the next connection uses the new ones."""
+        if files.stamp(self._interconnect) != self._stamp:
+            self._end(NotConnected(f"the certificates for {self._url} were renewed"))
+        elif not self._ending:
+            self._after(CERTIFICATE_SECONDS, self._renew)
+
+    def _reason(self, condition: Condition | None) -> str:
+        said = _said(condition)
+        if self._tls is None:
+            return said
+        more = words.why(self._url, self._interconnect) if "certificate verify failed" in said else words.meaning(said)
+        return f"{more} ({said})" if more else said
+
     def _note(self, problem: ReplicationError) -> None:
         if self._problem is None and not self._closing:
             self._problem = problem
@@ -267,13 +301,13 @@ class Connection(Handler):  # type: ignore[misc]
     def _let_go(self) -> None:
         """Break the ring from Proton's C objects to the container and back, which no collector sees.
 
-        Otherwise every attempt leaves two TLS contexts behind, 1.6 MB, and a long outage fills the memory.
+        Otherwise every attempt leaves its buffers and its TLS context behind, and a long outage fills the memory.
         """
         if self._link is not None:
             for endpoint in (self._link.connection, self._link):
                 endpoint._attrs.clear()  # noqa: SLF001 - there is no public way.
             self._link = None
-        self._container.ssl = None
+        self._tls = None
         self._container.stop_events()
 
     def _after(self, seconds: float, step: Callable[[], None]) -> None:
@@ -289,6 +323,26 @@ class _Timer(Handler):  # type: ignore[misc]
     def on_timer_task(self, _event: Event) -> None:
         """Take the step."""
         self._step()
+
+
+def _trust(interconnect: Interconnect) -> SSLDomain:
+    """Return whom to trust and who we are, read from the files now; raise ConfigurationError when they are of no use."""
+    for warning in files.examine(interconnect):
+        _log.warning("%s", warning)
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    try:
+        if interconnect.authority is not None:
+            domain.set_trusted_ca_db(str(interconnect.authority))
+        if interconnect.certificate is not None:
+            domain.set_credentials(str(interconnect.certificate), str(interconnect.key), None)
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    except SSLException as error:
+        raise ConfigurationError(
+            f"the certificates in [interconnect] cannot be used: {interconnect.authority}, {interconnect.certificate}, "
+            f"{interconnect.key}",
+            hint="Check them with: openssl x509 -noout -text -in FILE",
+        ) from error
+    return domain
 
 
 class _Queue(SenderOption):  # type: ignore[misc]

@@ -1,9 +1,10 @@
 """Keeps the edge connected to the interconnect, from a thread of its own (edge/link.py carries each connection).
 
-Guarantees that each attempt starts with everything unaccepted to be sent again; that attempts are spread by jittered
-back-off; that what an operator has to mend ends the edge, and everything else does not.
+Guarantees that each attempt starts with everything unaccepted to be sent again; that attempts go round all addresses and are
+spread by jittered back-off; that what an operator has to mend ends the edge, and everything else does not.
 """
 
+import itertools
 import logging
 import threading
 
@@ -12,12 +13,14 @@ from edge.link import Connection
 from edge.outbox import Outbox
 from headrace.backoff import Backoff
 from headrace.configuration.edge import Interconnect
-from headrace.errors import NeedsOperator, NotConnected
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
 #: Refusals in a row after which an operator is called: a limit that looks temporary and is not.
 _REFUSALS = 8
+#: The pause before the next of several addresses is tried, in seconds.
+_NEXT_SECONDS = 0.1
 
 
 class Sender:
@@ -56,30 +59,45 @@ class Sender:
             self._outbox.fail(error)
 
     def _keep_connected(self) -> None:
+        """Go from address to address, with a pause that grows after each round through all of them."""
         backoff = Backoff(first=0.2, longest=10.0)
-        refusals = 0
+        urls = itertools.cycle(self._interconnect.urls)
+        refusals, failures = 0, 0
         while not self._stopping.is_set():
-            connection = Connection(self._interconnect, self._source, self._outbox, self._figures)
-            self._connection = connection
-            try:
-                problem = connection.carry(self._stopping)
-            finally:
-                self._connection = None
-                self._figures.interconnect_connected = self._figures.credit = 0
-                self._outbox.lost()
+            flowed, refused, problem = self._connect(next(urls), first=self._figures.interconnect_connections == 0)
             if problem is None:
                 continue
             if not isinstance(problem, NotConnected):
                 raise problem
-            refusals = refusals + 1 if connection.refused else 0
+            refusals = refusals + 1 if refused else 0
             if refusals == _REFUSALS:
                 raise NeedsOperator(
                     f"{problem.message}, {refusals} times in a row",
                     hint="Check the limits that the interconnect sets for this user (connections, links).",
                 )
-            if connection.flowed:
+            if flowed:
                 backoff.reset()
+                failures = 0
+            failures += 1
             self._figures.interconnect_problem = problem.message
-            pause = backoff.pause()
+            pause = backoff.pause() if failures % len(self._interconnect.urls) == 0 else _NEXT_SECONDS
             _log.warning("%s; trying again in %.1f s%s", problem.message, pause, problem.hint and f". {problem.hint}")
             self._stopping.wait(pause)
+
+    def _connect(self, url: str, *, first: bool) -> tuple[bool, bool, ReplicationError | None]:
+        """Carry one connection to its end; return whether it ever had credit, whether a limit refused it, and why it ended."""
+        try:
+            connection = Connection(self._interconnect, url, self._source, self._outbox, self._figures)
+        except ConfigurationError as error:
+            if first:
+                raise
+            # Files are replaced one after the other: soon they fit each other again.
+            return False, False, NotConnected(error.message, hint=error.hint)
+        self._connection = connection
+        try:
+            problem = connection.carry(self._stopping)
+        finally:
+            self._connection = None
+            self._figures.interconnect_connected = self._figures.credit = 0
+            self._outbox.lost()
+        return connection.flowed, connection.refused, problem

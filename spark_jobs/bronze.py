@@ -77,7 +77,7 @@ def load(
     another one; NotConnected; CorruptInput for a value that is no record. `tell` hears records done and records in all.
     """
     began = monotonic()
-    topic = kafka.describe(lake.kafka.bootstrap, lake.topic(stream))
+    topic = kafka.describe(lake.kafka, lake.topic(stream))
     step = f"bronze {stream}"
     with explained(step):
         path = table_path(lake, stream)
@@ -90,7 +90,7 @@ def load(
             _log.warning("%s goes on without %s: accepted by the operator", step, gap)
         todo = sum(max(0, end - before.offsets.get(p, 0)) for p, end in topic.ends.items())
         if not todo:
-            kafka.mirror(lake.kafka.bootstrap, group(stream), topic.name, before.offsets)
+            kafka.mirror(lake.kafka, group(stream), topic.name, before.offsets)
             return BronzeReport(stream=stream, topic=topic.name, seconds=monotonic() - began)
         checkpoint = checkpoint_path(lake, stream)
         if missing or not offsets.checkpoint_agrees(spark, checkpoint, before):
@@ -116,7 +116,7 @@ def _start(
     """Run the streaming query until it has read what the topic had when it began."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", lake.kafka.bootstrap)
+        .options(**{f"kafka.{name}": value for name, value in lake.kafka.java().items()})
         .option("subscribe", topic.name)
         .option("kafka.isolation.level", "read_committed")
         .option("failOnDataLoss", "true")
@@ -194,7 +194,7 @@ class _Sink:
         self.records += done.get("numOutputRows", 0)
         self.files += done.get("numFiles", 0)
         self.batches += 1
-        kafka.mirror(self._lake.kafka.bootstrap, group(self._stream), self._topic.name, ends)
+        kafka.mirror(self._lake.kafka, group(self._stream), self._topic.name, ends)
         if self._tell:
             self._tell(min(self.records, self._todo), self._todo)
 

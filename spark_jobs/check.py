@@ -10,7 +10,7 @@ from spark_jobs.offsets import Progress
 
 def check(lake: LakeFile, stream: str) -> dict[str, Any]:
     """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on."""
-    topic = kafka.describe(lake.kafka.bootstrap, lake.topic(stream))
+    topic = kafka.describe(lake.kafka, lake.topic(stream))
     path = bronze.table_path(lake, stream)
     held = _held(lake, stream, path)
     preflight.check_identity(held.offsets, topic, topic_id=held.topic_id, table=path)

@@ -12,6 +12,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka import TopicCollection as Topics
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 #: Seconds that one question to the cluster may take.
@@ -33,9 +34,9 @@ class Topic:
     ends: dict[int, int]
 
 
-def describe(bootstrap: str, name: str) -> Topic:
+def describe(connection: KafkaConnection, name: str) -> Topic:
     """Return the topic as it stands; raise NotConnected, or NeedsOperator when there is no such topic."""
-    client = _client(bootstrap)
+    client = _client(connection)
     try:
         found = client.describe_topics(Topics([name]), request_timeout=_PATIENCE)[name].result()
         partitions = [TopicPartition(name, partition.id) for partition in found.partitions]
@@ -48,18 +49,20 @@ def describe(bootstrap: str, name: str) -> Topic:
             )
             bounds.append({place.partition: answer.result().offset for place, answer in answers.items()})
     except KafkaException as error:
-        raise _explain(error, bootstrap, name) from error
+        raise _explain(error, connection.bootstrap, name) from error
     return Topic(name=name, id=str(found.topic_id), starts=bounds[0], ends=bounds[1])
 
 
-def mirror(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+def mirror(connection: KafkaConnection, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """Commit offsets for a consumer group, so that lag tools see the lake; only log when it cannot be done.
 
     Nothing is ever read from there: the lake resumes from its own table.
     """
     places = [TopicPartition(topic, partition, offset) for partition, offset in sorted(offsets.items())]
+    if not places:
+        return
     # Named, so that it lives until it has answered.
-    client = _client(bootstrap)
+    client = _client(connection)
     try:
         wanted = [ConsumerGroupTopicPartitions(group, places)]
         client.alter_consumer_group_offsets(wanted, request_timeout=_PATIENCE)[group].result()
@@ -67,9 +70,9 @@ def mirror(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -
         _log.warning("the offsets of group %s could not be mirrored: %s", group, error.args[0].str())
 
 
-def _client(bootstrap: str) -> AdminClient:
+def _client(connection: KafkaConnection) -> AdminClient:
     # The client would log every attempt to connect; its last word comes back as an exception.
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.ms": 500})
+    return AdminClient({**connection.client(), "log_level": 0, "reconnect.backoff.ms": 500})
 
 
 def _explain(error: KafkaException, bootstrap: str, topic: str) -> ReplicationError:
@@ -83,6 +86,11 @@ def _explain(error: KafkaException, bootstrap: str, topic: str) -> ReplicationEr
         return NeedsOperator(
             f"Kafka at {bootstrap} does not let the lake describe topic {topic!r}",
             hint="Allow the lake's user to describe and read the topic.",
+        )
+    if reason.code() in (KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001
+        return NeedsOperator(
+            f"Kafka at {bootstrap} and the lake do not trust each other: {reason.str()}",
+            hint="Check [kafka] user, password and authority in the lake's file.",
         )
     return NotConnected(
         f"Kafka at {bootstrap} does not answer: {reason.str()}",

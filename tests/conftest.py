@@ -1,6 +1,7 @@
 """What all rings share: servers to test against, and the rules of a run."""
 
 pytest_plugins = [
+    "tests.fix_certificates",
     "tests.fix_proxy",
     "tests.fix_stack",
     "tests.fix_interconnect",

@@ -4,39 +4,67 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.load import SOURCE_NAME, STREAM_NAME, File, Section
 from headrace.configuration.metrics import Metrics
 from headrace.configuration.secret import Secret
+from headrace.configuration.tls import Certificates
 from headrace.errors import ConfigurationError
 
 SourceName = Annotated[str, Meta(pattern=SOURCE_NAME)]
 StreamName = Annotated[str, Meta(pattern=STREAM_NAME)]
 Partition = Annotated[int, Meta(ge=0)]
+Address = Annotated[str, Meta(pattern=r"^amqps?://")]
+#: A source, or all of a region.
+Allowed = Annotated[str, Meta(pattern=rf"{SOURCE_NAME}|^[a-z0-9][a-z0-9_-]*/\*$")]
 
 
-class Kafka(Section, frozen=True, kw_only=True):
+class Kafka(KafkaConnection, frozen=True, kw_only=True):
     """The central cluster."""
 
-    bootstrap: str
     #: Longest time that a transaction collects batches of a busy source, in milliseconds.
     transaction_milliseconds: Annotated[int, Meta(ge=1, le=10_000)] = 40
 
 
-class Interconnect(Section, frozen=True, kw_only=True):
+class Interconnect(Certificates, frozen=True, kw_only=True):
     """Exactly one of `listen` (no router: edges connect to the bridge) and `url` (a router or broker to connect out to)."""
 
     #: `host:port`; port 0 takes a free one.
     listen: Annotated[str, Meta(pattern=r"^[^:]*:\d+$")] | None = None
-    url: Annotated[str, Meta(pattern=r"^amqps?://")] | None = None
+    #: One address, or several of which the first that answers is used.
+    url: Address | Annotated[list[Address], Meta(min_length=1)] | None = None
     user: str | None = None
     password: Secret | None = None
+    #: Which sources a client certificate may send for, by its common name: `{"edge-3" = ["jakarta/bank", "london/*"]}`. One that
+    #: is not named here may send for the source that its common name is.
+    identities: dict[str, Annotated[list[Allowed], Meta(min_length=1)]] = {}
     #: Batches of one source that may be at the bridge and not yet committed.
     credit: Annotated[int, Meta(ge=1, le=1000)] = 64
 
     def __post_init__(self) -> None:
-        """Refuse both or neither of the two ways."""
+        """Refuse both or neither of the two ways, and what does not go together."""
+        super().__post_init__()
         if (self.listen is None) == (self.url is None):
             raise ValueError("give exactly one of 'listen' and 'url'")
+        if self.listen is not None:
+            if (self.certificate is None) != (self.authority is None):
+                raise ValueError(
+                    "a bridge that listens with a certificate asks edges for theirs: "
+                    "give 'certificate', 'key' and 'authority' together"
+                )
+            if self.user is not None:
+                raise ValueError("a bridge that listens knows edges by their certificates: 'user' goes with 'url'")
+            if self.identities and self.certificate is None:
+                raise ValueError("'identities' are of client certificates: give 'certificate', 'key' and 'authority'")
+        elif self.identities:
+            raise ValueError("'identities' go with 'listen': a router or broker has its own policy")
+        elif (self.authority or self.certificate) and not all(url.startswith("amqps://") for url in self.urls):
+            raise ValueError("'authority' and 'certificate' go with amqps:// addresses")
+
+    @property
+    def urls(self) -> list[str]:
+        """Return the addresses to connect out to."""
+        return [self.url] if isinstance(self.url, str) else self.url or []
 
 
 class Stream(Section, frozen=True, kw_only=True):

@@ -11,6 +11,9 @@ from headrace.configuration.policy import Policy
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.records import Records
 from headrace.configuration.secret import Secret
+from headrace.configuration.tls import Certificates
+
+Address = Annotated[str, Meta(pattern=r"^amqps?://")]
 
 _IDENTIFIER = r"^[a-z_][a-z0-9_]{0,62}$"
 
@@ -24,6 +27,8 @@ class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
     tables: list[str] = []
     #: Conditions in SQL by table, of those in `tables`: `init` publishes only rows that meet them (PostgreSQL 15 and newer).
     row_filters: dict[str, str] = {}
+    #: Whether `init` makes the slot one that standbys keep ready for a failover (PostgreSQL 17 and newer).
+    failover: bool = False
 
     def __post_init__(self) -> None:
         """Refuse the filter of a table that is not listed."""
@@ -57,12 +62,24 @@ class Source(Section, frozen=True, kw_only=True):
             raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
 
 
-class Interconnect(Section, frozen=True, kw_only=True):
+class Interconnect(Certificates, frozen=True, kw_only=True):
     """Where batches are sent: a bridge that listens, a router or a broker."""
 
-    url: Annotated[str, Meta(pattern=r"^amqps?://")]
+    #: One address, or several that lead to the same place: when one fails, the next is tried.
+    url: Address | Annotated[list[Address], Meta(min_length=1)]
     user: str | None = None
     password: Secret | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse certificates where they would not be used."""
+        super().__post_init__()
+        if (self.authority or self.certificate) and not all(url.startswith("amqps://") for url in self.urls):
+            raise ValueError("'authority' and 'certificate' go with amqps:// addresses")
+
+    @property
+    def urls(self) -> list[str]:
+        """Return the addresses."""
+        return [self.url] if isinstance(self.url, str) else self.url
 
 
 class State(Section, frozen=True, kw_only=True):
@@ -78,6 +95,22 @@ class Batches(Section, frozen=True, kw_only=True):
     kilobytes: Annotated[int, Meta(ge=1, le=180)] = 64
     #: Compressed batches waiting for an outcome, in all; capture waits when it is reached.
     window_megabytes: Annotated[int, Meta(ge=1, le=4096)] = 32
+
+
+class Spool(Section, frozen=True, kw_only=True):
+    """Where batches go that are not acknowledged for long: a file in the state folder."""
+
+    #: Largest size of the file; 0 for no spool: then the source keeps its log for as long as the far side is away.
+    megabytes: Annotated[int, Meta(ge=0)] = 1024
+    #: A batch that waited so long for its acknowledgement is made durable here, and the source may discard it.
+    after_seconds: Annotated[float, Meta(ge=0)] = 30.0
+
+
+class Limits(Section, frozen=True, kw_only=True):
+    """From where on the edge warns."""
+
+    #: Log that the source keeps for this edge; 0 for no warning.
+    retained_wal_megabytes: Annotated[int, Meta(ge=0)] = 10_240
 
 
 class Snapshot(Section, frozen=True, kw_only=True):
@@ -96,9 +129,11 @@ class EdgeFile(File, frozen=True, kw_only=True):
     interconnect: Interconnect
     state: State
     batches: Batches = Batches()
-    metrics: Metrics = Metrics()
     records: Records = Records()
     policy: Policy = Policy()
+    spool: Spool = Spool()
+    limits: Limits = Limits()
     snapshot: Snapshot = Snapshot()
+    metrics: Metrics = Metrics()
     #: Seconds between the empty batches of an idle source.
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0

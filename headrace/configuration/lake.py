@@ -3,11 +3,13 @@
 Airflow's DAGs read the same file with the standard library alone (dags/), so its form is a contract.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
 
 from headrace.configuration.bridge import SourceName, StreamName
+from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.load import File, Section
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import ConfigurationError
@@ -17,12 +19,12 @@ class Lake(Section, frozen=True, kw_only=True):
     """The root under which `bronze/`, `silver/`, `checkpoints/` and the published positions stand: a path or a URI."""
 
     root: str
+    #: Days for which `headrace lake maintain` keeps what was published and has been replaced since.
+    keep_days: Annotated[int, Meta(ge=1, le=30)] = 7
 
 
-class Kafka(Section, frozen=True, kw_only=True):
+class Kafka(KafkaConnection, frozen=True, kw_only=True):
     """The central cluster."""
-
-    bootstrap: str
 
 
 class Spark(Section, frozen=True, kw_only=True):
@@ -35,13 +37,30 @@ class Spark(Section, frozen=True, kw_only=True):
 
 
 class Schedule(Section, frozen=True, kw_only=True):
-    """When and how Airflow runs the load of a stream."""
+    """When and how Airflow runs the load of a stream, or verification."""
 
     #: A cron expression or a preset such as `@hourly`; empty for runs by hand only.
     cron: str = ""
     retries: Annotated[int, Meta(ge=0)] = 2
     retry_seconds: Annotated[int, Meta(ge=1)] = 60
     timeout_minutes: Annotated[int, Meta(ge=1)] = 120
+    #: Airflow's pool whose slots the tasks take, so that not all streams are loaded at once.
+    pool: Annotated[str, Meta(min_length=1)] = "default_pool"
+
+
+class History(Section, frozen=True, kw_only=True):
+    """Whether a table's former rows are kept too, and which columns make a new version of a row."""
+
+    history: bool = True
+    #: Columns whose changes make a new version; all of them when empty.
+    track_history_columns: list[str] = []
+    #: Or those whose changes do not.
+    track_history_except_columns: list[str] = []
+
+    def tracked(self, columns: Iterable[str]) -> list[str]:
+        """Return those of a table's columns whose changes make a new version."""
+        only, never = self.track_history_columns, self.track_history_except_columns
+        return [name for name in columns if name not in never and (not only or name in only)]
 
 
 class Stream(Section, frozen=True, kw_only=True):
@@ -54,6 +73,23 @@ class Stream(Section, frozen=True, kw_only=True):
     #: Most records that one bronze micro-batch takes.
     records_per_batch: Annotated[int, Meta(ge=1)] = 2_000_000
     schedule: Schedule = Schedule()
+    #: Whether the former rows of every table are kept.
+    history: bool = False
+    #: Tables that are treated otherwise, by their source's `schema.table`.
+    tables: dict[str, History] = {}
+
+    def history_of(self, table: str) -> History | None:
+        """Return how a table's history is kept; None when it is not."""
+        found = self.tables.get(table, History(history=self.history))
+        return found if found.history else None
+
+
+class Verify(Section, frozen=True, kw_only=True):
+    """How Airflow verifies the lake."""
+
+    schedule: Schedule = Schedule()
+    #: Share of each table's ranges to compare, in percent.
+    sample: Annotated[float, Meta(gt=0, le=100)] = 100.0
 
 
 class VerifiedSource(Section, frozen=True, kw_only=True):
@@ -70,6 +106,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     spark: Spark = Spark()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
     sources: dict[SourceName, VerifiedSource] = {}
+    verify: Verify = Verify()
 
     @property
     def root(self) -> str:

@@ -1,7 +1,7 @@
 """Reading a TOML file into a checked, frozen structure.
 
-An error names the file, the line where it can be found, the field, and the rule. Relative folders in a file are relative
-to the file, so a command means the same wherever it is run.
+An error names the file, the line where it can be found, the field, and the rule. Relative folders and paths in a file are
+relative to the file, so a command means the same wherever it is run.
 """
 
 import copy
@@ -56,13 +56,16 @@ def load(path: str | Path, kind: type[T]) -> T:
 
 
 def _convert(given: dict[str, Any], path: Path, kind: type[T]) -> T:
-    return msgspec.convert(given | {"path": str(path)}, kind, dec_hook=_decode)
+    def decode(wanted: type, value: Any) -> Any:
+        if wanted is Secret:
+            return Secret(cast("str", value))
+        if wanted is Path:
+            if not isinstance(value, str) or not value:
+                raise ValueError("a file is named by its path")
+            return (path.parent / value).absolute()
+        raise NotImplementedError(wanted)
 
-
-def _decode(kind: type, value: Any) -> Any:
-    if kind is Secret:
-        return Secret(cast("str", value))
-    raise NotImplementedError(kind)
+    return msgspec.convert(given | {"path": str(path)}, kind, dec_hook=decode)
 
 
 def _explain(path: Path, text: str, problem: str, given: dict[str, Any], kind: type[File]) -> str:

@@ -1,6 +1,7 @@
 """How to reach a PostgreSQL database: the same table in the edge's file and in the lake's."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -11,12 +12,19 @@ from headrace.configuration.secret import Secret
 class PostgresqlConnection(Section, frozen=True, kw_only=True):
     """Where a database is and who asks; everything else is libpq's default."""
 
+    #: One, or the primary and its standbys with commas between: the one that takes writes is used.
     host: str
-    port: Annotated[int, Meta(ge=1, le=65535)] = 5432
+    #: One for all hosts, or as text one for each, with commas between.
+    port: Annotated[int, Meta(ge=1, le=65535)] | Annotated[str, Meta(pattern=r"^\d{1,5}(,\d{1,5})*$")] = 5432
     database: str
     user: str
     password: Secret | None = None
-    sslmode: str = "prefer"
+    #: libpq's own; `verify-full` alone checks the server's certificate and the name in it.
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
+    #: PEM files, relative to this file: the authorities to trust, our own certificate and its key.
+    sslrootcert: Path | None = None
+    sslcert: Path | None = None
+    sslkey: Path | None = None
     #: Seconds until an attempt to connect is given up.
     connect_timeout: Annotated[int, Meta(ge=1)] = 10
 
@@ -30,6 +38,10 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
             "sslmode": self.sslmode,
             "connect_timeout": self.connect_timeout,
         }
+        if "," in self.host:
+            known["target_session_attrs"] = "read-write"
+        files = {"sslrootcert": self.sslrootcert, "sslcert": self.sslcert, "sslkey": self.sslkey}
+        known |= {name: str(path) for name, path in files.items() if path is not None}
         return known | ({"password": self.password.reveal()} if self.password else {})
 
     def __str__(self) -> str:

@@ -3,26 +3,16 @@ the edge's own tests use.
 """
 
 import json
-import random
 
 import pytest
 
-from edge.batcher import SealedBatch
-from edge.figures import Figures
-from edge.outbox import Outbox
-from edge.sender import Sender
-from headrace.batch import Batch, encode
-from headrace.configuration.edge import Interconnect as Configuration
 from headrace.errors import NeedsOperator
 from headrace.position import Position
+from tests.interconnect_ends import EPOCH, SOURCE, START, Edge, at, sealed
 from tests.kafka_reading import read_committed
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
-
-SOURCE = "jakarta/bank"
-EPOCH = 1_700_000_000
-START = Position.start(EPOCH)
 
 
 class StandIn:
@@ -57,65 +47,6 @@ def far(request):
     return RealBridge(bridge, kafka.bootstrap, topic)
 
 
-def sealed(first, last, *, follows=None, epoch=EPOCH, size=0):
-    """Return a batch of the records `first` to `last`, one to a transaction; an empty one when `last` is below `first`."""
-    before = Position(epoch, first - 1, 0) if first > 1 else Position.start(epoch)
-    follows = follows or before
-    numbers = range(first, last + 1)
-    values = [
-        json.dumps({"n": n, "pad": _noise(n, size), "source": {"position": str(Position(epoch, n, 0))}})
-        for n in numbers
-    ]
-    end = Position(epoch, last, 0) if numbers else follows
-    batch = Batch(
-        source=SOURCE,
-        follows=follows,
-        first=Position(epoch, first, 0) if numbers else follows,
-        last=end,
-        segments=[(n, 0, 1) for n in numbers],
-        keys=[b'{"id":%d}' % n for n in numbers],
-        values=[value.encode() for value in values],
-    )
-    properties, body = encode(batch)
-    return SealedBatch(
-        properties=properties,
-        body=body,
-        follows=follows,
-        last=end,
-        count=len(batch),
-        confirm=last,
-        raw_bytes=0,
-        commit_ms=0,
-    )
-
-
-def _noise(number, size):
-    return random.Random(number).randbytes(size // 2).hex()
-
-
-class Edge:
-    """The edge's sender, over an outbox that the test fills."""
-
-    def __init__(self, url, tail):
-        self.figures = Figures()
-        self.outbox = Outbox(limit_bytes=1 << 24, tail=tail, confirmed=0)
-        self._sender = Sender(Configuration(url=url), SOURCE, self.outbox, self.figures)
-        self._sender.start()
-
-    def put(self, *batches):
-        self.outbox.put(batches)
-
-    def acknowledged(self, position):
-        def there():
-            self.outbox.check()
-            return self.outbox.empty and self.outbox.progress()[0] == position
-
-        eventually(there, saying=f"everything up to {position} is acknowledged")
-
-    def close(self):
-        self._sender.stop(5)
-
-
 @pytest.fixture
 def edge(far):
     made = []
@@ -127,10 +58,6 @@ def edge(far):
     yield start
     for each in made:
         each.close()
-
-
-def at(number, epoch=EPOCH):
-    return Position(epoch, number, 0)
 
 
 def test_batches_in_order_are_accepted_once_each(edge, far):

@@ -7,6 +7,7 @@ import signal
 import psutil
 import pytest
 
+from headrace.configuration.kafka import KafkaConnection
 from tests.edge_double import Edge, Sender, cut, log, message, send
 from tests.kafka_reading import read_committed
 from tests.waiting import eventually
@@ -303,5 +304,5 @@ def committed(kafka, source, topic):
     from bridge.positions import read_committed as read_position  # noqa: PLC0415
     from bridge.positions import reading  # noqa: PLC0415
 
-    with reading(kafka.bootstrap, source) as client:
+    with reading(KafkaConnection(bootstrap=kafka.bootstrap), source) as client:
         return read_position(client, source, topic)

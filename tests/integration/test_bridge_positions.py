@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bridge.committer import Committer, Home
 from bridge.kafka import admin
 from bridge.positions import read_committed, read_last_record, reading
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.edge_double import cut, log
@@ -21,7 +22,7 @@ def committer(kafka):
     made = []
 
     def make(topic, partitions=(0,), *, source=SOURCE, bridge="bridge-one"):
-        made.append(Committer(kafka.bootstrap, admin(kafka.bootstrap), Home(source, topic, partitions), bridge))
+        made.append(Committer(at(kafka), admin(at(kafka)), Home(source, topic, partitions), bridge))
         return made[-1]
 
     yield make
@@ -36,7 +37,7 @@ def test_position_and_offsets_are_committed_for_every_partition_of_the_source(ka
     assert ours.take_over() is None
     ours.write(batch, 0)
     ours.commit(batch.last)
-    with reading(kafka.bootstrap, source) as client:
+    with reading(at(kafka), source) as client:
         found = read_committed(client, source, name)
         ends = {
             (name, partition): client.get_watermark_offsets(TopicPartition(name, partition), timeout=20)[1]
@@ -68,14 +69,14 @@ def test_a_position_is_found_behind_records_that_are_not_the_sources(kafka, topi
         for value in [b"not ours", None, b'{"source":{"name":"other/bank","position":"7"}}'] * 70:
             producer.produce(name, value, b"key", partition)
     assert producer.flush(30) == 0
-    with reading(kafka.bootstrap, SOURCE) as client:
+    with reading(at(kafka), SOURCE) as client:
         assert read_last_record(client, SOURCE, name, [0, 1]) == last
         assert read_last_record(client, SOURCE, name, [1]) == first
         assert read_last_record(client, "third/bank", name, [0, 1]) is None
 
 
 def test_no_position_is_found_in_an_empty_topic(kafka, topic):
-    with reading(kafka.bootstrap, SOURCE) as client:
+    with reading(at(kafka), SOURCE) as client:
         assert read_last_record(client, SOURCE, topic(), [0]) is None
 
 
@@ -88,3 +89,7 @@ def test_a_group_that_somebody_else_uses_is_an_operators_matter(kafka, topic, co
         NeedsOperator, match=r"group headrace.positions/taken holds offsets that the bridge did not write"
     ):
         committer(name, source=source).take_over()
+
+
+def at(kafka):
+    return KafkaConnection(bootstrap=kafka.bootstrap)

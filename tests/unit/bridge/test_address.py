@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.address import refusal, shown
+from bridge.identities import Identities
 
 SOURCES = {"jakarta/bank", "london/bank"}
 REFUSED = {"london/bank": ("amqp:resource-locked", "london/bank is served by bridge two")}
+ANYBODY = Identities({}, demanded=False)
 
 
 def a_link(address="cdc/jakarta/bank", *, is_sender=False, mode=2):
@@ -17,7 +19,28 @@ def a_link(address="cdc/jakarta/bank", *, is_sender=False, mode=2):
 
 
 def test_a_source_of_ours_is_taken():
-    assert refusal(a_link(), SOURCES, REFUSED) is None
+    assert refusal(a_link(), SOURCES, REFUSED, None, ANYBODY) is None
+
+
+def test_a_certificate_opens_its_own_source_and_no_other():
+    known = Identities({}, demanded=True)
+
+    assert refusal(a_link(), SOURCES, REFUSED, "jakarta/bank", known) is None
+    for identity in ("london/bank", "paris/bank", None):
+        condition, says = refusal(a_link(), SOURCES, REFUSED, identity, known)
+        assert condition == "amqp:unauthorized-access"
+        assert repr(identity) in says
+        assert "'jakarta/bank'" in says
+
+
+def test_who_may_not_send_for_a_source_does_not_learn_whether_it_is_there():
+    known = Identities({}, demanded=True)
+
+    there, absent = (
+        refusal(a_link(f"cdc/{source}"), SOURCES, REFUSED, "london/bank", known) for source in ("jakarta/bank", "x/y")
+    )
+
+    assert there[0] == absent[0] == "amqp:unauthorized-access"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +55,7 @@ def test_a_source_of_ours_is_taken():
     ],
 )
 def test_everything_else_is_refused_with_the_reason(link, condition, says):
-    refused = refusal(link, SOURCES, REFUSED)
+    refused = refusal(link, SOURCES, REFUSED, None, ANYBODY)
     assert refused[0] == condition
     assert says in refused[1]
 

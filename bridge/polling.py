@@ -1,0 +1,73 @@
+"""Which of the receiver's sockets are ready, by poll: select, which Proton uses, knows no descriptor above 1023.
+
+A bridge of a few hundred sources has more than a thousand descriptors, most of them of Kafka's clients. Takes the place of
+Proton's own selector, whose duties are those of the methods here.
+"""
+
+import select
+import time
+from typing import Any
+
+_WRONG = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+class Polling:
+    """Proton's selectables, and which of them can be read, written, or have reached their deadline."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._all: dict[Any, int] = {}
+        self._by_descriptor: dict[int, Any] = {}
+
+    @property
+    def selectables(self) -> int:
+        """How many there are."""
+        return len(self._all)
+
+    def add(self, selectable: Any) -> None:
+        """Watch one more."""
+        self.update(selectable)
+
+    def update(self, selectable: Any) -> None:
+        """Watch one for what it wants now."""
+        # Proton's timer has none.
+        descriptor = selectable.fileno()
+        wanted = (select.POLLIN if selectable.reading else 0) | (select.POLLOUT if selectable.writing else 0)
+        self._all[selectable] = descriptor
+        if descriptor < 0:
+            return
+        if wanted:
+            self._by_descriptor[descriptor] = selectable
+            self._poll.register(descriptor, wanted)
+        elif self._by_descriptor.get(descriptor) is selectable:
+            self._forget(descriptor)
+
+    def remove(self, selectable: Any) -> None:
+        """Watch one no more."""
+        descriptor = self._all.pop(selectable, -1)
+        if self._by_descriptor.get(descriptor) is selectable:
+            self._forget(descriptor)
+
+    def _forget(self, descriptor: int) -> None:
+        del self._by_descriptor[descriptor]
+        self._poll.unregister(descriptor)
+
+    def select(self, timeout: float | None) -> tuple[list[Any], list[Any], list[Any]]:
+        """Wait, at most `timeout` seconds and to the next deadline, and return the readable, the writable and the expired."""
+        # Looked at each time: the deadline of Proton's timers changes without an update.
+        ends = min((selectable.deadline for selectable in self._all if selectable.deadline), default=None)
+        if ends is not None:
+            left = max(0.0, ends - time.time())
+            timeout = left if timeout is None else min(timeout, left)
+        readable, writable = [], []
+        # Rounded up: woken too early, the loop would spin.
+        for descriptor, events in self._poll.poll(None if timeout is None else int(timeout * 1000) + 1):
+            selectable = self._by_descriptor.get(descriptor)
+            if selectable is None:
+                continue
+            if events & (select.POLLIN | _WRONG) and selectable.reading:
+                readable.append(selectable)
+            if events & (select.POLLOUT | _WRONG) and selectable.writing:
+                writable.append(selectable)
+        now = time.time()
+        return readable, writable, [each for each in self._all if each.deadline and each.deadline < now]

@@ -1,0 +1,71 @@
+"""How to reach the central Kafka cluster: the same fields in the bridge's file and in the lake's."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from headrace.configuration.secret import Secret
+from headrace.configuration.tls import Certificates
+
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+
+_MODULES = {"PLAIN": "plain.PlainLoginModule"}
+
+
+class KafkaConnection(Certificates, frozen=True, kw_only=True):
+    """Where the cluster is, who asks, and whom to trust. The names in brokers' certificates are always checked."""
+
+    bootstrap: Annotated[str, Meta(min_length=1)]
+    #: `PLAINTEXT` and `SASL_PLAINTEXT` are for trusted networks only.
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT"] = "PLAINTEXT"
+    sasl_mechanism: Mechanism = "SCRAM-SHA-512"
+    user: str | None = None
+    password: Secret | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        super().__post_init__()
+        if ("SASL" in self.security_protocol) != (self.user is not None and self.password is not None):
+            raise ValueError("'user' and 'password' go with a security_protocol of SASL_SSL, and it with them")
+        if "SSL" not in self.security_protocol and (self.authority or self.certificate):
+            raise ValueError("'authority' and 'certificate' go with a security_protocol of SSL or SASL_SSL")
+
+    def client(self) -> dict[str, str]:
+        """Return librdkafka's settings, the password revealed: for the client only, never for a log."""
+        known = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        if self.user is not None and self.password is not None:
+            known |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.username": self.user,
+                "sasl.password": self.password.reveal(),
+            }
+        if self.authority is not None:
+            known["ssl.ca.location"] = str(self.authority)
+        if self.certificate is not None:
+            known |= {"ssl.certificate.location": str(self.certificate), "ssl.key.location": str(self.key)}
+        return known
+
+    def java(self) -> dict[str, str]:
+        """Return the settings of Kafka's own Java client, the password revealed, as above."""
+        known = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        if self.user is not None and self.password is not None:
+            module = _MODULES.get(self.sasl_mechanism, "scram.ScramLoginModule")
+            known |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+                f"username={_quoted(self.user)} password={_quoted(self.password.reveal())};",
+            }
+        if self.authority is not None:
+            known |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+        if self.certificate is not None and self.key is not None:
+            # The client takes a key that is in a file of its own only as text.
+            known |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": self.certificate.read_text(encoding="utf-8"),
+                "ssl.keystore.key": self.key.read_text(encoding="utf-8"),
+            }
+        return known
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

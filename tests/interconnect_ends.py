@@ -1,0 +1,139 @@
+"""The two ends of an interconnect without databases and Kafka: the edge's sender, and the bridge's receiver."""
+
+import json
+import random
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bridge.delivery import Accept
+from bridge.inbox import Inbox
+from bridge.receiver import Receiver
+from edge.batcher import SealedBatch
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.sender import Sender
+from headrace.batch import Batch, decode, encode
+from headrace.configuration import bridge as bridge_configuration
+from headrace.configuration.edge import Interconnect
+from headrace.position import Position
+from tests.waiting import eventually
+
+SOURCE = "jakarta/bank"
+EPOCH = 1_700_000_000
+START = Position.start(EPOCH)
+
+
+def at(number, epoch=EPOCH):
+    return Position(epoch, number, 0)
+
+
+def sealed(first, last, *, follows=None, epoch=EPOCH, size=0, source=SOURCE):
+    """Return a batch of the records `first` to `last`, one to a transaction; an empty one when `last` is below `first`."""
+    before = Position(epoch, first - 1, 0) if first > 1 else Position.start(epoch)
+    follows = follows or before
+    numbers = range(first, last + 1)
+    values = [
+        json.dumps({"n": n, "pad": _noise(n, size), "source": {"position": str(Position(epoch, n, 0))}})
+        for n in numbers
+    ]
+    end = Position(epoch, last, 0) if numbers else follows
+    batch = Batch(
+        source=source,
+        follows=follows,
+        first=Position(epoch, first, 0) if numbers else follows,
+        last=end,
+        segments=[(n, 0, 1) for n in numbers],
+        keys=[b'{"id":%d}' % n for n in numbers],
+        values=[value.encode() for value in values],
+    )
+    properties, body = encode(batch)
+    return SealedBatch(
+        properties=properties,
+        body=body,
+        follows=follows,
+        last=end,
+        count=len(batch),
+        confirm=last,
+        raw_bytes=0,
+        commit_ms=0,
+    )
+
+
+def _noise(number, size):
+    return random.Random(number).randbytes(size // 2).hex()
+
+
+class Edge:
+    """The edge's sender, over an outbox that the test fills."""
+
+    def __init__(self, url: str | list[str], tail: Position = START, *, source: str = SOURCE, **settings: Any) -> None:
+        self.figures = Figures()
+        self.outbox = Outbox(limit_bytes=1 << 24, tail=tail, confirmed=0)
+        self._sender = Sender(Interconnect(url=url, **settings), source, self.outbox, self.figures)
+        self._sender.start()
+
+    def put(self, *batches: SealedBatch) -> None:
+        self.outbox.put(batches)
+
+    def acknowledged(self, position: Position, seconds: float = 30) -> None:
+        def there() -> bool:
+            self.outbox.check()
+            return self.outbox.empty and self.outbox.progress()[0] == position
+
+        eventually(there, seconds, saying=f"everything up to {position} is acknowledged")
+
+    def problem(self) -> Exception:
+        """Return what ended it."""
+        return eventually(lambda: self.outbox.problem, saying="the sender ends with a problem")
+
+    def close(self) -> None:
+        self._sender.stop(5)
+
+
+class Far:
+    """The bridge's receiver, with a thread for each source that accepts what comes."""
+
+    def __init__(self, sources: Sequence[str] = (SOURCE,), **settings: Any) -> None:
+        if "url" not in settings:
+            settings = {"listen": "127.0.0.1:0"} | settings
+        self.inboxes = {source: Inbox() for source in sources}
+        #: Numbers of the records of each source, as they came.
+        self.numbers: dict[str, list[int]] = {source: [] for source in sources}
+        self.batches = 0
+        self.bytes = 0
+        self.receiver = Receiver(bridge_configuration.Interconnect(**settings), self.inboxes, "headrace-bridge/test")
+        self.receiver.start()
+        self._threads = [threading.Thread(target=self._accept, args=(source,), daemon=True) for source in sources]
+        for thread in self._threads:
+            thread.start()
+        for source in sources:
+            self.receiver.give_credit(source)
+
+    def url(self, *, host: str = "127.0.0.1", scheme: str = "amqp") -> str:
+        return f"{scheme}://{host}:{self.receiver.port}"
+
+    def close(self) -> None:
+        for inbox in self.inboxes.values():
+            inbox.close()
+        self.receiver.stop(5)
+
+    def _accept(self, source: str) -> None:
+        inbox = self.inboxes[source]
+        while not inbox._closed:
+            if (delivery := inbox.take(1)) is not None:
+                self.bytes += len(delivery.body)
+                batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
+                self.numbers[source] += [json.loads(value).get("n") for value in batch.values]
+                self.batches += 1
+                self.receiver.settle([(delivery.ticket, Accept())])
+
+
+def pem(folder: Path, name: str) -> dict[str, Path]:
+    """Return the settings of who has the certificate of a name, of a folder that `headrace certs` made."""
+    return {
+        "authority": folder / "authority.pem",
+        "certificate": folder / f"{name}.pem",
+        "key": folder / f"{name}.key",
+    }
