@@ -10,13 +10,15 @@ import time
 
 from edge.capture import Capture
 from edge.checkpoint import Checkpoint
-from edge.engine import LogTaken, engine_of
+from edge.engine import CheckpointChanged, LogTaken, engine_of
 from edge.figures import Figures
 from edge.last_words import Voice
 from edge.outbox import Outbox
 from edge.progress import Progress
 from edge.sender import Sender
 from edge.service import EdgeService
+from edge.spool import Spool
+from edge.spooler import Spooler
 from edge.wakeup import Wakeup
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
@@ -62,6 +64,7 @@ class Agent:
                 confirmed=checkpoint.confirmed,
             )
             outbox.wake_capture = self._wakeup.ring
+            spooler = self._spooler(checkpoint, outbox)
             progress = Progress(self._state, checkpoint, outbox, self._engine.advanced)
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
             self.figures.accepted_place = outbox.accepted_place
@@ -70,6 +73,7 @@ class Agent:
             if self._config.metrics.listen is not None:
                 self.endpoint = Endpoint(self._config.metrics.listen, service)
             watch = self._engine.watch(lambda: progress.checkpoint, self.figures, outbox)
+            spooler.start()
             sender.start()
             try:
                 self._capture(progress, outbox)
@@ -82,6 +86,7 @@ class Agent:
             finally:
                 watch.stop()
                 sender.stop(_CLOSE_SECONDS)
+                spooler.stop()
                 if self.endpoint is not None:
                     self.endpoint.stop()
             position, place = progress.checkpoint.acknowledged, progress.checkpoint.place
@@ -95,6 +100,13 @@ class Agent:
                 hint=f"Run 'headrace edge init --config {self._config.path}'.",
             )
         return checkpoint
+
+    def _spooler(self, checkpoint: Checkpoint, outbox: Outbox) -> Spooler:
+        """Take up the spool, of which all that the checkpoint relies on has to be there."""
+        settings = self._config.spool
+        spool = Spool(self._state.folder, self._config.source.name, settings.megabytes << 20)
+        spool.open(checkpoint.position, checkpoint.promised)
+        return Spooler(spool, outbox, self.figures, after_seconds=settings.after_seconds)
 
     def _capture(self, progress: Progress, outbox: Outbox) -> None:
         """Run one session after another until stopped."""
@@ -113,6 +125,9 @@ class Agent:
                 if time.monotonic() - taken_since > self._patience_seconds:
                     raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)
+            except CheckpointChanged as error:
+                progress.replace(error.checkpoint, until=error.until)
+                _log.warning("%s", error.message)
             except (NotConnected, Retryable) as error:
                 self._pause(backoff.pause(), error, progress, outbox)
             finally:

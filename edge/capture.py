@@ -80,7 +80,6 @@ class Capture:
         """Start the stream where the checkpoint stands, with nothing of a session before."""
         source = self._config.source
         tail = self._progress.restart()
-        self._outbox.restart(tail)
         self._batcher = Batcher(
             source=source.name,
             tail=tail,
@@ -145,9 +144,9 @@ class Capture:
 
     def close(self) -> None:
         """Leave the database."""
-        self._figures.database_connected = 0
         if self._copying is not None:
             self._copying.close()
+        self._figures.database_connected = 0
         self._session.close()
 
     def _attend(self, now: float, *, dry: bool) -> float:

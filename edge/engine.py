@@ -14,7 +14,7 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.snapshot.engine import Source
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
 
@@ -24,6 +24,17 @@ class LogTaken(NotConnected):
     def lasting(self) -> NeedsOperator:
         """Return the error to end with when that does not pass."""
         return NeedsOperator(self.message, hint="Stop the other edge that reads it.")
+
+
+class CheckpointChanged(Retryable):
+    """The checkpoint has to be another one before the log is read, as after a failover."""
+
+    def __init__(self, message: str, checkpoint: Checkpoint, *, until: int | None = None) -> None:
+        super().__init__(message)
+        #: The one to go on with; its confirmed place may be lower than before.
+        self.checkpoint = checkpoint
+        #: The place at which the former log was left: nothing from there on may have been sent. None where it is the same log.
+        self.until = until
 
 
 class Adoption(NamedTuple):

@@ -5,10 +5,15 @@ The state folder is held meanwhile, so no edge runs. The engine does the work (e
 
 from collections.abc import Callable
 
+import msgspec
+
 from edge.checkpoint import Checkpoint
-from edge.engine import Adoption, engine_of
+from edge.engine import Adoption, Engine, engine_of
 from edge.snapshot.folder import Request, SnapshotFolder
+from edge.spool import Spool
 from headrace.configuration.edge import EdgeFile
+from headrace.errors import NeedsOperator
+from headrace.position import Position
 
 __all__ = ["Adoption", "initialise"]
 
@@ -29,4 +34,34 @@ def initialise(
             # Ahead of the source, so that a crash leaves none without it; the request waits for the edge.
             SnapshotFolder(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot"))
             say("Asked for a snapshot of every published table: 'headrace edge run' begins with it")
-        return engine.initialise(checkpoint, adoption, say)
+        spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
+        kept = spool.promised() if checkpoint is None else None
+        if kept is None:
+            return engine.initialise(checkpoint, adoption, say)
+        if adoption is None or adoption.position is None:
+            raise NeedsOperator(
+                f"spool {spool.path} is of a former epoch, and has batches up to {kept} that may not have been sent",
+                hint="Send them: 'headrace edge init --adopt --position POSITION' with the position that 'headrace bridge "
+                "positions' prints. To give them up, move the spool away first.",
+            )
+        return _with_spool(engine, engine.initialise(checkpoint, adoption, say), spool, kept, say)
+
+
+def _with_spool(
+    engine: Engine, checkpoint: Checkpoint, spool: Spool, kept: Position, say: Callable[[str], None]
+) -> Checkpoint:
+    """Let the adopted checkpoint rely on the spool that is still there: the source may have discarded what it holds."""
+    if kept <= checkpoint.position:
+        return checkpoint
+    try:
+        spool.open(checkpoint.position, kept)
+        checkpoint = msgspec.structs.replace(checkpoint, spooled=str(kept))
+        engine.state.write(checkpoint)
+    except NeedsOperator:
+        # As if nothing had been adopted.
+        engine.state.path.unlink()
+        raise
+    finally:
+        spool.close()
+    say(f"Kept the spool, which has what comes after {checkpoint.acknowledged}, up to {kept}")
+    return checkpoint

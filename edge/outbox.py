@@ -107,6 +107,11 @@ class Outbox:
         """The last position that the spool holds for good, at least all that the confirmable place relies on."""
         return self.window.spooled
 
+    @property
+    def sent(self) -> Position:
+        """The greatest position that was ever given out to be sent."""
+        return self.window.sent
+
     def saved(self, acknowledged: Position) -> None:
         """Learn that the checkpoint has this position: the spool is needed only for what comes after it."""
         self.saved_position = acknowledged

@@ -13,6 +13,7 @@ import msgspec
 
 from edge.checkpoint import Checkpoint, NoRoom, State
 from edge.outbox import Outbox
+from headrace.errors import NeedsOperator
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -81,9 +82,22 @@ class Progress:
         self._outbox.restart(tail)
         return tail
 
-    def replace(self, checkpoint: Checkpoint) -> None:
-        """Write another checkpoint in place of this one, whose confirmed place may be a lower one."""
+    def replace(self, checkpoint: Checkpoint, *, until: int | None) -> None:
+        """Write another checkpoint in place of this one, whose confirmed place may be a lower one.
+
+        `until` is the place at which the former log was left, if it was. Raises NeedsOperator when batches from beyond it were
+        sent: what became of them is not known here.
+        """
         self._outbox.rewind()
+        sent = self._outbox.sent
+        if until is not None and sent.commit >= until:
+            raise NeedsOperator(
+                f"the former log was left at {until:016x}, and batches up to {sent} were sent: the far side may have changes "
+                "that the server does not have any more",
+                hint="Ask 'headrace bridge positions' for the source's position. If the middle part of it is smaller than "
+                f"{until:016x}, move the checkpoint away and run 'headrace edge init --adopt --position POSITION'. Otherwise "
+                "start a new epoch and copy again the tables that 'headrace verify' names.",
+            )
         self._state.write(checkpoint)
         self.checkpoint, self.confirmed = checkpoint, checkpoint.confirmed
         self._outbox.confirm_from(checkpoint.confirmed)

@@ -94,6 +94,25 @@ class Spool:
             why = "is gone" if not found else f"ends at {self.end or 'its beginning'}"
             raise self.lost(acknowledged, promised, why)
 
+    def promised(self) -> Position | None:
+        """Return the position up to which the file that is there says that it has everything; None when there is none.
+
+        Raises NeedsOperator when it cannot be read.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            (last,) = self._opened().execute("select max(last) from batch where confirm > 0").fetchone()
+        except sqlite3.Error as error:
+            raise NeedsOperator(
+                f"spool {self.path} is damaged ({error}): what it held is lost here, because the source may have discarded it",
+                hint="Move it away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace "
+                "verify' names.",
+            ) from error
+        finally:
+            self.close()
+        return Position.parse(last) if last else None
+
     def lost(self, acknowledged: Position, promised: Position, why: str) -> NeedsOperator:
         """Return the error for what only the spool had."""
         return NeedsOperator(

@@ -53,6 +53,8 @@ class Window:
         self.acknowledged = tail
         #: The last position that the spool holds for good; it matters while it is greater than `acknowledged`.
         self.spooled = tail
+        #: The greatest position that was ever given out.
+        self.sent = tail
         #: Place below which everything is acknowledged or spooled.
         self.confirmable = confirmed
         #: Compressed size of the batches in memory, and of those among them that are in the spool too.
@@ -114,6 +116,7 @@ class Window:
         if self._unsettled and (_is_large(entry) or self._carries_large):
             return None
         self._sent += 1
+        self.sent = max(self.sent, entry.batch.last)
         self._deliveries += 1
         self._unsettled[self._deliveries] = entry
         return self._deliveries, entry.batch

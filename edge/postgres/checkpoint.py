@@ -21,6 +21,8 @@ class PostgresCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     publication: str
     #: A publication that was dropped and made again has another one.
     publication_oid: int
+    #: Whether this timeline's server held back what its standbys lacked, so that nothing can have been sent that they lack.
+    guarded: bool = False
 
     @property
     def confirmed(self) -> int:

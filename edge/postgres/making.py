@@ -17,7 +17,7 @@ from edge.postgres.lsn import format_lsn
 from edge.postgres.problems import ANEW
 from edge.postgres.publication import check_publication, make_publication, publication_oid
 from edge.postgres.session import Database, LogStream, System
-from edge.postgres.slot import Slot, check_kind, check_server, check_system, find_slot
+from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
@@ -43,6 +43,7 @@ def initialise(
     database = Database(names, source)
     try:
         check_server(database)
+        check_failover(names, database)
         return _Making(source, names, state, system, database, say).go(checkpoint, adoption)
     finally:
         database.close()
@@ -94,6 +95,8 @@ class _Making(NamedTuple):
             )
         check_kind(slot, checkpoint.database)
         check_publication(self.database, checkpoint)
+        if self.names.failover and not slot.failover:
+            self._make_failover(slot)
         self.say(
             f"Already made: slot {checkpoint.slot}, publication {checkpoint.publication}, checkpoint {self.state.path}"
         )
@@ -125,12 +128,24 @@ class _Making(NamedTuple):
     def _make_slot(self) -> Slot:
         name = self.names.slot
         self.say(f"Making slot {name} (waits for the transactions that run now)")
-        lsn = self.database.value("select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput')", name)
+        more = ", failover => true" if self.names.failover else ""
+        lsn = self.database.value(
+            f"select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput'{more})",  # noqa: S608 - ours.
+            name,
+        )
         slot = find_slot(self.database, name)
         if slot is None:
             raise NeedsOperator(f"slot {name!r} vanished while it was made", hint="Run 'headrace edge init' again.")
         self.say(f"Made slot {name}: changes that commit from {lsn} on are captured")
         return slot
+
+    def _make_failover(self, slot: Slot) -> None:
+        stream = LogStream(self.names, self.source)
+        try:
+            stream.make_failover(slot.name)
+        finally:
+            stream.close()
+        self.say(f"Made slot {slot.name} a failover slot: standbys with sync_replication_slots keep it ready")
 
     def _complete(self, checkpoint: PostgresCheckpoint, confirmed: int) -> PostgresCheckpoint:
         made = msgspec.structs.replace(

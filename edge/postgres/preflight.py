@@ -10,6 +10,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.publication import check_publication
 from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import check_server, check_slot, check_system
+from edge.postgres.timeline import follow, guard
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 
@@ -22,7 +23,7 @@ def open_stream(
     """Return a checked replication connection, and an ordinary one beside it.
 
     `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
-    that it is gone, and is told so. Raises NeedsOperator or NotConnected.
+    that it is gone, and is told so. Raises NeedsOperator, NotConnected, or CheckpointChanged.
     """
     if (config.slot, config.publication, config.database) != (
         checkpoint.slot,
@@ -39,9 +40,14 @@ def open_stream(
         check_server(database)
         stream = LogStream(config, source)
         try:
-            check_system(stream.identify(), checkpoint)
+            system = stream.identify()
+            check_system(system, checkpoint)
+            if (changed := follow(stream, database, system, checkpoint)) is not None:
+                raise changed
             check_publication(database, checkpoint)
             slot = check_slot(database, checkpoint)
+            if (changed := guard(database, slot, checkpoint)) is not None:
+                raise changed
             if former_pid and slot.active_pid == former_pid:
                 _log.info("ending the server's process %d of the connection that was lost", former_pid)
                 database.value("select pg_terminate_backend(%s)", former_pid)

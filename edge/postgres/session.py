@@ -172,6 +172,19 @@ class LogStream:
         identifier, timeline, lsn = (_text(result.get_value(0, column)) for column in range(3))
         return System(identifier, int(timeline), parse_lsn(lsn))
 
+    def timeline_history(self, timeline: int) -> str:
+        """Return the history file of a timeline."""
+        with self._translated():
+            result = self._raw.exec_(f"TIMELINE_HISTORY {timeline}".encode())
+        self._check(result, pq.ExecStatus.TUPLES_OK)
+        return _text(result.get_value(0, 1))
+
+    def make_failover(self, slot: str) -> None:
+        """Make a slot one that a standby keeps ready; it must not be in use."""
+        with self._translated():
+            result = self._raw.exec_(f"ALTER_REPLICATION_SLOT {quoted(slot)} ( FAILOVER true )".encode())
+        self._check(result, pq.ExecStatus.COMMAND_OK)
+
     def start(self, slot: str, publication: str, lsn: int) -> None:
         """Start the stream at `lsn`, or at what the slot was told if that is later.
 

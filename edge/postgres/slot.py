@@ -11,7 +11,18 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn, parse_lsn
 from edge.postgres.problems import ANEW, NEW_EPOCH
 from edge.postgres.session import Database, System
+from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
+
+#: How a slot is not lost the next time, by why the server took its log away.
+_PREVENTION = {
+    "wal_removed": "Then raise max_slot_wal_keep_size.",
+    "idle_timeout": "Then raise idle_replication_slot_timeout, or keep the edge running.",
+    "rows_removed": "Then set hot_standby_feedback on the standby.",
+    "wal_level_insufficient": "Then keep wal_level = logical.",
+}
+#: The first release whose standbys keep logical slots ready.
+_FAILOVER_VERSION = 170000
 
 
 class Slot(NamedTuple):
@@ -25,6 +36,8 @@ class Slot(NamedTuple):
     restart: int
     #: `reserved`, `extended`, `unreserved` or `lost`.
     wal_status: str
+    #: Whether standbys keep it ready for a failover (PostgreSQL 17 and newer).
+    failover: bool
     #: Why the server took the slot's log away; empty when it did not.
     invalidation: str
     #: Log that may still be written before the server takes the slot's away, in bytes; None where there is no limit.
@@ -51,7 +64,9 @@ def find_slot(database: Database, name: str) -> Slot | None:
         confirmed=parse_lsn(row["confirmed_flush_lsn"] or "0/0"),
         restart=parse_lsn(row["restart_lsn"] or "0/0"),
         wal_status=row["wal_status"] or "",
-        invalidation=row.get("invalidation_reason") or "",
+        failover=row.get("failover") or False,
+        # PostgreSQL 16 says only that there was a conflict.
+        invalidation=row.get("invalidation_reason") or ("conflict" if row.get("conflicting") else ""),
         safe_bytes=row["safe_wal_size"],
     )
 
@@ -67,18 +82,12 @@ def check_server(database: Database) -> None:
 
 
 def check_system(system: System, checkpoint: PostgresCheckpoint) -> None:
-    """Raise NeedsOperator unless server and timeline are those of the checkpoint."""
+    """Raise NeedsOperator unless the server is that of the checkpoint, or a copy of it."""
     if system.identifier != checkpoint.system_identifier:
         raise NeedsOperator(
             f"the server is another one: its system identifier is {system.identifier}, "
             f"the checkpoint was made with {checkpoint.system_identifier}",
             hint=f"Connect to the former server, or start a new epoch here. {NEW_EPOCH}",
-        )
-    if system.timeline != checkpoint.timeline:
-        raise NeedsOperator(
-            f"the server is on timeline {system.timeline}, the checkpoint was made on {checkpoint.timeline}: a standby was "
-            "promoted or a backup restored, and positions of before and after cannot be compared",
-            hint=NEW_EPOCH,
         )
 
 
@@ -111,6 +120,21 @@ def retained_bytes(database: Database, slot: Slot) -> int:
     return parse_lsn(database.value("select pg_current_wal_lsn()::text")) - slot.restart
 
 
+def check_failover(names: Postgresql, database: Database) -> None:
+    """Raise NeedsOperator when failover slots are asked for, and the server has none."""
+    if names.failover and database.version < _FAILOVER_VERSION:
+        raise NeedsOperator(
+            f"[source.postgresql] failover is true, and the server is PostgreSQL {database.version // 10000}: failover slots "
+            "came with 17",
+            hint="Leave failover out; after a failover the tables are then copied again.",
+        )
+
+
+def timeline(database: Database) -> int:
+    """Return the timeline that the server writes now."""
+    return int(database.value("select left(pg_walfile_name(pg_current_wal_lsn()), 8)"), 16)
+
+
 def log_end(database: Database) -> int:
     """Return where the log that can be read ends, an LSN: what is not flushed is not sent."""
     return parse_lsn(database.value("select pg_current_wal_flush_lsn()::text"))
@@ -123,7 +147,7 @@ def check_kind(slot: Slot, database: str) -> None:
         raise NeedsOperator(
             f"slot {slot.name!r} is lost{why}: the server has removed log that was not captured, from "
             f"{format_lsn(slot.confirmed)} on",
-            hint=f"{ANEW} Then raise max_slot_wal_keep_size.",
+            hint=f"{ANEW} {_PREVENTION.get(slot.invalidation, _PREVENTION['wal_removed'])}",
         )
     if slot.plugin != "pgoutput":
         raise NeedsOperator(

@@ -13,13 +13,13 @@ from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.publication import check_publication
 from edge.postgres.session import Database
-from edge.postgres.slot import log_end, present_slot, retained_bytes
+from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.errors import NeedsOperator, ReplicationError
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_SECONDS = 5.0
+_UNRESERVED = "the slot has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it"
 
 
 class Watch:
@@ -38,7 +38,6 @@ class Watch:
         self._checkpoint = checkpoint
         self._figures = figures
         self._outbox = outbox
-        self._wal_status = ""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
@@ -68,13 +67,27 @@ class Watch:
 
     def _look(self, database: Database) -> None:
         checkpoint = self._checkpoint()
+        if timeline(database) != checkpoint.timeline:
+            # A standby was promoted: the next session finds out whether the source goes on there.
+            return
         check_publication(database, checkpoint)
         slot = present_slot(database, checkpoint)
-        self._figures.saw_log(log_end(database), retained=retained_bytes(database, slot), safe=slot.safe_bytes)
-        if slot.wal_status != self._wal_status:
-            self._wal_status = slot.wal_status
-            if slot.wal_status == "unreserved":
-                _log.warning(
-                    "slot %s has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it",
-                    slot.name,
-                )
+        retained = retained_bytes(database, slot)
+        self._figures.saw_log(log_end(database), retained=retained, safe=slot.safe_bytes)
+        self._warn("retained", self._much(retained))
+        self._warn("slot", _UNRESERVED if slot.wal_status == "unreserved" else "")
+
+    def _much(self, retained: int) -> str:
+        limit = self._config.limits.retained_wal_megabytes
+        if not limit or retained < limit << 20:
+            return ""
+        return f"the source keeps {retained >> 20} MB of log for this edge, more than [limits] retained_wal_megabytes = {limit}"
+
+    def _warn(self, name: str, words: str) -> None:
+        """Keep a warning among the figures while it holds, and log it when it begins."""
+        if not words:
+            self._figures.warned.pop(name, None)
+        else:
+            if name not in self._figures.warned:
+                _log.warning("%s", words)
+            self._figures.warned[name] = words
