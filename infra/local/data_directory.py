@@ -22,15 +22,18 @@ from headrace.errors import NeedsOperator
 
 _SETTINGS = "headrace.conf"
 _IPC_RMID = 0
+#: The first release with locales of its own.
+_BUILTIN_LOCALES = 17
 
 
-def make(data: Path, initdb: Path, account: pwd.struct_passwd | None) -> None:
+def make(data: Path, initdb: Path, account: pwd.struct_passwd | None, release: int) -> None:
     """Make the directory: UTF-8, superuser `postgres`, clients on this machine trusted; raise NeedsOperator if it fails."""
     partial = data.with_name("data.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"]
-    # Built into PostgreSQL: the same on every machine.
-    options += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions", "--locale=C"]
+    if release >= _BUILTIN_LOCALES:
+        # Built into PostgreSQL: the same on every machine.
+        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     done = subprocess.run(
         [initdb, *options, "-D", partial],
         cwd=partial.parent,
@@ -47,6 +50,33 @@ def make(data: Path, initdb: Path, account: pwd.struct_passwd | None) -> None:
         raise NeedsOperator(f"initdb failed in {partial}: {said}", hint="Check disk space and permissions.")
     with (partial / "postgresql.conf").open("a") as file:
         file.write(f"\ninclude = '{_SETTINGS}'\n")
+    partial.rename(data)
+
+
+def copy(data: Path, basebackup: Path, dsn: str, account: pwd.struct_passwd | None) -> None:
+    """Make the directory a copy of a running server's, for a standby of it; raise NeedsOperator if it fails."""
+    partial = data.with_name("data.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    done = subprocess.run(
+        [basebackup, "-D", partial, "-d", dsn, "--checkpoint=fast", "--wal-method=stream", "--no-sync"],
+        cwd=partial.parent,
+        env=environment(),
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise NeedsOperator(
+            f"pg_basebackup failed in {partial}: {' '.join(done.stderr.split())}", hint="Is the primary up?"
+        )
+    # The primary's port is not ours.
+    (partial / _SETTINGS).unlink()
+    (partial / "standby.signal").touch()
+    if account:
+        os.chown(partial / "standby.signal", account.pw_uid, account.pw_gid)
     partial.rename(data)
 
 

