@@ -10,11 +10,11 @@ from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import drain, impact, lake, latency, results
+from tests.benchmarks import drain, impact, lake, latency, outage, results
 
 #: The server's own habits, out of the way: no checkpoint in the middle of a run.
 _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
-PARTS = ("drain", "shapes", "latency", "impact", "lake")
+PARTS = ("drain", "shapes", "latency", "impact", "outage", "lake")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,6 +48,9 @@ def bench(*, quick: bool, only: tuple[str, ...]) -> None:
         if "impact" in parts:
             console.rule("Impact on the source")
             found += impact.measure(console, folder, postgres, kafka, 10 if quick else 30)
+        if "outage" in parts:
+            console.rule("Outage")
+            found += outage.measure(console, folder, postgres, kafka, 100_000 if quick else 1_000_000)
         if "lake" in parts:
             console.rule("Lake")
             postgres.stop()
