@@ -6,7 +6,7 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-peers pins clean
+.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-lake bench-peers pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ bench: setup ## Measure, as ratios against peers in the same run; writes build/b
 
 bench-peers: setup ## Debezium Server beside us over the same WAL (fetches 780 MB once, wants Java 21); writes build/bench-peers.json
 	@$(BIN)/python -m tests.benchmarks.peers
+
+bench-lake: setup ## Measure the lake's loads, each beside its floor; writes build/bench-lake.json
+	@$(BIN)/python -m tests.benchmarks.lake_loads
 
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@uv pip compile --quiet --python-version 3.11 --universal --all-extras --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.txt

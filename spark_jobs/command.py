@@ -8,6 +8,8 @@ import logging
 import signal
 import sys
 import threading
+from contextlib import closing
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -34,42 +36,52 @@ def lake() -> None:
 @click.argument("stream")
 @_config
 @click.option("--only", type=click.Choice(["bronze", "silver"]), help="One step alone.")
-@click.option("--every", type=click.IntRange(min=1), metavar="SECONDS", help="Load again and again, until interrupted.")
+@click.option("--continuous", is_flag=True, help="Load for good, until interrupted: bronze as records come.")
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=15,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --continuous: seconds from one load of silver to the next.",
+)
 @click.option("--accept-gap", is_flag=True, help="Go on although retention took records that the lake never had.")
 @_json
-def load(stream: str, config: str, only: Any, every: int | None, *, accept_gap: bool, as_json: bool) -> None:
+def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, accept_gap: bool, as_json: bool) -> None:
     """Load what came to STREAM since the last load: Kafka into bronze, bronze into silver.
 
     Every load goes on from what the tables themselves were committed with, so it can be interrupted, killed and repeated at
     any moment. Exits with 3 when a table stopped; the other tables are loaded then.
     """
+    if continuous and (only or accept_gap):
+        raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = _file(config, stream)
     from spark_jobs import load as job
     from spark_jobs import report
     from spark_jobs.session import session
 
-    spark = session(file)
-
-    def once() -> None:
-        with report.progress(Console(stderr=True)) as tell:
-            done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, tell=tell)
+    def show(done: job.Report) -> None:
         if as_json:
             click.echo(json.dumps(done.plain()))
         else:
             report.show(Console(highlight=False, soft_wrap=True), done)
-        done.check()
 
-    if every is None:
-        once()
+    spark = session(file)
+    if not continuous:
+        with report.progress(Console(stderr=True)) as tell:
+            done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, tell=tell)
+        show(done)
+        done.check()
         return
     stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    for interruption in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(interruption, lambda *_: stopped.set())
     while not stopped.is_set():
         try:
-            once()
+            job.follow(spark, file, stream, every=every, stopped=stopped, tell=show)
         except (NotConnected, Retryable) as error:
             _log.warning("%s; again in %d s", error.message, every)
-        stopped.wait(every)
+            stopped.wait(every)
 
 
 @lake.command()
@@ -117,25 +129,101 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
 
 
 @lake.command()
-@click.argument("query", required=False)
+@click.argument("stream")
 @_config
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
-def sql(query: str | None, config: str, form: Any) -> None:
-    r"""Ask the lake in Spark SQL: QUERY, or a prompt without one (\q leaves, \d lists tables).
+@click.option("--layer", type=click.Choice(["silver", "bronze"]), default="silver", show_default=True)
+@click.option(
+    "--from",
+    "since",
+    metavar="POINT",
+    help="From an offset (OFFSET or PARTITION:OFFSET), a position (SOURCE=POSITION) or a time at the source on.",
+)
+@_json
+def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: bool) -> None:
+    """Do a layer of STREAM again: silver from bronze, or bronze from Kafka, all of it or from a point on.
 
-    Tables: silver.<table> (as published), bronze.<stream>, lake.published.
+    Readers see the old rows until all new ones stand. Run no load of the stream meanwhile: one of the two would fail.
     """
-    file = load_file(config, LakeFile)
-    from spark_jobs import sql as asking
+    file = _file(config, stream)
+    from spark_jobs import load as job
+    from spark_jobs import replay as again
+    from spark_jobs import report
+    from spark_jobs.session import session
+    from spark_jobs.silver import replay as silver
+
+    spark = session(file)
+    if layer == "bronze":
+        done = job.Report(bronze=again.of_bronze(spark, file, stream, since))
+    else:
+        point = again.positions(spark, file, stream, since) if since else None
+        with report.progress(Console(stderr=True)) as tell:
+            hear = (lambda done, todo: tell("silver", done, todo)) if tell else None
+            done = job.Report(silver=silver.replay(spark, file, stream, point, tell=hear))
+    if as_json:
+        click.echo(json.dumps(done.plain()))
+    else:
+        report.show(Console(highlight=False, soft_wrap=True), done)
+    done.check()
+
+
+@lake.command()
+@click.argument("stream")
+@_config
+@_json
+def maintain(stream: str, config: str, *, as_json: bool) -> None:
+    """Put small files of STREAM together, and remove those that were replaced longer ago than [lake] keep_days.
+
+    What is published can be read at any moment. Run no load of the stream meanwhile: one of the two would fail.
+    """
+    file = _file(config, stream)
+    from spark_jobs import maintain as job
     from spark_jobs.session import session
 
-    desk = asking.Desk(session(file), file)
-    if query is not None:
-        asking.write(desk.ask(query), form, sys.stdout)
+    done = job.maintain(session(file), file, stream)
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
         return
-    from spark_jobs import prompt
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]maintained[/] {stream}: {len(done.compacted)} tables compacted, {done.seconds:.1f} s")
+    for path, (old, new) in sorted(done.compacted.items()):
+        console.print(f"  {path}: {old} files became {new}")
+    for path in done.skipped:
+        console.print(f"  {path}: left as it is, a load has not published it yet")
 
-    prompt.run(desk, form)
+
+@lake.command()
+@click.argument("query", required=False)
+@_config
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table", show_default=True
+)
+@click.option("--to", type=click.Path(), help="With --format parquet: the folder to make.")
+@click.option("--as-of", metavar="TIME", help="Show silver as it stood at a moment at its sources (ISO 8601, UTC).")
+def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | None) -> None:
+    r"""Ask the lake in Spark SQL: QUERY, or a prompt without one (\q leaves, \d lists tables).
+
+    Tables: silver.<table> (as published), silver_live.<table> (with what no load has merged yet), bronze.<stream>,
+    lake.published, history.<table> where history is kept.
+    """
+    if (form == "parquet") != (to is not None and query is not None):
+        raise click.UsageError("--format parquet goes with QUERY and --to FOLDER, and --to with it.")
+    file = load_file(config, LakeFile)
+    from spark_jobs import replay as points
+    from spark_jobs import sql as asking
+
+    when = points.moment(as_of) if as_of is not None else None
+    from spark_jobs.session import session
+
+    with closing(asking.Desk(session(file), file, as_of=when)) as desk:
+        if to is not None and query is not None:
+            asking.write_parquet(desk.ask(query), to)
+            return
+        if query is not None:
+            asking.write(desk.ask(query), form, sys.stdout)
+            return
+        from spark_jobs import prompt
+
+        prompt.run(desk, form)
 
 
 def _file(config: str, stream: str) -> LakeFile:

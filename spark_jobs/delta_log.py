@@ -20,6 +20,7 @@ from spark_jobs import storage
 _OURS = "headrace"
 #: How many commits, newest first, are looked at before the whole log is: maintenance stands between loads now and then.
 _NEAR = 20
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
 
 Note = dict[str, Any]
@@ -51,6 +52,22 @@ def version(spark: SparkSession, path: str) -> int:
     """Return the newest version of the table."""
     number, _ = next(_commits(spark, path))
     return number
+
+
+def only_maintained(spark: SparkSession, path: str, after: int) -> bool:
+    """Whether all commits after a version have changed files and no rows."""
+    for number, info in _commits(spark, path):
+        if number <= after:
+            return True
+        if str(info.get("operation")) not in _MAINTENANCE:
+            return False
+    return False
+
+
+def has_property(spark: SparkSession, path: str, name: str) -> bool:
+    """Whether a property of the table is set to true."""
+    found = DeltaTable.forPath(spark, path).detail().select("properties").first()
+    return bool(found and found["properties"].get(name) == "true")
 
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
@@ -85,7 +102,7 @@ def _commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         return
     table = DeltaTable.forPath(spark, path)
     for history in (table.history(_NEAR), table.history()):
-        for commit in history.select("version", "userMetadata", "operationMetrics").collect():
+        for commit in history.select("version", "operation", "userMetadata", "operationMetrics").collect():
             yield int(commit["version"]), commit.asDict()
 
 

@@ -4,19 +4,23 @@ Called by the command and by submit.py. What a step committed stays when the nex
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from threading import Event
+from time import monotonic
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
-from spark_jobs import bronze
+from headrace.errors import NeedsOperator, ReplicationError
+from spark_jobs import bronze, loads, maintain
 from spark_jobs.bronze import BronzeReport
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 
 Step = Literal["bronze", "silver"]
+#: A load that never ends puts small files together after so many loads of silver.
+_COMPACT_EVERY = 100
 #: Hears the step, what is done and what there is to do.
 Tell = Callable[[str, int, int], None]
 
@@ -27,6 +31,8 @@ class Report:
 
     bronze: BronzeReport | None = None
     silver: SilverReport | None = None
+    #: Seconds from the commit of each source's newest change to the end of the step that brought it.
+    lag: dict[str, float] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -58,5 +64,32 @@ def run(
         return (lambda done, todo: tell(step, done, todo)) if tell else None
 
     raw = bronze.load(spark, lake, stream, accept_gap=accept_gap, tell=hear("bronze")) if only != "silver" else None
-    current = silver.load(spark, lake, stream, tell=hear("silver")) if only != "bronze" else None
-    return Report(bronze=raw, silver=current)
+    try:
+        current = silver.load(spark, lake, stream, tell=hear("silver")) if only != "bronze" else None
+    except ReplicationError:
+        loads.record(spark, lake, raw, None)
+        raise
+    return Report(bronze=raw, silver=current, lag=loads.record(spark, lake, raw, current))
+
+
+def follow(
+    spark: SparkSession, lake: LakeFile, stream: str, *, every: float, stopped: Event, tell: Callable[[Report], None]
+) -> None:
+    """Load for good, until `stopped` is set: bronze as records come, silver every so many seconds if anything came.
+
+    Raises what either step raises, when it cannot go on. `tell` hears of each load of silver that published something, and
+    when tables stop; the others go on.
+    """
+    lake.stream(stream)
+    problems: dict[str, str] = {}
+    with bronze.following(spark, lake, stream) as check:
+        while not stopped.is_set():
+            began = monotonic()
+            check()
+            current = silver.load(spark, lake, stream)
+            if current.load is not None or current.problems != problems:
+                tell(Report(silver=current, lag=loads.record(spark, lake, None, current)))
+            problems = current.problems
+            if current.load is not None and current.load % _COMPACT_EVERY == 0:
+                maintain.compact(spark, lake, stream)
+            stopped.wait(max(0.0, every - (monotonic() - began)))

@@ -152,6 +152,8 @@ def _row(stream: str, step: str, load: int | None, seconds: float, **fields: Any
 
 
 def _append(spark: SparkSession, lake: LakeFile, rows: list[Row]) -> None:
+    # Refuses a folder that holds something else.
+    delta_log.is_table(spark, path(lake))
     # From text, so that no Python process is started for a few rows.
     parsed = (F.from_json(F.lit(msgspec.json.encode(row).decode()), _STRUCTURE) for row in rows)
     frame = spark.range(1).select(F.inline(F.array(*parsed)))

@@ -31,6 +31,8 @@ class Progress:
     #: The streaming query and its batch that wrote the newest note; None when not known.
     query: str | None = None
     batch: int | None = None
+    #: Version of the table at which rows were put in the place of others last; None when they never were.
+    rewritten: int | None = None
 
 
 def note(stream: str, topic: str, progress: Progress) -> str:
@@ -43,6 +45,7 @@ def note(stream: str, topic: str, progress: Progress) -> str:
         offsets={str(partition): offset for partition, offset in progress.offsets.items()},
         query=progress.query,
         batch=progress.batch,
+        rewritten=progress.rewritten,
     )
 
 
@@ -53,6 +56,7 @@ def parse(found: delta_log.Note) -> Progress:
         topic_id=found["topic_id"],
         query=found["query"],
         batch=found["batch"],
+        rewritten=found.get("rewritten"),
     )
 
 

@@ -57,7 +57,7 @@ _MOST = 1000
 def run(desk: Desk, form: Form) -> None:
     r"""Ask until end of input or `\q`."""
     console = Console(highlight=False)
-    words = [*_WORDS, *(f"{r.database}.{r.name}" for r in desk.relations()), *desk.columns()]
+    words = [*_WORDS, *desk.names(), *desk.columns()]
     session: PromptSession[str] = PromptSession(
         history=FileHistory(str(_history())),
         completer=WordCompleter(words, ignore_case=True, WORD=True),
@@ -76,8 +76,8 @@ def run(desk: Desk, form: Form) -> None:
         if not lines and line.strip() in {"\\q", "quit", "exit"}:
             return
         if not lines and line.strip() == "\\d":
-            for relation in desk.relations():
-                console.print(f"{relation.database}.{relation.name}")
+            for name in desk.names():
+                console.print(name)
             continue
         lines.append(line)
         question = "\n".join(lines).strip()

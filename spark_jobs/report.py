@@ -39,6 +39,8 @@ def show(console: Console, report: Report) -> None:
             console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
         for table, problem in sorted(silver.problems.items()):
             console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+    for source, seconds in sorted(report.lag.items()):
+        console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 
 
 def show_positions(console: Console, state: Published, offsets: dict[int, int]) -> None:

@@ -33,6 +33,8 @@ _SETTINGS = {
     # The log of a table is small; fifty tasks to read it cost seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    # The small jobs of a stream that is followed do not wait behind those of a MERGE.
+    "spark.scheduler.mode": "FAIR",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
 }

@@ -1,12 +1,14 @@
 """Questions in Spark SQL on the lake as published, and their answers as a table, JSON lines or CSV.
 
 A table is made known to Spark when a question names it, at the version that was published last when the question was asked:
-a lake of hundreds of tables answers as quickly as one of two. Called by `headrace lake sql` and its prompt.
+a lake of hundreds of tables answers as quickly as one of two.
+`silver_live` is made anew for every question. Called by `headrace lake sql` and its prompt.
 """
 
 import csv
 import json
 import re
+from datetime import datetime
 from typing import Literal, TextIO
 
 from pyspark.errors import AnalysisException, ParseException
@@ -18,6 +20,7 @@ from rich.table import Table
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from spark_jobs.failures import explained
+from spark_jobs.overlays import Overlays
 from spark_jobs.silver import read
 from spark_jobs.silver.read import Relation
 
@@ -27,22 +30,40 @@ _LISTING = re.compile(r"\s*(show|use)\b", re.IGNORECASE)
 
 
 class Desk:
-    """Where questions are asked: knows the lake's tables and registers those that a question names."""
+    """Where questions are asked: knows the lake's tables and registers those that a question names.
 
-    def __init__(self, spark: SparkSession, lake: LakeFile) -> None:
+    With `as_of`, `silver` is shown as it stood at that moment at its sources.
+    """
+
+    def __init__(self, spark: SparkSession, lake: LakeFile, *, as_of: datetime | None = None) -> None:
         self._spark, self._lake = spark, lake
         self._known: dict[str, Relation] = {}
-        for database in ("silver", "bronze", "lake"):
+        self._overlays = [Overlays(spark, lake, "silver_live")]
+        if as_of is not None:
+            self._overlays.append(Overlays(spark, lake, "silver", as_of=as_of))
+        self._laid = {overlays.database for overlays in self._overlays}
+        for database in ("silver", "silver_live", "history", "bronze", "lake", "headrace"):
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+
+    def close(self) -> None:
+        """Remove what questions left in the lake's scratch folder."""
+        for overlays in self._overlays:
+            overlays.close()
 
     def relations(self) -> list[Relation]:
         """Return the tables that can be asked, as published now."""
-        return read.relations(self._spark, self._lake)
+        return [one for one in read.relations(self._spark, self._lake) if one.database not in self._laid]
+
+    def names(self) -> list[str]:
+        """Return the names of the tables that can be asked, without looking for tables that no load has seen yet."""
+        found = read.relations(self._spark, self._lake)
+        live = (f"silver_live.{one.name}" for one in found if one.database == "silver")
+        return sorted([*(f"{one.database}.{one.name}" for one in found), *live])
 
     def columns(self) -> list[str]:
         """Return the names of all columns of silver."""
         found: set[str] = set()
-        for relation in self.relations():
+        for relation in read.relations(self._spark, self._lake):
             if relation.database == "silver":
                 found |= set(self._spark.sql(relation.sql()).columns)
         return sorted(found)
@@ -50,11 +71,17 @@ class Desk:
     def ask(self, question: str) -> DataFrame:
         """Return the answer; raise ConfigurationError for a question that Spark cannot understand."""
         question = question.strip().rstrip(";")
+        asked = question.casefold()
         with explained("sql"):
             everything = bool(_LISTING.match(question))
             for relation in self.relations():
-                if everything or relation.name.casefold() in question.casefold():
+                if everything or relation.name.casefold() in asked:
                     self._register(relation)
+            for overlays in self._overlays:
+                # A stream's newest rows are looked for only when somebody asks for them.
+                if everything or overlays.database in asked:
+                    for name, statement in overlays.statements(asked, everything=everything):
+                        self._view(f"{overlays.database}.`{name}`", statement)
             try:
                 return self._spark.sql(question)
             except (AnalysisException, ParseException) as error:
@@ -63,8 +90,11 @@ class Desk:
     def _register(self, relation: Relation) -> None:
         name = f"{relation.database}.`{relation.name}`"
         if self._known.get(name) != relation or relation.version is None:
-            self._spark.sql(f"CREATE OR REPLACE VIEW {name} AS {relation.sql()}")
+            self._view(name, relation.sql())
             self._known[name] = relation
+
+    def _view(self, name: str, statement: str) -> None:
+        self._spark.sql(f"CREATE OR REPLACE VIEW {name} AS {statement}")
 
 
 def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None) -> None:
@@ -91,6 +121,15 @@ def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None)
         for row in rows:
             table.add_row(*("NULL" if cell is None else cell for cell in row))
         Console(file=to, highlight=False, markup=False).print(table)
+
+
+def write_parquet(answer: DataFrame, folder: str) -> None:
+    """Write the answer into a new folder of Parquet files, with its own types; raise ConfigurationError when it cannot be."""
+    with explained("sql"):
+        try:
+            answer.write.parquet(folder)
+        except AnalysisException as error:
+            raise ConfigurationError(_readable(error)) from error
 
 
 def _readable(error: Exception) -> str:

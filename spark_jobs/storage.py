@@ -3,6 +3,7 @@
 Used for the notes of a streaming checkpoint and to see what stands at a path; tables are read and written by Delta alone.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -34,6 +35,12 @@ def delete(spark: SparkSession, path: str) -> None:
     """Remove a path and what is under it, if it is there."""
     system, place = _open(spark, path)
     system.delete(place, True)
+
+
+def modified(spark: SparkSession, path: str) -> datetime:
+    """Return when a path was changed last."""
+    system, place = _open(spark, path)
+    return datetime.fromtimestamp(system.getFileStatus(place).getModificationTime() / 1000, UTC)
 
 
 def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:

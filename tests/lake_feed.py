@@ -36,7 +36,7 @@ class Feed:
         )
         self._producer.init_transactions(30)
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self._ordinal = 0
+        self._ordinal = self._at = 0
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def schema(
@@ -75,12 +75,14 @@ class Feed:
         """Return a truncate."""
         return {"_table": table, "before": None, "after": None, "op": "t"}
 
-    def commit(self, *changes: Row, ends: bool = True, abort: bool = False) -> str:
+    def commit(self, *changes: Row, ends: bool = True, abort: bool = False, at: int = 1769850900250) -> str:
         """Commit one transaction of the source in one of Kafka; return the position of its last change.
 
+        It committed at the source `at` milliseconds since 1970.
         Without `ends` the transaction's last change has not arrived yet: the next commit goes on with it.
         """
         self._producer.begin_transaction()
+        self._at = at
         position = ""
         rows = [change for change in changes if "op" in change]
         for change in changes:
@@ -127,7 +129,7 @@ class Feed:
     def _produce(self, change: Row, position: str, *, last: bool) -> None:
         schema, _, name = change["_table"].partition(".")
         lsn = int(position.split("/")[1], 16)
-        source = {"version": "0.1.0", "connector": "postgresql", "name": self.source, "ts_ms": 1769850900250}
+        source = {"version": "0.1.0", "connector": "postgresql", "name": self.source, "ts_ms": self._at}
         source |= {"snapshot": "false", "db": "bank", "schema": schema, "table": name, "txId": 761, "lsn": lsn}
         source |= {"position": position}
         keys = self._keys[change["_table"]]

@@ -15,7 +15,7 @@ from spark_jobs.silver import types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.shape import POSITION, SOURCE, Shape, retyped
 
-_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
@@ -23,9 +23,15 @@ _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 def create(rows: DataFrame, path: str, note: str) -> None:
     """Make the table with these rows, deleted ones left out; fails by conflict when it was made meanwhile."""
-    kept = rows.filter(F.col(OP) != "d").drop(OP)
+    kept = rows.filter(F.col(OP) != "d").drop(OP) if OP in rows.columns else rows
     writer = _writer(kept, note).mode("error")
     (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+
+
+def replace(rows: DataFrame, path: str, note: str) -> None:
+    """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
+    writer = _writer(rows, note).mode("overwrite").option("overwriteSchema", "true")
+    (writer.option(_MAPPING, "name") if _special(rows.columns) else writer).save(path)
 
 
 def append(rows: DataFrame, path: str, note: str, *, writer: str, number: int) -> None:
@@ -44,16 +50,16 @@ def merge(
 
     The session is this table's own: the note is a setting of the session.
     """
-    spark.conf.set(_NOTE, note)
+    spark.conf.set(NOTE_SETTING, note)
     table = DeltaTable.forPath(spark, path)
     columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
     dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
     newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
     gone = F.col(f"s.{OP}") == "d"
-    plan = table.alias("t").merge(rows.alias("s"), _same_row(rows, shape, pruned=not truncated))
+    plan = table.alias("t").merge(rows.alias("s"), same_row(rows, shape, pruned=not truncated))
     if shape.key:
-        plan = plan.whenMatchedDelete(gone & newer).whenMatchedUpdate(newer, set=_quoted(columns | dropped))
-    plan = plan.whenNotMatchedInsert(~gone, values=_quoted(columns))
+        plan = plan.whenMatchedDelete(gone & newer).whenMatchedUpdate(newer, set=quoted(columns | dropped))
+    plan = plan.whenNotMatchedInsert(~gone, values=quoted(columns))
     if truncated:
         old = F.lit(False)
         for source, position in sorted(truncated.items()):
@@ -62,7 +68,7 @@ def merge(
     plan.execute()
 
 
-def _same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:
+def same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:
     """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at."""
     if not shape.key:
         return F.lit(False)
@@ -106,7 +112,8 @@ def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:
     return Shape(table=shape.table, key=shape.key, columns=columns, canonical_key=shape.canonical_key)
 
 
-def _quoted(values: dict[str, Column]) -> dict[str, Column]:
+def quoted(values: dict[str, Column]) -> dict[str, Column]:
+    """Return the values by their columns' quoted names, as a MERGE wants them."""
     return {_q(name): value for name, value in values.items()}
 
 

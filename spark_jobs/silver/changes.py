@@ -12,7 +12,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.failures import corrupt
 from spark_jobs.silver import types
-from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
+from spark_jobs.silver.shape import COMMIT_TIME, NAN, POSITION, SOURCE, Shape
 
 #: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
@@ -40,7 +40,7 @@ def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
     row = "row"
     frame = changes.withColumn(row, F.from_json("value", _structure(shape), {"columnNameOfCorruptRecord": _CORRUPT}))
     return frame.select(
-        *(cell(shape, name, _cell(row, shape, name)).alias(name) for name in shape.columns),
+        *(_told(row, shape, name).alias(name) for name in shape.columns),
         F.col("source").alias(SOURCE),
         F.when(F.col(f"{row}.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
@@ -48,14 +48,35 @@ def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def cell(shape: Shape, name: str, read: Column) -> Column:
-    """Return a column's parsed value in its stored type."""
-    return types.value(read, shape.columns[name], name)
+def told(shape: Shape, name: str, after: Column) -> Column:
+    """Return what a parsed new row says of a column, in its stored type."""
+    if name == NAN:
+        return _not_numbers(shape, after)
+    return types.value(after[name], shape.columns[name], name, nan=name not in shape.key)
+
+
+def unchanged(shape: Shape, named: Column) -> Column:
+    """Return the columns that a change did not carry, none for null."""
+    names = F.coalesce(named, F.array().cast("array<string>"))
+    if NAN not in shape.columns:
+        return names
+    without = F.arrays_overlap(names, F.array(*map(F.lit, _decimals(shape))))
+    return F.when(without, F.array_append(names, NAN)).otherwise(names)
+
+
+def _decimals(shape: Shape) -> list[str]:
+    return [name for name, kind in shape.columns.items() if isinstance(kind, T.DecimalType) and name not in shape.key]
+
+
+def _not_numbers(shape: Shape, after: Column) -> Column:
+    """Return the names of a row's decimal columns that are NaN; null when none is."""
+    names = F.array_compact(F.array(*(F.when(after[name] == types.NOT_A_NUMBER, name) for name in _decimals(shape))))
+    return F.when(F.size(names) > 0, names).cast(shape.columns[NAN])
 
 
 def read_columns(shape: Shape, names: Iterable[str]) -> T.StructType:
     """Return the structure by which some of the columns are parsed."""
-    return T.StructType([T.StructField(name, types.read_as(shape.columns[name])) for name in names])
+    return T.StructType([T.StructField(name, types.read_as(shape.columns[name])) for name in names if name != NAN])
 
 
 def _structure(shape: Shape) -> T.StructType:
@@ -66,6 +87,8 @@ def _structure(shape: Shape) -> T.StructType:
     return T.StructType([*fields, T.StructField(_CORRUPT, T.StringType())])
 
 
-def _cell(row: str, shape: Shape, name: str) -> Column:
-    new = F.col(row)["after"][name]
-    return F.coalesce(new, F.col(row)["before"][name]) if name in shape.key else new
+def _told(row: str, shape: Shape, name: str) -> Column:
+    if name not in shape.key:
+        return told(shape, name, F.col(row)["after"])
+    either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
+    return types.value(either, shape.columns[name], name)

@@ -18,7 +18,9 @@ from spark_jobs.silver import types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
 
-_KEY, _OLD, _UNCHANGED, _SEED, _MOVED = "_key", "_old_key", "_unchanged", "_seed", "_moved"
+#: Of a timeline's rows: the key, and whether it is silver's own row rather than a change.
+KEY, SEED = "_key", "_seed"
+_OLD, _UNCHANGED, _MOVED = "_old_key", "_unchanged", "_moved"
 _CORRUPT = "_corrupt_record"
 #: A row whose key was changed again and again, each time without a column, within one range.
 _MOST_HOPS = 50
@@ -32,18 +34,24 @@ def folded(changes: DataFrame, shape: Shape, silver: DataFrame | None, keep: Kee
 
     `silver` is the table as it stands, None when new; `keep` persists a frame that is read more than once.
     """
-    events = keep(_events(changes, shape))
-    timeline = _timeline(events)
-    if partial:
-        missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
-        names = [name for name in shape.columns if name in missing and name not in shape.key]
-        timeline = _filled(_seeded(timeline, shape, silver, names), names, keep)
-    order = Window.partitionBy(SOURCE, _KEY).orderBy(F.desc(POSITION), F.desc(_SEED))
-    rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(_SEED))
+    timeline = told(changes, shape, silver, keep, partial=partial)
+    order = Window.partitionBy(SOURCE, KEY).orderBy(F.desc(POSITION), F.desc(SEED))
+    rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(SEED))
     return rows.select(
-        *(F.col(f"{_KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(F.col(f"{KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
         *(SOURCE, POSITION, COMMIT_TIME, OP),
     )
+
+
+def told(changes: DataFrame, shape: Shape, silver: DataFrame | None, keep: Keep, *, partial: bool) -> DataFrame:
+    """Return every key's timeline, each change with all of its row's columns; silver's own rows in it are seeds."""
+    events = keep(_events(changes, shape))
+    timeline = _timeline(events)
+    if not partial:
+        return timeline
+    missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
+    names = [name for name in shape.columns if name in missing and name not in shape.key]
+    return _filled(_seeded(timeline, shape, silver, names), names, keep)
 
 
 def _events(changes: DataFrame, shape: Shape) -> DataFrame:
@@ -71,15 +79,15 @@ def _events(changes: DataFrame, shape: Shape) -> DataFrame:
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
         # The record's own key; under a former key, the row's columns.
-        _key(shape, [F.col("named"), F.col("row.after"), before]).alias(_KEY),
+        _key(shape, [F.col("named"), F.col("row.after"), before]).alias(KEY),
         old.alias(_OLD),
-        F.coalesce(F.col("row.unchanged"), F.array().cast("array<string>")).alias(_UNCHANGED),
-        F.lit(False).alias(_SEED),
-    ).withColumn(_MOVED, F.coalesce(F.col(_OLD) != F.col(_KEY), F.lit(False)))
+        plain.unchanged(shape, F.col("row.unchanged")).alias(_UNCHANGED),
+        F.lit(False).alias(SEED),
+    ).withColumn(_MOVED, F.coalesce(F.col(_OLD) != F.col(KEY), F.lit(False)))
 
 
 def _value(shape: Shape, name: str) -> Column:
-    return plain.cell(shape, name, F.col("row")["after"][name])
+    return plain.told(shape, name, F.col("row")["after"])
 
 
 def _key(shape: Shape, places: list[Column]) -> Column:
@@ -94,7 +102,7 @@ def _key(shape: Shape, places: list[Column]) -> Column:
 
 def _timeline(events: DataFrame) -> DataFrame:
     """Return every key's changes: an update that changed the key is also a removal at the old one."""
-    removals = events.filter(_MOVED).withColumns({_KEY: F.col(_OLD), OP: F.lit("d"), _MOVED: F.lit(False)})
+    removals = events.filter(_MOVED).withColumns({KEY: F.col(_OLD), OP: F.lit("d"), _MOVED: F.lit(False)})
     return events.unionByName(removals)
 
 
@@ -104,11 +112,11 @@ def _seeded(timeline: DataFrame, shape: Shape, silver: DataFrame | None, names: 
     timeline = timeline.withColumns(cells)
     if silver is None:
         return timeline
-    wanted = timeline.filter(F.size(_UNCHANGED) > 0).select(SOURCE, _KEY).distinct()
-    known = silver.withColumn(_KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
-    seeds = known.join(wanted, on=[SOURCE, _KEY], how="left_semi").drop(*(_q(name) for name in shape.key))
+    wanted = timeline.filter(F.size(_UNCHANGED) > 0).select(SOURCE, KEY).distinct()
+    known = silver.withColumn(KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
+    seeds = known.join(wanted, on=[SOURCE, KEY], how="left_semi").drop(*(_q(name) for name in shape.key))
     seeds = seeds.withColumns({f"_cell_{i}": _cell(F.col(_q(name)), known=True) for i, name in enumerate(names)})
-    seeds = seeds.withColumns({OP: F.lit("r"), _SEED: F.lit(True), _MOVED: F.lit(False)})
+    seeds = seeds.withColumns({OP: F.lit("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
     return timeline.unionByName(
         seeds.select(*(c for c in timeline.columns if c in seeds.columns)), allowMissingColumns=True
     )
@@ -129,8 +137,8 @@ def _filled(timeline: DataFrame, names: list[str], keep: Keep) -> DataFrame:
     """Return the timelines with every column that was not carried taken from what went before it."""
     cells = [f"_cell_{i}" for i in range(len(names))]
     order = (
-        Window.partitionBy(SOURCE, _KEY)
-        .orderBy(POSITION, _SEED)
+        Window.partitionBy(SOURCE, KEY)
+        .orderBy(POSITION, SEED)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     for _ in range(_MOST_HOPS):

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from spark_jobs import bronze as bronze_job
-from spark_jobs import delta_log
+from spark_jobs import delta_log, tail
 from spark_jobs.failures import explained
-from spark_jobs.silver import published, survey, table
+from spark_jobs.silver import histories, published, survey, table
 from spark_jobs.silver.published import Positions, Published, Table
-from spark_jobs.silver.survey import SchemaRecord, Seen
+from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
 
 #: Tables that are written at the same time: each waits for its own log and files most of the time.
@@ -62,16 +62,15 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None 
         lagging = _lagging(spark, lake, before)
         if before.bronze_version == version and not lagging:
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
-        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        seen = survey.survey(frame, before.positions)
-        cuts = survey.cuts(seen, before.positions)
-        seen, waiting = survey.split(frame, seen, before.positions, cuts)
-        records = survey.schemas(frame, before.positions, cuts)
-        works = _works(lake, before, cuts, seen, records)
-        works |= _behind(lake, before, cuts, frame, lagging)
+        new = survey.extent(tail.rows(spark, path, before.bronze_done, version), before.positions)
+        cuts = new.cuts
+        works = _works(lake, before, new)
+        if lagging:
+            works |= _behind(lake, before, cuts, tail.rows(spark, path, None, version), lagging)
         job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1)
         results = _run(spark, job, works, tell)
-        after = _after(before, cuts, results, version, started)
+        done = before.bronze_done if new.waiting else version
+        after = _after(before, cuts, results, version, done, started)
         worth = _worth_publishing(before, after)
         if worth:
             published.append(spark, lake, after)
@@ -80,40 +79,31 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None 
         load=after.load if worth else None,
         ranges={s: (before.positions.get(s, ""), p) for s, p in cuts.items() if p != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
-        waiting=waiting,
+        waiting=new.waiting,
         problems=_problems(after),
         seconds=monotonic() - began,
     )
 
 
 def _lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
-    """Return the tables that stand behind the stream: stopped ones, and ones whose folder was moved away."""
+    """Return the tables that stand behind the stream: stopped ones, ones whose folder was moved away or lack their history."""
     behind = {}
     for name, one in before.tables.items():
         gone = one.version is not None and not delta_log.is_table(spark, table.path(lake, before.stream, name))
+        without = lake.stream(before.stream).history_of(name) and histories.missing(one)
         if gone:
             behind[name] = replace(one, version=None, positions={}, schemas={})
-        elif one.problem is not None or one.positions != before.positions:
+        elif without or one.problem is not None or one.positions != before.positions:
             behind[name] = one
     return behind
 
 
-def _works(
-    lake: LakeFile, before: Published, cuts: Positions, seen: list[Seen], records: list[SchemaRecord]
-) -> dict[str, Work]:
+def _works(lake: LakeFile, before: Published, new: Extent) -> dict[str, Work]:
     """Return what is to be done for each table that has something new."""
-    works = {}
-    for name in sorted({one.table for one in seen}):
-        known = before.tables.get(name, Table(table=name, positions=before.positions))
-        works[name] = Work(
-            table=name,
-            path=table.path(lake, before.stream, name),
-            known=known,
-            cuts=cuts,
-            seen=[one for one in seen if one.table == name],
-            records=[record for record in records if record.table == name],
-        )
-    return works
+    return {
+        name: table.work(lake, before, name, new, after=before.bronze_done)
+        for name in sorted({one.table for one in new.seen})
+    }
 
 
 def _behind(
@@ -122,11 +112,9 @@ def _behind(
     """Return the work of tables that stand behind the stream, each from its own positions."""
     works: dict[str, Work] = {}
     for name, known in lagging.items():
-        mine = frame.filter(frame["table"] == name)
-        seen, _ = survey.split(mine, survey.survey(mine, known.positions), known.positions, cuts)
-        records = survey.schemas(mine, known.positions, cuts)
+        new = survey.extent(frame.filter(frame["table"] == name), known.positions, cuts)
         own = replace(before, tables={name: known})
-        works |= _works(lake, own, cuts, seen, records)
+        works[name] = table.work(lake, own, name, new, after=None)
     return works
 
 
@@ -137,7 +125,8 @@ def _run(spark: SparkSession, job: table.Job, works: dict[str, Work], tell: Tell
         try:
             # Its own session: the note of a MERGE is a setting of the session.
             with explained(f"silver {work.table}"):
-                return table.apply(spark.newSession(), job, work)
+                session = spark.newSession()
+                return histories.apply(session, job, work, table.apply(session, job, work))
         except (NeedsOperator, CorruptInput) as error:
             return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
 
@@ -150,7 +139,9 @@ def _run(spark: SparkSession, job: table.Job, works: dict[str, Work], tell: Tell
     return done
 
 
-def _after(before: Published, cuts: Positions, results: dict[str, Table], version: int, started: datetime) -> Published:
+def _after(
+    before: Published, cuts: Positions, results: dict[str, Table], version: int, done: int | None, started: datetime
+) -> Published:
     """Return what is published: tables that nothing happened to stand where the stream stands."""
     tables = {
         name: replace(one, changes=0, positions=cuts if one.positions == before.positions else one.positions)
@@ -161,6 +152,7 @@ def _after(before: Published, cuts: Positions, results: dict[str, Table], versio
         load=before.load + 1,
         started_at=started,
         bronze_version=version,
+        bronze_done=done,
         changes=sum(done.changes for done in results.values()),
         positions=cuts,
         tables=tables | results,

@@ -17,9 +17,10 @@ from spark_jobs import delta_log
 Positions = dict[str, str]
 
 _STRUCTURE = (
-    "stream string, load bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, changes bigint, "
-    "positions map<string, string>, tables array<struct<`table`: string, version: bigint, changes: bigint, "
-    "positions: map<string, string>, schemas: map<string, string>, problem: string>>"
+    "stream string, load bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
+    "bronze_done bigint, changes bigint, positions map<string, string>, tables array<struct<`table`: string, "
+    "version: bigint, changes: bigint, positions: map<string, string>, schemas: map<string, string>, "
+    "problem: string, history: bigint>>"
 )
 #: After this many loads the small files of the table are put together.
 _COMPACT_EVERY = 100
@@ -41,6 +42,8 @@ class Table:
     schemas: dict[str, str] = field(default_factory=dict)
     #: Why the table stopped, when it did.
     problem: str | None = None
+    #: The Delta version of its history; None when none is kept.
+    history: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,8 @@ class Published:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     bronze_version: int | None = None
+    #: Newest version of bronze of which nothing is left to do: what is beyond the positions came after it. None: not known.
+    bronze_done: int | None = None
     changes: int = 0
     #: Up to which position each source is published.
     positions: Positions = field(default_factory=dict)
@@ -70,6 +75,17 @@ def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
     rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
     row = rows.orderBy(F.desc("load")).first()
     return Published(stream=stream) if row is None else _read(row)
+
+
+def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, since: datetime) -> Published | None:
+    """Return the newest state published since a time in which no source is beyond a position, or None."""
+    if not delta_log.is_table(spark, path(lake)):
+        return None
+    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    known = rows.filter(F.col("finished_at") >= F.lit(since)).select("load", "positions").collect()
+    fit = [row["load"] for row in known if all(p <= upto.get(s, "") for s, p in row["positions"].items())]
+    row = rows.filter(F.col("load") == max(fit)).first() if fit else None
+    return None if row is None else _read(row)
 
 
 def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:
@@ -103,6 +119,8 @@ def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
         .coalesce(1)
         .write.format("delta")
         .mode("append")
+        # A lake made by an earlier release lacks what is noted since.
+        .option("mergeSchema", "true")
         .option("txnAppId", f"headrace.published.{done.stream}")
         .option("txnVersion", done.load)
         .save(path(lake))

@@ -1,13 +1,17 @@
 """Reading silver as published, so a load that is half done is never seen. Called by SQL and by verification."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import bronze, delta_log
-from spark_jobs.silver import published, table
+from spark_jobs import bronze, delta_log, loads
+from spark_jobs.silver import history, published, table
+
+#: A stream and a table of it, by its source's `schema.table`.
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +48,15 @@ def relations(spark: SparkSession, lake: LakeFile) -> list[Relation]:
     A name that two streams would share has the stream ahead of it in both: `silver.<stream>_<table>`.
     """
     streams = published.latest_of_all(spark, lake)
-    named = [
-        (state.stream, t, _name(t.table)) for state in streams for t in state.tables.values() if t.version is not None
-    ]
-    names = [name.casefold() for _, _, name in named]
+    there = {(one.stream, t.table): t for one in streams for t in one.tables.values() if t.version is not None}
     silver = [
-        Relation(
-            database="silver",
-            name=f"{stream}_{name}" if names.count(name.casefold()) > 1 else name,
-            path=table.path(lake, stream, known.table),
-            version=known.version,
-        )
-        for stream, known, name in named
+        Relation(database="silver", name=name, path=table.path(lake, *place), version=there[place].version)
+        for place, name in names(there).items()
+    ]
+    former = [
+        Relation(database="history", name=name, path=history.path(lake, *place), version=there[place].history)
+        for place, name in names(there).items()
+        if there[place].history is not None
     ]
     raw = [
         Relation(database="bronze", name=stream, path=bronze.table_path(lake, stream))
@@ -63,7 +64,16 @@ def relations(spark: SparkSession, lake: LakeFile) -> list[Relation]:
         if delta_log.is_table(spark, bronze.table_path(lake, stream))
     ]
     own = [Relation(database="lake", name="published", path=published.path(lake))] if streams else []
-    return [*silver, *raw, *own]
+    if delta_log.is_table(spark, loads.path(lake)):
+        own.append(Relation(database="headrace", name="loads", path=loads.path(lake)))
+    return [*silver, *former, *raw, *own]
+
+
+def names(tables: Iterable[Place]) -> dict[Place, str]:
+    """Return the name in SQL of each table, given by its stream and its source's `schema.table`."""
+    plain = {place: _name(place[1]) for place in tables}
+    folded = [name.casefold() for name in plain.values()]
+    return {place: f"{place[0]}_{name}" if folded.count(name.casefold()) > 1 else name for place, name in plain.items()}
 
 
 def _name(name: str) -> str:

@@ -13,6 +13,8 @@ from headrace.schema import Column, TableSchema
 from spark_jobs.silver import types
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
+#: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
+NAN = "_nan"
 OWN = (SOURCE, POSITION, COMMIT_TIME)
 #: Names that stand beside a table's own columns while a load works on them.
 _WORKING = ("_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank")
@@ -54,6 +56,13 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
                 raise _formed(table, column)
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
     _check_names(table, columns)
+    if any(
+        _may_be_nan(column, columns)
+        for schema in (*latest, *earlier)
+        for column in schema.columns
+        if column.name not in key
+    ):
+        columns[NAN] = T.ArrayType(T.StringType())
     # Under another key the records' own keys say nothing of this one: it is read from the rows.
     canonical = not former and all(
         types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
@@ -77,6 +86,10 @@ def retyped(table: str, name: str, old: str, new: str) -> NeedsOperator:
     )
 
 
+def _may_be_nan(column: Column, columns: dict[str, T.DataType]) -> bool:
+    return column.type_name == "numeric" and isinstance(columns[column.name], T.DecimalType)
+
+
 def _formed(table: str, column: Column) -> NeedsOperator:
     return NeedsOperator(
         f"{table}: the edge writes column {column.name} in Debezium's form {column.form}, which silver does not read",
@@ -88,7 +101,7 @@ def _formed(table: str, column: Column) -> NeedsOperator:
 def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
     folded = [name.casefold() for name in columns]
     taken = sorted(
-        name for name in columns if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, *_WORKING)
+        name for name in columns if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, NAN, *_WORKING)
     )
     if taken:
         raise NeedsOperator(

@@ -49,6 +49,27 @@ class SchemaRecord:
     schema: TableSchema
 
 
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """What bronze holds of a stream after its floors, up to its cuts."""
+
+    cuts: Positions
+    #: By source and table, up to the cuts alone.
+    seen: list[Seen]
+    #: Changes beyond the cuts, by source.
+    waiting: dict[str, int]
+    #: In position order.
+    records: list[SchemaRecord]
+
+
+def extent(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str] | None = None) -> Extent:
+    """Return what there is to apply: up to the given cuts, else up to each source's last whole transaction."""
+    found = survey(bronze, floors)
+    reached = cuts(found, floors) if upto is None else dict(upto)
+    seen, waiting = split(bronze, found, floors, reached)
+    return Extent(cuts=reached, seen=seen, waiting=waiting, records=schemas(bronze, floors, reached))
+
+
 def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> Column:
     """Return the condition of a range: each source's positions after its floor and, given cuts, up to its cut."""
     source, position = F.col("source"), F.col("position")

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.configuration.lake import LakeFile
+from headrace.configuration.lake import History, LakeFile
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
-from spark_jobs import delta_log
+from spark_jobs import delta_log, tail
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import changes, fold, shape, survey
-from spark_jobs.silver.published import Positions, Table
-from spark_jobs.silver.survey import SchemaRecord, Seen
+from spark_jobs.silver import changes, fold, history, shape, survey
+from spark_jobs.silver.published import Positions, Published, Table
+from spark_jobs.silver.survey import Extent, SchemaRecord, Seen
 
 NOTE = "silver"
 
@@ -48,6 +48,11 @@ class Work:
     seen: list[Seen]
     #: Its schema records in the range, in position order.
     records: list[SchemaRecord]
+    #: Version of bronze after which everything came that is to be done; None when not known.
+    after: int | None = None
+    #: How its former rows are kept, and where; None when they are not.
+    history: History | None = None
+    history_path: str = ""
 
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
@@ -55,14 +60,28 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
     return f"{lake.root}/silver/{stream}/{table}"
 
 
+def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: int | None) -> Work:
+    """Return what is to be done for a table, of what bronze has for all tables."""
+    return Work(
+        table=name,
+        path=path(lake, before.stream, name),
+        known=before.tables.get(name, Table(table=name, positions=before.positions)),
+        cuts=new.cuts,
+        seen=[one for one in new.seen if one.table == name],
+        records=[record for record in new.records if record.table == name],
+        after=after,
+        history=lake.stream(before.stream).history_of(name),
+        history_path=history.path(lake, before.stream, name),
+    )
+
+
 def apply(spark: SparkSession, job: Job, work: Work) -> Table:
     """Bring the table up to the cuts; return how it stands. The session is this table's own."""
-    exists, floors = _standing(spark, job, work)
-    latest, earlier, texts = _eras(work)
-    form = shape.of(work.table, list(latest.values()), earlier)
-    ahead = [one for one in work.seen if one.final > floors.get(one.source, "")]
+    exists, floors = standing(spark, job, work.path, work.known, NOTE)
+    form, texts = formed(work)
+    ahead = ahead_of(work, floors)
     if ahead or not exists:
-        _refuse_keyless(form, ahead, floors, work)
+        refuse_keyless(form, ahead, floors, work)
         _write(spark, job, work, form, ahead, floors, exists=exists)
     return replace(
         work.known,
@@ -74,21 +93,32 @@ def apply(spark: SparkSession, job: Job, work: Work) -> Table:
     )
 
 
-def _standing(spark: SparkSession, job: Job, work: Work) -> tuple[bool, Positions]:
-    """Return whether the table is there, and the positions that its newest commit of ours reached."""
-    if not delta_log.is_table(spark, work.path):
-        return False, work.known.positions
-    if delta_log.version(spark, work.path) == work.known.version:
-        return True, work.known.positions
-    found = delta_log.note(spark, work.path, NOTE)
-    if found is None and work.known.version is not None:
-        return True, work.known.positions
+def standing(spark: SparkSession, job: Job, path: str, known: Table, kind: str) -> tuple[bool, Positions]:
+    """Return whether a Delta table is there, and the positions that its newest commit of ours reached."""
+    if not delta_log.is_table(spark, path):
+        return False, known.positions
+    if known.version is not None and delta_log.only_maintained(spark, path, known.version):
+        return True, known.positions
+    found = delta_log.note(spark, path, kind)
+    if found is None and known.version is not None:
+        return True, known.positions
     if found is None or found[1]["stream"] != job.stream:
         raise NeedsOperator(
-            f"{work.path} holds a Delta table that this stream did not make",
+            f"{path} holds a Delta table that this stream did not make",
             hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
         )
     return True, dict(found[1]["positions"])
+
+
+def ahead_of(work: Work, floors: Positions) -> list[Seen]:
+    """Return what bronze has beyond the floors."""
+    return [one for one in work.seen if one.final > floors.get(one.source, "")]
+
+
+def formed(work: Work) -> tuple[shape.Shape, dict[str, str]]:
+    """Return the shape that holds all rows of the range, and each source's newest schema record; raise NeedsOperator."""
+    latest, earlier, texts = _eras(work)
+    return shape.of(work.table, list(latest.values()), earlier), texts
 
 
 def _eras(work: Work) -> tuple[dict[str, TableSchema], list[TableSchema], dict[str, str]]:
@@ -108,7 +138,8 @@ def _between(floors: Positions, position: str, source: str, cuts: Positions) -> 
     return floors.get(source, "") < position <= cuts.get(source, "")
 
 
-def _refuse_keyless(form: shape.Shape, ahead: list[Seen], floors: Positions, work: Work) -> None:
+def refuse_keyless(form: shape.Shape, ahead: list[Seen], floors: Positions, work: Work) -> None:
+    """Raise NeedsOperator for an update or delete of a table without a key."""
     for one in ahead:
         if not form.key and one.keyless and _between(floors, one.keyless, one.source, work.cuts):
             raise NeedsOperator(
@@ -123,28 +154,34 @@ def _write(
 ) -> None:
     if exists:
         form = write.fit(spark, work.path, form)
-    truncated = {
+    truncated = truncates(work, ahead, floors)
+    bronze = tail.rows(spark, job.bronze, work.after, job.version)
+    inside = changes.of_range(bronze, work.table, survey.within(floors, work.cuts), truncated)
+    silver = spark.read.format("delta").load(work.path) if exists else None
+    note = delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
+    with kept() as keep:
+        found = rows(form, inside, ahead, silver, keep)
+        if not exists:
+            write.create(found, work.path, note)
+        elif form.key or truncated:
+            write.merge(spark, keep(found), work.path, form, note, truncated)
+        else:
+            # Bronze's own id: a bronze table made anew counts its versions from 0 again.
+            bronze_id = DeltaTable.forPath(spark, job.bronze).detail().select("id").collect()[0]["id"]
+            write.append(found, work.path, note, writer=f"headrace.silver.{job.stream}.{bronze_id}", number=job.version)
+
+
+def truncates(work: Work, ahead: list[Seen], floors: Positions) -> Positions:
+    """Return each source's last truncate in the range."""
+    return {
         one.source: max(found)
         for one in ahead
         if (found := [at for at in one.truncates if _between(floors, at, one.source, work.cuts)])
     }
-    bronze = spark.read.format("delta").option("versionAsOf", job.version).load(job.bronze)
-    inside = changes.of_range(bronze, work.table, survey.within(floors, work.cuts), truncated)
-    note = delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
-    with _kept() as keep:
-        rows = _rows(spark, work, form, inside, ahead, keep, exists=exists)
-        if not exists:
-            write.create(rows, work.path, note)
-        elif form.key or truncated:
-            write.merge(spark, keep(rows), work.path, form, note, truncated)
-        else:
-            # Bronze's own id: a bronze table made anew counts its versions from 0 again.
-            bronze_id = DeltaTable.forPath(spark, job.bronze).detail().select("id").collect()[0]["id"]
-            write.append(rows, work.path, note, writer=f"headrace.silver.{job.stream}.{bronze_id}", number=job.version)
 
 
 @contextmanager
-def _kept() -> Iterator[fold.Keep]:
+def kept() -> Iterator[fold.Keep]:
     """Give a function that persists frames, and let go of them afterwards."""
     frames: list[DataFrame] = []
 
@@ -159,22 +196,14 @@ def _kept() -> Iterator[fold.Keep]:
             frame.unpersist()
 
 
-def _rows(
-    spark: SparkSession,
-    work: Work,
-    form: shape.Shape,
-    inside: DataFrame,
-    ahead: list[Seen],
-    keep: fold.Keep,
-    *,
-    exists: bool,
+def rows(
+    form: shape.Shape, inside: DataFrame, ahead: list[Seen], silver: DataFrame | None, keep: fold.Keep
 ) -> DataFrame:
-    """Return the newest row of each key; of a table without a key, every row."""
+    """Return the newest row of each key; of a table without a key, every row. `silver` is the table at the floors."""
     if not form.key:
         return changes.parsed(inside, form)
     partial = any(one.partial for one in ahead)
     if partial or not form.canonical_key or any(one.rekeyed for one in ahead):
-        silver = spark.read.format("delta").load(work.path) if exists else None
         return fold.folded(inside, form, silver, keep, partial=partial)
     newest = changes.newest(inside)
-    return changes.parsed(newest if exists else newest.filter(newest["op"] != "d"), form)
+    return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), form)

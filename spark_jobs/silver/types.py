@@ -14,6 +14,8 @@ from headrace.schema import Column as SourceColumn
 from spark_jobs.failures import corrupt
 
 _LARGEST_PRECISION = 38
+#: What `numeric` holds that no decimal does.
+NOT_A_NUMBER = "NaN"
 _PLAIN: dict[str, T.DataType] = {
     "int2": T.ShortType(),
     "int4": T.IntegerType(),
@@ -70,11 +72,17 @@ def read_as(stored: T.DataType) -> T.DataType:
     return T.StringType() if isinstance(stored, as_text) else stored
 
 
-def value(parsed: Column, stored: T.DataType, name: str) -> Column:
-    """Return a parsed value in its stored type; fail at one that the type cannot hold."""
+def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False) -> Column:
+    """Return a parsed value in its stored type; fail at one that the type cannot hold.
+
+    `nan`: a decimal that is NaN is null, and told beside the row (shape.NAN).
+    """
     if read_as(stored) == stored:
         return parsed
+    given = parsed.isNotNull()
     if isinstance(stored, T.DecimalType):
+        if nan:
+            given &= parsed != NOT_A_NUMBER
         converted = parsed.try_cast(stored)
     elif isinstance(stored, T.DateType):
         # Spark's own conversion ends at the space, so a year before year 1 would be taken for one after it.
@@ -82,7 +90,7 @@ def value(parsed: Column, stored: T.DataType, name: str) -> Column:
         converted = F.coalesce(usual, _unusual(parsed, stored, _days))
     else:
         converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _micros))
-    return F.when(parsed.isNotNull(), F.coalesce(converted, corrupt(name).cast(stored)))
+    return F.when(given, F.coalesce(converted, corrupt(name).cast(stored)))
 
 
 def _unusual(text: Column, stored: T.DataType, extreme: Callable[[int], Column]) -> Column:

@@ -61,6 +61,13 @@ def test_questions_are_answered_in_every_format(spark, bank):
     assert "NULL" in asked(desk, "SELECT note FROM silver.accounts", "table")
     assert asked(desk, "SELECT count(*) AS n FROM bronze.bank WHERE op = 'c'") == "n\n3\n"
     assert asked(desk, "SELECT load FROM lake.published") == "load\n1\n"
+    # Parquet keeps the types, and takes a new folder only
+    sql.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer")
+    answer = spark.read.parquet(f"{bank.root}/answer")
+    assert answer.dtypes == [("id", "bigint"), ("amount", "decimal(10,2)"), ("at", "timestamp")]
+    assert answer.count() == 2
+    with pytest.raises(ConfigurationError, match="already exists"):
+        sql.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer")
     assert "accounts" in asked(desk, "SHOW TABLES IN silver")
     assert "amount" in desk.columns()
 
@@ -111,6 +118,11 @@ def test_commands_report_what_they_did(spark, bank):
     assert "0 offsets to go" in run(command, ["check", "bank", "-c", bank.path], catch_exceptions=False).output
     answer = run(command, ["sql", "SELECT count(*) AS n FROM silver.accounts", "-c", bank.path, "--format", "csv"])
     assert answer.output == "n\n2\n"
+    past = ["sql", "SELECT count(*) AS n FROM silver.accounts", "-c", bank.path, "--format", "csv", "--as-of"]
+    assert run(command, [*past, "2026-02-01"]).output == "n\n2\n"
+    assert "nothing had been captured" in run(command, [*past, "2026-01-01T00:00:00+07:00"]).exception.message
+    assert "is no moment" in run(command, [*past, "yesterday"]).exception.message
+    assert run(command, ["sql", "SELECT 1", "-c", bank.path, "--format", "parquet"]).exit_code == 2
     unknown = run(command, ["load", "shop", "--config", bank.path])
     assert isinstance(unknown.exception, ConfigurationError)
     assert "no stream 'shop'" in unknown.exception.message

@@ -1,0 +1,115 @@
+"""Small files put together and old ones removed, without breaking what is published or can be asked of the past.
+
+Guarantees that the version of a table that is published can be read at any moment: compacted versions are published before old
+files are removed, a table with commits that are not published yet is left as it is, and what was published within the lake's
+`keep_days` keeps its files. Run no load of the stream meanwhile: one of the two would fail and can be run again. Called by
+`headrace lake maintain`, and now and then by a load that never ends.
+"""
+
+import logging
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs import bronze, delta_log, overlays, storage
+from spark_jobs.failures import explained
+from spark_jobs.silver import history, published, table
+from spark_jobs.silver.published import Table
+
+#: Files smaller than this are put together, into files of this size.
+_TARGET = 128 * 1024 * 1024
+_OPTIMIZE = ("spark.databricks.delta.optimize.minFileSize", "spark.databricks.delta.optimize.maxFileSize")
+_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+#: Into how many tasks the listing of a table's files goes: ten thousand by default, however few the files are.
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintainReport:
+    """What was done for a stream."""
+
+    stream: str
+    #: Files taken together and files made of them, by path under the lake's root.
+    compacted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: Tables that were left as they are, since a load has written to them and not published.
+    skipped: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
+    """Compact bronze, silver and history of a stream, publish that, and remove files that nobody can ask for any more."""
+    began = monotonic()
+    with explained(f"maintain {stream}"):
+        done = compact(spark, lake, stream)
+        session = spark.newSession()
+        # The shortest time that a file is kept is the lake's own, whatever Delta's is.
+        session.conf.set(_CHECK, "false")
+        session.conf.set(_LISTING, "8")
+        paths = [bronze.table_path(lake, stream), published.path(lake)]
+        for name in published.latest(session, lake, stream).tables:
+            paths += [table.path(lake, stream, name), history.path(lake, stream, name)]
+        for path in paths:
+            if delta_log.is_table(session, path):
+                session.sql(f"VACUUM delta.`{path}` RETAIN {lake.lake.keep_days * 24} HOURS")
+        _sweep(session, lake)
+    return replace(done, seconds=monotonic() - began)
+
+
+def compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
+    """Put small files together, and publish the versions that this made; removes nothing."""
+    began, started = monotonic(), datetime.now(UTC)
+    session = spark.newSession()
+    for setting in _OPTIMIZE:
+        session.conf.set(setting, str(_TARGET))
+    before = published.latest(session, lake, stream)
+    tables: dict[str, Table] = {}
+    compacted: dict[str, tuple[int, int]] = {}
+    skipped: list[str] = []
+
+    def one(path: str, version: int | None) -> int | None:
+        """Return the version to publish in place of one."""
+        if version is None or not delta_log.is_table(session, path):
+            return version
+        place = path.removeprefix(f"{lake.root}/")
+        if not delta_log.only_maintained(session, path, version):
+            skipped.append(place)
+            return version
+        if found := _optimize(session, path):
+            compacted[place] = found
+        # A load may have come in between.
+        return delta_log.version(session, path) if delta_log.only_maintained(session, path, version) else version
+
+    for name, known in before.tables.items():
+        tables[name] = replace(
+            known,
+            changes=0,
+            version=one(table.path(lake, stream, name), known.version),
+            history=one(history.path(lake, stream, name), known.history),
+        )
+    raw = bronze.table_path(lake, stream)
+    if delta_log.is_table(session, raw) and (found := _optimize(session, raw)):
+        compacted[raw.removeprefix(f"{lake.root}/")] = found
+    if any(replace(known, changes=0) != tables[name] for name, known in before.tables.items()):
+        after = replace(before, load=before.load + 1, started_at=started, changes=0, tables=tables)
+        published.append(session, lake, after)
+    return MaintainReport(stream=stream, compacted=compacted, skipped=skipped, seconds=monotonic() - began)
+
+
+def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
+    """Put a table's small files together; return how many went and how many came, None when there was nothing to do."""
+    row = spark.sql(f"OPTIMIZE delta.`{path}`").select("metrics.numFilesRemoved", "metrics.numFilesAdded").first()
+    return (int(row[0]), int(row[1])) if row is not None and row[0] else None
+
+
+def _sweep(spark: SparkSession, lake: LakeFile) -> None:
+    """Remove what questions that died left behind."""
+    folder = overlays.scratch(lake)
+    old = datetime.now(UTC) - timedelta(days=1)
+    for name in storage.names(spark, folder):
+        if storage.modified(spark, f"{folder}/{name}") < old:
+            storage.delete(spark, f"{folder}/{name}")

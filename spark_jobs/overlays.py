@@ -1,0 +1,73 @@
+"""Databases of SQL whose tables no load has published: the newest rows (`silver_live`), or those of a moment in the past.
+
+Guarantees that all tables of a stream that one question names are shown at one and the same moment. The changes that are laid
+over published tables stand in a scratch folder under the lake's root until they are replaced or the desk is closed.
+"""
+
+import uuid
+from collections.abc import Iterator
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ConfigurationError
+from spark_jobs import storage
+from spark_jobs.silver import overlay, past, published, read
+from spark_jobs.silver.overlay import Moment
+from spark_jobs.silver.read import Place
+
+
+def scratch(lake: LakeFile) -> str:
+    """Return the folder under which questions write what they read again."""
+    return f"{lake.root}/scratch"
+
+
+class Overlays:
+    """One database: the tables of all streams, each stream at a moment of its own."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile, database: str, *, as_of: datetime | None = None) -> None:
+        self.database = database
+        self._spark, self._lake, self._as_of = spark, lake, as_of
+        self._folder = f"{scratch(lake)}/{uuid.uuid4().hex}"
+        self._moments: dict[str, Moment] = {}
+        #: What each table was last written for, and where.
+        self._written: dict[Place, tuple[Moment, str]] = {}
+
+    def close(self) -> None:
+        """Remove what was written."""
+        storage.delete(self._spark, self._folder)
+
+    def statements(self, asked: str, *, everything: bool) -> Iterator[tuple[str, str]]:
+        """Yield name and statement of each table that a question names and that stands otherwise than when it was last asked."""
+        for place, name in read.names(self._places()).items():
+            moment = self._moments[place[0]]
+            old = self._written.get(place)
+            if not (everything or name.casefold() in asked) or (old and old[0] is moment):
+                continue
+            folder = f"{self._folder}/{uuid.uuid4().hex}"
+            yield name, overlay.sql(self._spark, self._lake, moment, place[1], folder)
+            self._written[place] = (moment, folder)
+            if old:
+                storage.delete(self._spark, old[1])
+
+    def _places(self) -> list[Place]:
+        """Return the tables, after every stream was looked at."""
+        for stream in sorted(self._lake.streams):
+            if self._as_of is None:
+                self._look(stream)
+            elif stream not in self._moments and (found := past.at(self._spark, self._lake, stream, self._as_of)):
+                self._moments[stream] = found
+        if self._as_of is not None and not self._moments:
+            raise ConfigurationError(
+                f"nothing had been captured at {self._as_of.isoformat()}",
+                hint="Ask for a later moment. SELECT min(commit_time) FROM bronze.<stream> tells the first one.",
+            )
+        return [(stream, table) for stream, moment in self._moments.items() for table in moment.tables()]
+
+    def _look(self, stream: str) -> None:
+        """Bring a stream's moment up to its newest whole transactions."""
+        base = published.latest(self._spark, self._lake, stream)
+        found = overlay.moment(self._spark, self._lake, base, known=self._moments.get(stream))
+        if found is not None:
+            self._moments[stream] = found

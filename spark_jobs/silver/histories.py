@@ -1,0 +1,90 @@
+"""A table's history brought up to a load's cuts, in one commit that carries the positions it reaches, as for current rows.
+
+Begins at the table's first change in bronze when there is no history yet, or where an earlier one was left. Raises NeedsOperator
+for what stops this table alone. Called by the load after the table's current rows, in the same session.
+"""
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.schema import TableSchema
+from spark_jobs import delta_log, tail
+from spark_jobs.silver import apply as write
+from spark_jobs.silver import changes, fold, history, survey, table
+from spark_jobs.silver.published import Table
+from spark_jobs.silver.shape import COMMIT_TIME, POSITION, Shape
+from spark_jobs.silver.table import Job, Work
+
+
+def missing(known: Table) -> bool:
+    """Whether a table has rows to keep the history of, and no history: one without a key never has."""
+    keyed = any(TableSchema.parse(text).key for text in known.schemas.values())
+    return known.version is not None and known.history is None and keyed
+
+
+def apply(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
+    """Bring the history up to the cuts; return the table with its version, or with none when none is kept."""
+    if work.history is None:
+        return replace(done, history=None)
+    place = work.history_path
+    published = replace(work.known, version=work.known.history)
+    exists, floors = table.standing(spark, job, place, published, history.NOTE)
+    if not exists:
+        floors = {}
+    own = work if exists and floors == work.known.positions else _from(spark, job, work, floors)
+    ahead = table.ahead_of(own, floors)
+    if ahead or not exists:
+        form, _ = table.formed(own)
+        if not form.key:
+            return replace(done, history=None)
+        _write(spark, job, own, form, floors, exists=exists)
+    return replace(done, history=delta_log.version(spark, place))
+
+
+def rebuild(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
+    """Make the history anew, in one overwriting commit; return the table with its version."""
+    own = _from(spark, job, work, {})
+    form, _ = table.formed(own)
+    if not form.key:
+        return replace(done, history=None)
+    _write(spark, job, own, form, {}, exists=False, over=True)
+    return replace(done, history=delta_log.version(spark, work.history_path))
+
+
+def _from(spark: SparkSession, job: Job, work: Work, floors: dict[str, str]) -> Work:
+    """Return the work that begins at positions of its own."""
+    rows = tail.rows(spark, job.bronze, None, job.version)
+    new = survey.extent(rows.filter(F.col("table") == work.table), floors, work.cuts)
+    known = replace(work.known, schemas=work.known.schemas if floors else {})
+    return replace(work, known=known, seen=new.seen, records=new.records, after=None)
+
+
+def _write(
+    spark: SparkSession, job: Job, work: Work, form: Shape, floors: dict[str, str], *, exists: bool, over: bool = False
+) -> None:
+    assert work.history is not None
+    place = work.history_path
+    if exists:
+        form = write.fit(spark, place, form)
+    raw = tail.rows(spark, job.bronze, work.after, job.version)
+    within = survey.within(floors, work.cuts)
+    cleared = history.truncates(raw.filter(within & (F.col("table") == work.table)))
+    inside = changes.of_range(raw, work.table, within, {})
+    current = None
+    if exists:
+        current = spark.read.format("delta").load(place).filter(F.col(history.UPTO).isNull())
+    partial = any(one.partial for one in table.ahead_of(work, floors))
+    tracked = work.history.tracked(name for name in form.columns if name not in form.key)
+    note = delta_log.write(history.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
+    with table.kept() as keep:
+        seeds = None
+        if current is not None:
+            seeds = current.withColumns({POSITION: F.col(history.FROM), COMMIT_TIME: F.col(history.START)})
+        timeline = fold.told(inside, form, seeds, keep, partial=partial)
+        rows = history.versions(timeline, form, current, tracked, cleared)
+        if exists:
+            history.merge(spark, keep(rows), place, form, note, cleared)
+        else:
+            (write.replace if over else write.create)(rows, place, note)

@@ -1,0 +1,134 @@
+"""A table's history: every version that a row ever had, with the times at its source between which it was so (SCD type 2).
+
+A version is named by its source, its key and the position that it began at, so writing it again changes nothing: any replay is
+harmless. Columns beside the table's own: `_source`, `__START_AT` and `__END_AT` (commit times at the source; null while it is
+so), `_start_position` and `_end_position` (exact, where one transaction changed a row twice). The vocabulary is that of AUTO CDC.
+Called for a table at each load, after its current rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from delta import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs.silver import apply as write
+from spark_jobs.silver import fold
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.quoting import name as _q
+from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
+
+NOTE = "history"
+START, END, FROM, UPTO = "__START_AT", "__END_AT", "_start_position", "_end_position"
+_VERSION, _BEGINS = "_version", "_begins"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncate:
+    """A moment at which all rows of a source ended."""
+
+    source: str
+    position: str
+    #: Microseconds since 1970.
+    at: int
+
+
+def path(lake: LakeFile, stream: str, table: str) -> str:
+    """Return where a table's history stands."""
+    return f"{lake.root}/history/{stream}/{table}"
+
+
+def truncates(inside: DataFrame) -> list[Truncate]:
+    """Return a table's truncates in a range of bronze, in order."""
+    found = inside.filter(F.col("op") == "t").select("source", "position", F.unix_micros("commit_time").alias("at"))
+    return [Truncate(**row.asDict()) for row in sorted(found.collect(), key=lambda row: row["position"])]
+
+
+def versions(
+    timeline: DataFrame, shape: Shape, current: DataFrame | None, tracked: Sequence[str], cleared: list[Truncate]
+) -> DataFrame:
+    """Return the versions that a range of changes begins, goes on with or ends.
+
+    `current` holds the history's rows that have not ended; those of keys that the range touches are among the versions.
+    """
+    events = timeline.filter(~F.col(fold.SEED)).select(*_event_columns(shape), F.lit(None).cast("string").alias(FROM))
+    if current is not None:
+        events = events.unionByName(_open(current, events, shape))
+    of_key = Window.partitionBy(SOURCE, fold.KEY).orderBy(POSITION)
+    here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
+    previous = F.lag(here).over(of_key)
+    cut = _first_after(F.lag(POSITION).over(of_key), cleared)["position"] < F.col(POSITION)
+    begins = previous.isNull() | ~here.eqNullSafe(previous) | F.coalesce(cut, F.lit(False))
+    numbered = events.withColumn(_BEGINS, begins.cast("int")).withColumn(_VERSION, F.sum(_BEGINS).over(of_key))
+    of_version = Window.partitionBy(SOURCE, fold.KEY, _VERSION)
+    first = of_version.orderBy(POSITION).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    last = numbered.withColumns(
+        {
+            FROM: F.first(F.coalesce(FROM, POSITION)).over(first),
+            START: F.first(COMMIT_TIME).over(first),
+            "_rank": F.row_number().over(of_version.orderBy(F.desc(POSITION))),
+        }
+    ).filter(F.col("_rank") == 1)
+    return _ended(last, cleared).select(
+        *(F.col(f"{fold.KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(SOURCE, START, END, FROM, UPTO),
+    )
+
+
+def _event_columns(shape: Shape) -> list[str]:
+    own = [_q(name) for name in shape.columns if name not in shape.key]
+    return [*own, SOURCE, fold.KEY, POSITION, COMMIT_TIME, OP]
+
+
+def _open(current: DataFrame, events: DataFrame, shape: Shape) -> DataFrame:
+    """Return the rows that have not ended, of keys that the events touch, as the first events of their keys."""
+    keyed = current.withColumn(fold.KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
+    touched = keyed.join(events.select(SOURCE, fold.KEY).distinct(), on=[SOURCE, fold.KEY], how="left_semi")
+    rows = touched.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START), OP: F.lit("r")})
+    return rows.select(*_event_columns(shape), FROM)
+
+
+def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
+    """Return the versions of rows with their ends: the next change of the key, or a truncate before it."""
+    of_key = Window.partitionBy(SOURCE, fold.KEY).orderBy(FROM)
+    following = F.struct(F.lead(FROM).over(of_key).alias("position"), F.lead(START).over(of_key).alias("at"))
+    truncate = _first_after(F.col(FROM), cleared)
+    sooner = truncate["position"].isNotNull() & (
+        following["position"].isNull() | (truncate["position"] < following["position"])
+    )
+    end = F.when(sooner, truncate).otherwise(following)
+    return (
+        versions.withColumn("_end", end)
+        .filter(F.col(OP) != "d")
+        .withColumns({END: F.col("_end.at"), UPTO: F.col("_end.position")})
+    )
+
+
+def _first_after(position: Column, cleared: list[Truncate]) -> Column:
+    """Return place and time of the source's first truncate after a position; nulls when there is none."""
+    none = F.struct(F.lit(None).cast("string").alias("position"), F.lit(None).cast("timestamp").alias("at"))
+    found = none
+    for one in reversed(cleared):
+        it = F.struct(F.lit(one.position).alias("position"), F.timestamp_micros(F.lit(one.at)).alias("at"))
+        found = F.when((F.col(SOURCE) == one.source) & (position < one.position), it).otherwise(found)
+    return found
+
+
+def merge(spark: SparkSession, rows: DataFrame, place: str, shape: Shape, note: str, cleared: list[Truncate]) -> None:
+    """Write versions: those that are there get their new values and ends; a truncate ends what its source had.
+
+    The session is this table's own: the note is a setting of the session.
+    """
+    spark.conf.set(write.NOTE_SETTING, note)
+    same = write.same_row(rows, shape, pruned=not cleared) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
+    values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
+    plan = DeltaTable.forPath(spark, place).alias("t").merge(rows.alias("s"), same)
+    plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
+    for source in sorted({one.source for one in cleared}):
+        first = next(one for one in cleared if one.source == source)
+        ended = {END: F.timestamp_micros(F.lit(first.at)), UPTO: F.lit(first.position)}
+        left = (F.col(f"t.{SOURCE}") == source) & F.col(f"t.{UPTO}").isNull() & (F.col(f"t.{FROM}") < first.position)
+        plan = plan.whenNotMatchedBySourceUpdate(left, set=ended)
+    plan.execute()

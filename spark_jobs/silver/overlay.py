@@ -1,0 +1,142 @@
+"""A stream's tables at a moment that no load has published: a published state with bronze's later changes laid over it.
+
+Guarantees what a load guarantees: every source exactly up to one position, at the end of a transaction, in all tables alike;
+the changes are folded by the load's own code. Nothing of the lake is written but the folded changes of the tables that are
+asked, in a scratch folder, so a question reads them as often as it likes. Called by SQL for `silver_live` and `--as-of`.
+"""
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs import bronze, delta_log, tail
+from spark_jobs.silver import changes, quoting, survey, table, types
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.published import Positions, Published
+from spark_jobs.silver.quoting import name as _q
+from spark_jobs.silver.shape import OWN, POSITION, SOURCE, Shape, retyped
+from spark_jobs.silver.survey import Extent
+from spark_jobs.silver.table import Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """A stream at its cuts."""
+
+    #: The published state below.
+    base: Published
+    #: What bronze has after it, up to the cuts.
+    new: Extent
+    #: The version of bronze that is read, and the one after which the changes came; None when not known.
+    version: int
+    after: int | None
+
+    def tables(self) -> list[str]:
+        """Return the tables that there are, by their source's `schema.table`."""
+        known = {name for name, one in self.base.tables.items() if one.version is not None}
+        return sorted(known | {one.table for one in self.new.seen})
+
+
+def moment(
+    spark: SparkSession, lake: LakeFile, base: Published, upto: Positions | None = None, *, known: Moment | None = None
+) -> Moment | None:
+    """Return the stream at the cuts, or at its newest whole transactions; None when nothing of it was ever loaded.
+
+    A moment that is `known` is returned itself while nothing came after it.
+    """
+    path = bronze.table_path(lake, base.stream)
+    if not delta_log.is_table(spark, path):
+        return None
+    version = delta_log.version(spark, path)
+    if known is not None and (known.base.load, known.version) == (base.load, version):
+        return known
+    new = survey.extent(tail.rows(spark, path, base.bronze_done, version), base.positions, upto)
+    return Moment(base=base, new=new, version=version, after=base.bronze_done)
+
+
+def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str) -> str:
+    """Return the statement that reads a table at the moment; its folded changes are written to the scratch folder.
+
+    Raises NeedsOperator or CorruptInput where a load would stop the table.
+    """
+    doing = work(spark, lake, at, name)
+    floors, stored = doing.known.positions, doing.known.version
+    ahead = table.ahead_of(doing, floors)
+    if not ahead and stored is not None:
+        return f"SELECT * FROM {_at(doing)}"  # noqa: S608 - ours.
+    form, _ = table.formed(doing)
+    table.refuse_keyless(form, ahead, floors, doing)
+    below = None
+    if stored is not None:
+        below = spark.read.format("delta").option("versionAsOf", stored).load(doing.path)
+        form = _fitted(form, below)
+    truncated = table.truncates(doing, ahead, floors)
+    raw = tail.rows(spark, bronze.table_path(lake, at.base.stream), doing.after, at.version)
+    inside = changes.of_range(raw, name, survey.within(floors, doing.cuts), truncated)
+    with table.kept() as keep:
+        found = table.rows(form, inside, ahead, below, keep)
+        columns = [*form.columns, *OWN, OP]
+        # Numbered, since Parquet does not take every name that a database does.
+        placed = {column: f"c{place}" for place, column in enumerate(columns)}
+        found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items())).write.parquet(scratch)
+    return _laid(doing, form, below, truncated, placed, f"parquet.`{scratch}`")
+
+
+def _laid(
+    work: Work,
+    form: Shape,
+    below: DataFrame | None,
+    truncated: Positions,
+    placed: dict[str, str],
+    changed: str,
+) -> str:
+    """Return the statement that lays the changed rows over the published ones."""
+    stored = [] if below is None else [column for column in below.columns if column not in OWN]
+    columns = [*form.columns, *(column for column in stored if column not in form.columns), *OWN]
+    news = ", ".join(f"{placed.get(column, 'NULL')} AS {_q(column)}" for column in columns)
+    over = f"SELECT {news} FROM {changed} WHERE {placed[OP]} <> 'd'"  # noqa: S608 - names and paths are ours, and quoted.
+    if below is None:
+        return over
+    old = ", ".join(_stored(column, column in below.columns, form.columns.get(column)) for column in columns)
+    same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *form.key))
+    join = f" LEFT ANTI JOIN {changed} s ON {same}" if form.key else ""
+    kept = "".join(
+        f" AND NOT (t.{SOURCE} = {quoting.text(source)} AND t.{POSITION} < {quoting.text(position)})"
+        for source, position in sorted(truncated.items())
+    )
+    return f"SELECT {old} FROM {_at(work)} t{join} WHERE true{kept} UNION ALL {over}"  # noqa: S608 - as above.
+
+
+def _at(work: Work) -> str:
+    return f"delta.`{work.path}` VERSION AS OF {work.known.version}"
+
+
+def _stored(column: str, there: bool, kind: T.DataType | None) -> str:
+    """Return a column of the published rows, in the type that the newest schema gives it."""
+    value = f"t.{_q(column)}" if there else "NULL"
+    return f"{value} AS {_q(column)}" if kind is None else f"CAST({value} AS {kind.simpleString()}) AS {_q(column)}"
+
+
+def _fitted(form: Shape, below: DataFrame) -> Shape:
+    """Return the shape in the types that hold the stored rows too; raise NeedsOperator when there are none."""
+    columns = dict(form.columns)
+    for field in below.schema.fields:
+        if field.name in columns:
+            common = types.wider(field.dataType, columns[field.name])
+            if common is None:
+                raise retyped(form.table, field.name, field.dataType.simpleString(), columns[field.name].simpleString())
+            columns[field.name] = common
+    return replace(form, columns=columns)
+
+
+def work(spark: SparkSession, lake: LakeFile, at: Moment, name: str) -> Work:
+    """Return what is to be done for a table; one that stands behind its stream begins where it stands."""
+    known = at.base.tables.get(name)
+    if known is None or known.positions == at.base.positions:
+        return table.work(lake, at.base, name, at.new, after=at.after)
+    bronze_rows = tail.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)
+    new = survey.extent(bronze_rows.filter(F.col("table") == name), known.positions, at.new.cuts)
+    return table.work(lake, replace(at.base, tables={name: known}), name, new, after=None)

@@ -1,0 +1,43 @@
+"""A stream as it stood at a moment at its sources, by the times at which transactions committed there.
+
+Guarantees that each source is shown up to its last transaction before the first one that committed later: exactly its state at
+that moment, as far as its own clock goes forward. Begins at the newest published state before it whose files are kept, else at
+nothing, and applies bronze's changes from there. Called by SQL for `--as-of`.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs import bronze, delta_log
+from spark_jobs.silver import overlay, published
+from spark_jobs.silver.overlay import Moment
+from spark_jobs.silver.published import Positions, Published
+
+
+def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Moment | None:
+    """Return the stream at a moment at its sources; None when nothing of it had been captured by then."""
+    path = bronze.table_path(lake, stream)
+    if not delta_log.is_table(spark, path):
+        return None
+    reached = cuts(spark.read.format("delta").load(path), when)
+    if not reached:
+        return None
+    kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
+    base = published.before(spark, lake, stream, reached, kept_since)
+    return overlay.moment(spark, lake, base or Published(stream=stream), reached)
+
+
+def cuts(rows: DataFrame, when: datetime) -> Positions:
+    """Return each source's last position that ends a transaction, before any that committed after the moment."""
+    changes = rows.filter(F.col("op").isNotNull())
+    later = changes.filter(F.col("commit_time") > F.lit(when)).groupBy("source").agg(F.min("position").alias("later"))
+    # By name, since a source that has nothing later has no row there.
+    first_later = {row["source"]: row["later"] for row in later.collect()}
+    before = F.lit(True)
+    for source, position in sorted(first_later.items()):
+        before &= (F.col("source") != source) | (F.col("position") < position)
+    ends = changes.filter(F.col("last") & before).groupBy("source").agg(F.max("position").alias("cut"))
+    return {row["source"]: row["cut"] for row in ends.collect()}

@@ -1,0 +1,98 @@
+"""Silver done again from bronze, beside readers who go on seeing the old tables until all new ones are published together.
+
+Each table is one overwriting commit, made of the newest published state before the point from which it is done again, or of
+nothing, and of bronze's changes from there to what is published now. A replay that dies has published nothing; loads and
+replays after it go on as if it had not been. Called by `headrace lake replay`.
+"""
+
+import logging
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput, NeedsOperator
+from spark_jobs import bronze, delta_log, storage
+from spark_jobs.failures import explained
+from spark_jobs.silver import apply as write
+from spark_jobs.silver import histories, overlay, published, read, table
+from spark_jobs.silver.load import SilverReport, Tell
+from spark_jobs.silver.overlay import Moment
+from spark_jobs.silver.published import Positions, Published, Table
+
+_log = logging.getLogger(__name__)
+
+
+def replay(
+    spark: SparkSession, lake: LakeFile, stream: str, since: Positions | None = None, *, tell: Tell | None = None
+) -> SilverReport:
+    """Make every table of the stream anew and publish them together; with `since`, from positions of its sources on.
+
+    Raises NeedsOperator when nothing is published, or nothing that old is kept. A table that cannot be made stays as it is
+    published, and is in the report.
+    """
+    began, started = monotonic(), datetime.now(UTC)
+    with explained(f"replay silver {stream}"):
+        before = read.positions(spark, lake, stream)
+        base = Published(stream=stream) if since is None else _base(spark, lake, stream, since)
+        at = overlay.moment(spark, lake, base, before.positions)
+        assert at is not None, "what is published came from bronze"
+        scratch = f"{lake.root}/scratch/{uuid.uuid4().hex}"
+        tables = dict(before.tables)
+        job = table.Job(stream=stream, bronze=bronze.table_path(lake, stream), version=at.version, load=before.load + 1)
+        try:
+            for done, name in enumerate(at.tables(), 1):
+                known = before.tables.get(name, Table(table=name))
+                try:
+                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{scratch}/{done}")
+                except (NeedsOperator, CorruptInput) as error:
+                    tables[name] = replace(known, changes=0, problem=f"{error.message} {error.hint}".strip())
+                if tell:
+                    tell(done, len(at.tables()))
+        finally:
+            storage.delete(spark, scratch)
+        after = replace(
+            before, load=job.load, started_at=started, changes=sum(t.changes for t in tables.values()), tables=tables
+        )
+        published.append(spark, lake, after)
+    return SilverReport(
+        stream=stream,
+        load=after.load,
+        ranges={source: (base.positions.get(source, ""), cut) for source, cut in before.positions.items()},
+        changes={name: one.changes for name, one in tables.items() if one.changes},
+        problems={name: one.problem for name, one in tables.items() if one.problem is not None},
+        seconds=monotonic() - began,
+    )
+
+
+def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) -> Published:
+    kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
+    found = published.before(spark, lake, stream, since, kept_since)
+    if found is None:
+        raise NeedsOperator(
+            f"nothing that was published of stream {stream!r} in the last {lake.lake.keep_days} days is that old",
+            hint=f"Do all of it again: 'headrace lake replay {stream}' without --from.",
+        )
+    return found
+
+
+def _table(spark: SparkSession, lake: LakeFile, job: table.Job, at: Moment, known: Table, scratch: str) -> Table:
+    """Overwrite one table; return how it stands. The session is this table's own."""
+    work = overlay.work(spark, lake, at, known.table)
+    rows = spark.sql(overlay.sql(spark, lake, at, known.table, scratch))
+    note = delta_log.write(table.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
+    write.replace(rows, work.path, note)
+    done = replace(
+        known,
+        version=delta_log.version(spark, work.path),
+        changes=sum(one.changes for one in work.seen),
+        positions=work.cuts,
+        schemas=table.formed(work)[1],
+        problem=None,
+    )
+    if at.base.load or work.history is None:
+        return done
+    return histories.rebuild(spark, job, work, done)

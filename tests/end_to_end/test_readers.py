@@ -1,0 +1,67 @@
+"""Readers who ask while writers write and loads run: pgbench's four sums agree in every answer, for each region.
+
+A transaction of pgbench adds one amount to an account, a teller and a branch, and notes it in the history: an answer that
+saw a transaction half, or one table further than another, would have sums that differ.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
+from spark_jobs import load, sql
+from tests.end_to_end.pipeline import STREAM, Pipeline
+
+_AMOUNTS = {
+    "pgbench_accounts": "abalance",
+    "pgbench_tellers": "tbalance",
+    "pgbench_branches": "bbalance",
+    "pgbench_history": "delta",
+}
+_LOADS = 3
+
+
+@pytest.mark.timeout(900)
+def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline, spark: Any) -> None:
+    # Given writers that never rest, and a first load.
+    pipeline.start()
+    for region in pipeline.regions:
+        region.workload.start()
+    pipeline.wait_for_more(400)
+    lake = load_file(pipeline.lake_file, LakeFile)
+    load.run(spark, lake, STREAM)
+    desk = sql.Desk(spark.newSession(), lake)
+    during, between = [], [_sums(desk, "silver")]
+
+    # When loads go on, and a reader asks again and again, during them and between them.
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(_LOADS):
+            pipeline.wait_for_more(400)
+            running = pool.submit(load.run, spark, lake, STREAM)
+            while not running.done():
+                during.append(_sums(desk, "silver"))
+            assert running.result().silver.changes
+            between.append(_sums(desk, "silver"))
+
+    # Then the four sums of a region are one and the same in every answer, and every load moved them.
+    for answer in (*during, *between):
+        assert set(answer) == {region.source for region in pipeline.regions}
+        for source, sums in answer.items():
+            assert set(sums) == set(_AMOUNTS)
+            assert len(set(sums.values())) == 1, (source, sums)
+    assert len(during) >= _LOADS
+    assert len({str(answer) for answer in between}) == _LOADS + 1
+
+
+def _sums(desk: sql.Desk, database: str) -> dict[str, dict[str, int]]:
+    """Return each region's sum of every table, asked in one question."""
+    question = " UNION ALL ".join(
+        f"SELECT _source, '{table}' AS name, CAST(sum({amount}) AS BIGINT) AS total FROM {database}.{table} GROUP BY _source"
+        for table, amount in _AMOUNTS.items()
+    )
+    found: dict[str, dict[str, int]] = {}
+    for row in desk.ask(question).collect():
+        found.setdefault(row["_source"], {})[row["name"]] = row["total"]
+    return found

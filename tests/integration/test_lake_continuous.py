@@ -1,0 +1,71 @@
+"""The load as a continuous job: the same tables as by loads that end, changes readable without a merge, and a clean stop."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from headrace.errors import CorruptInput
+from spark_jobs import bronze, load, sql
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def following(spark):
+    """Return a function that follows a stream until the test ends, or says otherwise."""
+    stopped = Event()
+    with ThreadPoolExecutor(1) as pool:
+
+        def start(lake, every):
+            heard = []
+            running = pool.submit(load.follow, spark, lake, "bank", every=every, stopped=stopped, tell=heard.append)
+            return running, heard, stopped
+
+        yield start
+        stopped.set()
+
+
+def names(desk, database):
+    return sorted(row["name"] for row in desk.ask(f"SELECT name FROM {database}.accounts").collect())
+
+
+def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_file, following):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    load.run(spark, lake, "bank")
+    desk = sql.Desk(spark.newSession(), lake)
+    # when a load of silver is an hour away
+    running, _, stopped = following(lake, every=3600)
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    eventually(lambda: names(desk, "silver_live") == ["a", "b"], 120, every=0.5)
+    source.commit(source.insert(id=3, name="c", balance="1.00"))
+    eventually(lambda: names(desk, "silver_live") == ["a", "b", "c"], 120, every=0.5)
+    assert names(desk, "silver") in (["a"], ["a", "b"])
+    stopped.set()
+    assert running.result(120) is None
+    # then loads that end go on from there
+    source.commit(source.insert(id=4, name="d", balance="1.00"))
+    assert load.run(spark, lake, "bank").bronze.records == 1
+    assert names(desk, "silver") == ["a", "b", "c", "d"]
+    desk.close()
+
+
+def test_silver_is_loaded_again_and_again_and_what_stops_bronze_is_raised(spark, feed, lake_file, following):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    running, heard, _ = following(lake, every=0.2)
+    eventually(lambda: len(heard) == 1, 120)
+    # when
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    eventually(lambda: len(heard) == 2, 120)
+    assert [report.silver.changes for report in heard] == [{"public.accounts": 1}, {"public.accounts": 1}]
+    source.raw(b"{not json: secret")
+    # then
+    with pytest.raises(CorruptInput, match="partition 0, offset 5"):
+        running.result(120)
+    held = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    assert held.count() == 3

@@ -1,0 +1,85 @@
+"""Maintenance: fewer files, none that is published lost, and loads that go on as if it had not been."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from spark_jobs import bronze, maintain, sql
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import published, read, table
+from tests.lake_death import dying_before_it_publishes
+
+LOG = {"entry": ("text", None, None)}
+
+
+@pytest.fixture
+def bank(spark, feed, lake_file):
+    """Return a source, and a lake that was loaded from it in several loads."""
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=0, name="a", balance="1.00"))
+    source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="0"))
+    for i in range(1, 4):
+        load(spark, lake)
+        source.commit(source.insert(id=i, name="a", balance="1.00"), source.insert("public.log", entry=str(i)))
+    load(spark, lake)
+    return source, lake
+
+
+def load(spark, lake):
+    bronze.load(spark, lake, "bank")
+    return silver.load(spark, lake, "bank")
+
+
+def ids(spark, lake):
+    return sorted(row["id"] for row in read.frame(spark, lake, "bank", "public.accounts").collect())
+
+
+def files(path):
+    return len(list(Path(path).glob("*.parquet")))
+
+
+def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
+    # given a reader who has asked, and a lake that keeps nothing longer than it must
+    source, lake = bank
+    keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
+    desk = sql.Desk(spark.newSession(), lake)
+    before = desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect()
+    # when
+    report = maintain.maintain(spark, lake, "bank")
+    # then small files became one, and nothing went, since it may still be asked for
+    assert set(report.compacted) == {"silver/bank/public.accounts", "silver/bank/public.log", "bronze/bank"}
+    assert all(new == 1 < old for old, new in report.compacted.values())
+    assert report.skipped == []
+    old = files(bronze.table_path(lake, "bank"))
+    assert old > 4
+    assert published.latest(spark, lake, "bank").load == 5
+    # when nothing needs to be kept
+    again = maintain.maintain(spark, keeping, "bank")
+    # then it goes, and everything that is published stands
+    assert again.compacted == {}
+    assert files(bronze.table_path(lake, "bank")) == 1
+    assert files(table.path(lake, "bank", "public.accounts")) == 1
+    assert desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
+    assert silver.load(spark, lake, "bank").load is None
+    source.commit(source.delete(id=0), source.insert("public.log", entry="4"))
+    load(spark, lake)
+    assert ids(spark, lake) == [1, 2, 3]
+    assert read.frame(spark, lake, "bank", "public.log").count() == 5
+
+
+def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, bank):
+    # given a load that died before it published
+    source, lake = bank
+    source.commit(source.update(id=1, name="b", balance="1.00"))
+    with dying_before_it_publishes(lake):
+        load(spark, lake)
+    # when
+    report = maintain.maintain(spark, lake, "bank")
+    # then
+    assert report.skipped == ["silver/bank/public.accounts"]
+    names = read.frame(spark, lake, "bank", "public.accounts").select("name").distinct().collect()
+    assert [row["name"] for row in names] == ["a"]
+    load(spark, lake)
+    assert read.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
