@@ -115,7 +115,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ba
             costs.append((usage(edge.pid), usage(bridge.pid), usage(bridge.pid).cpu_seconds - before))
             console.print(f"headrace, run {run + 1}: {ours[-1]:,.0f} changes/s")
             assert edge.stop() == 0, edge.tail()
-    _count(kafka, backlog)
+    count(kafka, backlog)
     million, title = changes / 1e6, backlog.title
     unit = "s per million changes"
     return [
@@ -127,7 +127,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ba
     ]
 
 
-def _count(kafka: Kafka, backlog: Backlog) -> None:
+def count(kafka: Kafka, backlog: Backlog) -> None:
     """Fail unless every run's partition holds the whole backlog once."""
     runs, changes = backlog.runs, backlog.changes
     follower = Follower(kafka.bootstrap, backlog.name, runs)
