@@ -68,6 +68,7 @@ def test_lost_or_foreign_checkpoint_starts_from_the_table(spark, feed, lake_file
     assert len(offsets) == len(set(offsets)) == 4
 
 
+# B17
 def test_load_that_died_before_the_checkpoint_was_written_is_not_done_twice(spark, feed, lake_file):
     # given a batch that Delta has and the checkpoint does not
     source = feed()
@@ -97,6 +98,7 @@ def test_batches_are_bounded_and_each_is_committed(spark, feed, lake_file):
     assert heard[-1][0] == 10
 
 
+# P17
 def test_range_that_retention_ate_is_named_and_needs_an_operator(spark, feed, lake_file, kafka):
     # given
     source = feed()

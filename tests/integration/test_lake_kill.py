@@ -41,6 +41,7 @@ def offsets(spark, lake):
     return sorted(row["offset"] for row in frame.select("offset").collect())
 
 
+# B10 and B17
 def test_load_killed_after_each_kind_of_commit_is_finished_by_the_next(spark, feed, lake_file):
     # given
     source = feed()

@@ -40,6 +40,7 @@ def files(path):
     return len(list(Path(path).glob("*.parquet")))
 
 
+# P11
 def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # given a reader who has asked, and a lake that keeps nothing longer than it must
     source, lake = bank
