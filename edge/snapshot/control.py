@@ -71,11 +71,12 @@ class Control:
         """Note that the plan has moved: it is written soon."""
         self._dirty = True
         if now - self._saved_at >= _SAVE_SECONDS:
+            self._saved_at = now
             self.save()
 
     def save(self) -> None:
         """Write the plan."""
-        self._dirty, self._saved_at = False, time.monotonic()
+        self._dirty = False
         self._folder.save(self.plan)
 
     def save_rest(self) -> None:

@@ -42,11 +42,12 @@ class Copying:
         acknowledged: Callable[[], Position],
         wake: Callable[[], None],
         aim_bytes: int,
+        worker: Callable[[Callable[[], Reader], Callable[[], None]], Worker] = Worker,
     ) -> None:
         self._control = control
         self._acknowledged = acknowledged
         self._aim_bytes = aim_bytes
-        self._worker = Worker(source.reader, wake)
+        self._worker = worker(source.reader, wake)
         self._stream = source.stream(self._marked)
         self._window = Window(self._moved)
         self._backoff = Backoff(first=0.2, longest=10.0)

@@ -1,0 +1,278 @@
+"""A database, its log and its consumer, small enough to try every interleaving of writes, chunks, watermarks and crashes.
+
+A row is (number, large): `large` is a column that an update may leave out of the log, as PostgreSQL does with a large value that
+did not change. A transaction may stand in the log before readers see it.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from edge.snapshot.control import Control
+from edge.snapshot.copying import Copying
+from edge.snapshot.engine import Chunk, Described, Put
+from edge.snapshot.plan import Plan
+from headrace.position import Position
+
+#: The key of a row that consumers have and the source has no more.
+STALE = -1
+
+
+class Entry(NamedTuple):
+    """What stands in the log: a change, a truncate, or a watermark."""
+
+    kind: str
+    key: int = 0
+    former: int | None = None
+    row: tuple[int, int | None] | None = None
+    content: bytes = b""
+
+
+class Database:
+    """Rows of one table as they are, as readers see them, and the log of how they came to be."""
+
+    def __init__(self, rows: int) -> None:
+        self.now: dict[int, tuple[int, int]] = {key: (key, 1000 + key) for key in range(rows)}
+        self.log: list[Entry] = []
+        #: The state after each entry, from before the first on.
+        self.states = [dict(self.now)]
+        #: How much of the log readers see.
+        self.visible = 0
+        self._number = 10_000
+
+    def write(self, kind: str, key: int, other: int, *, whole: bool, hidden: bool) -> None:
+        """Commit something that is possible; `hidden` leaves it to be seen later."""
+        self._number += 1
+        number, now = self._number, self.now
+        if kind == "insert" and key not in now:
+            now[key] = (number, number)
+            self._append(Entry("insert", key, row=now[key]))
+        elif kind == "update" and key in now:
+            large = number if whole else now[key][1]
+            now[key] = (number, large)
+            self._append(Entry("update", key, row=(number, large if whole else None)))
+        elif kind == "move" and key in now and other not in now:
+            row = now.pop(key)
+            now[other] = (number, number if whole else row[1])
+            self._append(Entry("update", other, former=key, row=(number, number if whole else None)))
+        elif kind == "delete" and key in now:
+            del now[key]
+            self._append(Entry("delete", key))
+        elif kind == "truncate" and now:
+            now.clear()
+            self._append(Entry("truncate"))
+        if not hidden:
+            self.visible = len(self.log)
+
+    def mark(self, content: bytes) -> None:
+        self._append(Entry("mark", content=content))
+
+    def _append(self, entry: Entry) -> None:
+        self.log.append(entry)
+        self.states.append(dict(self.now))
+
+
+class Consumer:
+    """Records as the far side has them: each position once, in order."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[tuple[int, int], Entry]] = []
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        return self.records[-1][0] if self.records else (0, 0)
+
+    def take(self, place: int, ordinal: int, entry: Entry) -> None:
+        """Take a record, unless its position is not behind the last one's."""
+        if (place, ordinal) > self.tail:
+            self.records.append(((place, ordinal), entry))
+
+    def lose(self, kept: int) -> None:
+        """Be left with so many records: the others had not arrived."""
+        del self.records[kept:]
+
+    def rows(self) -> dict[int, tuple[int, int | None]]:
+        """Return the rows that follow from the records; None is a large value that was never told."""
+        rows: dict[int, tuple[int, int | None]] = {STALE: (0, 0)}
+        for _, entry in self.records:
+            if entry.kind == "truncate":
+                rows.clear()
+                continue
+            old = rows.get(entry.key if entry.former is None else entry.former)
+            if entry.former is not None:
+                rows.pop(entry.former, None)
+            if entry.kind == "delete":
+                rows.pop(entry.key, None)
+            elif entry.row is not None:
+                number, large = entry.row
+                rows[entry.key] = (number, large if large is not None else old[1] if old else None)
+        return rows
+
+
+class Reader:
+    """Reads chunks; `meanwhile` is called wherever others may write."""
+
+    def __init__(self, database: Database, meanwhile: Callable[[], None]) -> None:
+        self._database, self._meanwhile = database, meanwhile
+
+    def published(self) -> list[str]:
+        return ["public.t"]
+
+    def named(self, name: str) -> list[str]:
+        return [name]
+
+    def describe(self, name: str, where: str | None) -> Described:
+        return Described("t", -1)
+
+    def mark(self, content: bytes) -> None:
+        self._meanwhile()
+        self._database.mark(content)
+
+    def rows(self, table: Any, where: str | None, after: Any, count: int, limit_bytes: int) -> Chunk:
+        found = self._seen()
+        behind = -1 if after is None else int(after[0])
+        keys = sorted(key for key in found[0] if key > behind)[:3]
+        return self._chunk(found, keys, end=len(keys) < 3)
+
+    def again(self, table: Any, where: str | None, keys: Any) -> Chunk:
+        found = self._seen()
+        return self._chunk(found, [int(key) for (key,) in keys if int(key) in found[0]], end=True)
+
+    def close(self) -> None:
+        pass
+
+    def _seen(self) -> tuple[dict[int, tuple[int, int]], int]:
+        self._meanwhile()
+        seen = self._database.visible
+        state = self._database.states[seen]
+        self._meanwhile()
+        return state, seen
+
+    @staticmethod
+    def _chunk(found: tuple[dict[int, tuple[int, int]], int], keys: list[int], *, end: bool) -> Chunk:
+        state, seen = found
+        rows = [msgspec.json.encode((key, state[key])) for key in keys]
+        last = [str(keys[-1])] if keys else None
+        return Chunk(table="t", rows=rows, size=10 * len(rows), last=last, end=end, seen=seen)
+
+
+class Edge:
+    """One session: decodes the log from a place on, and copies beside it; it is also the decoder's side of a snapshot."""
+
+    def __init__(self, database: Database, consumer: Consumer, folder: Any, start: int, meanwhile: Any) -> None:
+        self._database, self._consumer, self._meanwhile = database, consumer, meanwhile
+        self.decoded = start
+        #: Up to where everything is acknowledged, as an index of the log.
+        self.acknowledged = 0
+        self._before = 0
+        self._window: Any = None
+        self._marked: Any = None
+        self.jobs: list[Any] = []
+        self.control = Control(folder, 1)
+        self.copying = Copying(
+            self.control,
+            self,
+            acknowledged=lambda: Position(1, self.acknowledged, 0),
+            wake=lambda: None,
+            aim_bytes=1000,
+            worker=lambda connect, wake: self,  # type: ignore[arg-type, return-value]
+        )
+
+    # The worker: its jobs run when the test says so.
+
+    @property
+    def busy(self) -> int:
+        return len(self.jobs)
+
+    def do(self, job: Any, then: Any) -> None:
+        self.jobs.append((job, then, []))
+
+    def take(self) -> None:
+        while self.jobs and self.jobs[0][2]:
+            _, then, outcome = self.jobs.pop(0)
+            then(outcome[0])
+
+    def work(self) -> None:
+        for job, _, outcome in self.jobs:
+            if not outcome:
+                outcome.append(job(self.reader()))
+                return
+
+    def stop(self, seconds: float) -> None:
+        pass
+
+    # The source.
+
+    def reader(self) -> Reader:
+        return Reader(self._database, self._meanwhile)
+
+    def stream(self, marked: Any) -> "Edge":
+        self._marked = marked
+        return self
+
+    # The stream.
+
+    def watch(self, table: Any, window: Any) -> None:
+        self._window = window
+
+    def unwatch(self) -> None:
+        self._window = None
+
+    def opened(self) -> None:
+        self._before = self.decoded
+
+    def truncate(self, table: Any) -> Position:
+        self._consumer.take(self.decoded, 1, Entry("truncate"))
+        return Position(1, self.decoded, 0)
+
+    def fits(self, chunk: Chunk, window: Any) -> bool:
+        return chunk.seen >= self._before and not window.altered
+
+    def put(self, chunk: Chunk, window: Any) -> Put:
+        again, position = [], None
+        for ordinal, text in enumerate(chunk.rows, start=1):
+            key, row = msgspec.json.decode(text)
+            name = b"%d" % key
+            if window.keeps(name):
+                self._consumer.take(self.decoded, ordinal, Entry("read", key, row=tuple(row)))
+                position = Position(1, self.decoded, 0)
+            elif window.again(name):
+                again.append([str(key)])
+        return Put(position, again)
+
+    def decode(self) -> None:
+        """Decode the next entry of the log, if there is one."""
+        if self.decoded == len(self._database.log):
+            return
+        entry = self._database.log[self.decoded]
+        self.decoded += 1
+        if entry.kind == "mark":
+            self._marked(entry.content)
+            return
+        self._consumer.take(self.decoded, 1, entry)
+        window = self._window
+        if window is None:
+            return
+        if entry.kind == "truncate":
+            window.truncate()
+            return
+        whole = entry.row is None or entry.row[1] is not None
+        former = None if entry.former is None else b"%d" % entry.former
+        window.change(b"%d" % entry.key, former, whole=whole, place=[str(entry.key)])
+
+
+class Folder:
+    """A state folder in memory: what is saved is what a crash leaves."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.saved = msgspec.json.encode(plan)
+
+    def plan(self) -> Plan:
+        return msgspec.json.decode(self.saved, type=Plan)
+
+    def save(self, plan: Plan) -> None:
+        self.saved = msgspec.json.encode(plan)
+
+    def waiting(self) -> list[Any]:
+        return []

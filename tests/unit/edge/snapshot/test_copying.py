@@ -1,0 +1,144 @@
+"""The chunk-and-watermark algorithm, over interleavings of writers, reader, log and crashes.
+
+Each run is drawn from a number of its own, so that one that fails can be run again alone.
+"""
+
+import random
+
+import pytest
+
+from edge.snapshot.plan import Plan
+from tests.unit.edge.snapshot.model import STALE, Consumer, Database, Edge, Folder
+
+ROWS, RUNS = 10, 1000
+WRITES = ["insert", "update", "update", "move", "delete", "truncate"]
+
+
+class Run:
+    """One interleaving."""
+
+    def __init__(self, number, *, writes=WRITES, replace=False, crashes=True):
+        self.chance = random.Random(number)
+        self.writes, self.crashes, self.quiet = writes, crashes, False
+        self.database, self.consumer = Database(ROWS), Consumer()
+        plan = Plan(source="a/b", epoch=1)
+        plan.add("public.t", where=None, replace=replace, now_ms=1)
+        self.folder = Folder(plan)
+        self.begin(0, 0)
+
+    def begin(self, place, acknowledged):
+        self.edge = Edge(self.database, self.consumer, self.folder, place, self.meanwhile)
+        self.edge.acknowledged = acknowledged
+
+    @property
+    def plan(self):
+        return self.edge.control.plan.tables[0]
+
+    def meanwhile(self):
+        """Let others write, or what they wrote be seen."""
+        if self.quiet:
+            self.database.visible = len(self.database.log)
+            return
+        chance = self.chance
+        for _ in range(chance.choice((0, 0, 1, 1, 2))):
+            kind = chance.choice(self.writes)
+            if kind == "truncate" and chance.random() < 0.9:
+                continue
+            key, other = chance.randrange(ROWS + 4), chance.randrange(ROWS + 4)
+            self.database.write(kind, key, other, whole=chance.random() < 0.5, hidden=chance.random() < 0.3)
+
+    def go(self, steps):
+        for now in range(steps):
+            self.step(float(now))
+        self.finish()
+
+    def step(self, now):
+        """Let each part do something, or nothing; now and then the edge dies."""
+        chance, edge = self.chance, self.edge
+        if self.crashes and chance.random() < 0.05:
+            self.crash()
+            return
+        self.meanwhile()
+        edge.copying.attend(now)
+        if chance.random() < 0.8:
+            edge.work()
+        for _ in range(chance.randrange(9)):
+            edge.decode()
+        if chance.random() < 0.5:
+            edge.acknowledged = chance.randint(edge.acknowledged, max(edge.acknowledged, edge.decoded))
+
+    def crash(self):
+        """Be left with some of what was not acknowledged, and read the log again from somewhere before that."""
+        edge, records = self.edge, self.consumer.records
+        safe = sum(place <= edge.acknowledged for (place, _), _ in records)
+        self.consumer.lose(self.chance.randint(safe, len(records)))
+        # What the plan relies on and the log behind it are confirmed together at the soonest.
+        self.begin(self.chance.randint(0, edge.acknowledged), edge.acknowledged)
+
+    def finish(self):
+        """Let everything come to its end, with nobody writing any more."""
+        self.quiet, now = True, 1e6
+        for _ in range(500):
+            now += 1
+            edge = self.edge
+            edge.copying.attend(now)
+            edge.work()
+            edge.decode()
+            edge.acknowledged = max(edge.acknowledged, edge.decoded)
+            if self.plan.state == "done" and edge.decoded == len(self.database.log):
+                return
+        raise AssertionError(f"it does not end: {self.plan}")
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_after_a_snapshot_consumers_hold_exactly_the_rows_of_the_source_whatever_happened_meanwhile(replace):
+    for number in range(RUNS):
+        run = Run(number, replace=replace)
+        run.go(run.chance.randrange(60))
+
+        held = run.consumer.rows()
+        if not replace:
+            held.pop(STALE, None)
+        assert held == run.database.now, f"run {number}"
+
+
+def test_without_a_crash_no_row_is_read_twice_unless_it_was_told_in_part():
+    for number in range(RUNS):
+        run = Run(number, writes=["insert", "update", "move", "delete"], crashes=False)
+        run.go(run.chance.randrange(60))
+
+        reads = [entry.key for _, entry in run.consumer.records if entry.kind == "read"]
+        in_part = {entry.key for entry in run.database.log if entry.row is not None and entry.row[1] is None}
+        assert {key for key in reads if reads.count(key) > 1} <= in_part, f"run {number}"
+
+
+def test_a_snapshot_that_was_cut_off_goes_on_behind_what_was_acknowledged():
+    run = Run(7, writes=["update"], crashes=False)
+    run.quiet = True
+    now = 0.0
+    while run.plan.chunks < 2:
+        now += 1
+        run.edge.copying.attend(now)
+        run.edge.work()
+        run.edge.decode()
+        run.edge.acknowledged = run.edge.decoded
+    assert run.plan.state == "running"
+    cursor = int(run.plan.cursor[0])
+    before = len(run.consumer.records)
+    run.begin(run.edge.acknowledged, run.edge.acknowledged)
+    run.finish()
+
+    behind = [entry.key for _, entry in run.consumer.records[before:] if entry.kind == "read"]
+    assert behind
+    assert min(behind) > cursor
+
+
+def test_a_row_that_moved_without_all_of_its_columns_is_noted_durably_before_the_log_goes_on():
+    run = Run(1, writes=[], crashes=False)
+    run.edge.copying.attend(1.0)
+    run.edge.work()
+    run.edge.copying.attend(2.0)
+    run.database.write("move", 8, 12, whole=False, hidden=False)
+    run.edge.decode()
+
+    assert run.folder.plan().tables[0].again == [["12"]]
