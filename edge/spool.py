@@ -266,6 +266,10 @@ class Spool:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             is_new = not self.path.exists()
+            if is_new:
+                # Rows are nobody else's business; what SQLite puts beside the file is as private as the file.
+                with contextlib.suppress(OSError):
+                    self.path.touch(0o600)
             connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             try:
                 # One process has the state folder: no shared memory beside the file, no other's locks.

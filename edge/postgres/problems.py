@@ -12,8 +12,9 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 #: What to do when changes are lost to the slot.
 ANEW = (
-    "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file away, run "
-    "'headrace edge init' for a new slot and a new epoch, and copy the tables again."
+    "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file away (and the spool, whose "
+    "batches are then given up), run 'headrace edge init --snapshot' for a new slot, a new epoch and a copy of the tables, and "
+    "then 'headrace verify': rows that were deleted meanwhile are in no copy, and it names them."
 )
 #: What to do when the slot is whole, and positions of before and after cannot be compared.
 NEW_EPOCH = (

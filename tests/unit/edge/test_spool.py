@@ -67,6 +67,15 @@ def test_batches_come_back_as_they_were_in_order(spools):
     assert (len(again), again.bytes, again.end, again.confirm) == (3, 150_000, position(3), 300)
 
 
+def test_file_is_private(spools, tmp_path):
+    fill(spools(), 1)
+
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "spool.sqlite": 0o600,
+        "spool.sqlite-wal": 0o600,
+    }
+
+
 def test_reading_takes_about_what_it_may_and_at_least_one(spools):
     spool = spools()
     fill(spool, 1, 2, 3)
