@@ -72,9 +72,15 @@ def _status(source: str, figures: SourceFigures) -> SourceStatus:
         unacknowledged_batches=_whole(edge, "unacknowledged_batches"),
         heard_seconds=figures.silent,
         edge_version=words(edge, "version") or None,
-        edge_state=words(edge, "state") or None,
+        edge_state=_edge_state(figures),
         warnings=_warnings(figures),
     )
+
+
+def _edge_state(figures: SourceFigures) -> str | None:
+    told = words(figures.edge, "state") or None
+    # One that has ended has said why; of the others nobody knows.
+    return told if figures.heard or told in {"stopped", "needs an operator"} else "silent"
 
 
 def _warnings(figures: SourceFigures) -> list[str]:

@@ -108,6 +108,20 @@ class State(Generic[C]):
         finally:
             os.close(descriptor)
 
+    def in_use(self) -> bool:
+        """Return whether a process holds the folder; nothing is made."""
+        try:
+            descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def read(self, source: str) -> C | None:
         """Return the checkpoint, or None when there is none; raise NeedsOperator when it is damaged or of another source."""
         try:

@@ -2,6 +2,8 @@
 
 from edge.engine import engine_of
 from headrace.configuration.edge import EdgeFile
+from headrace.errors import ReplicationError
+from headrace.status.answer import SourceStatus
 
 
 def standing(config: EdgeFile) -> dict[str, str | int | None]:
@@ -13,3 +15,25 @@ def standing(config: EdgeFile) -> dict[str, str | int | None]:
         "acknowledged": checkpoint.acknowledged if checkpoint else None,
         "epoch": checkpoint.position.epoch if checkpoint else None,
     } | engine.standing(checkpoint)
+
+
+def durable(config: EdgeFile) -> list[SourceStatus]:
+    """Return the status of the edge's source by its checkpoint and, if it answers, its server; for `headrace status`."""
+    engine = engine_of(config)
+    checkpoint = engine.state.read(config.source.name)
+    running = engine.state.in_use()
+    warnings, retained = [], None
+    try:
+        retained = engine.standing(checkpoint)["retained_wal_bytes"]
+    except ReplicationError as error:
+        warnings.append(error.message)
+    return [
+        SourceStatus(
+            source=config.source.name,
+            state="running" if running else "not running",
+            reason="" if checkpoint else f"no checkpoint in {engine.state.path}: 'headrace edge init' was not run",
+            position=checkpoint.acknowledged if checkpoint else None,
+            retained_wal_bytes=retained if isinstance(retained, int) else None,
+            warnings=warnings,
+        )
+    ]

@@ -22,7 +22,7 @@ _ABOUT = {
     "down": "Stop the local servers that 'up' started.",
     "edge": "Capture one database and send its changes.",
     "lake": "Load streams into Delta tables, and ask them in SQL.",
-    "status": "Show the local servers.",
+    "status": "Show how sources are doing, by the file of an edge or a bridge; else the local servers.",
     "up": "Start PostgreSQL and Kafka on this machine, from packages.",
     "verify": "Prove that the lake's tables equal the databases'.",
 }

@@ -12,6 +12,7 @@ def bridge_file(
     port: int = 0,
     url: str = "",
     credit: int = 64,
+    metrics: str = "",
 ) -> Path:
     """Write a bridge's file with one stream and return its path."""
     owned = ", ".join(f'"{source}" = {partitions}' for source, partitions in sources.items())
@@ -20,7 +21,8 @@ def bridge_file(
     path.write_text(
         f'[kafka]\nbootstrap = "{bootstrap}"\n\n'
         f"[interconnect]\n{interconnect}\ncredit = {credit}\n\n"
-        f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n',
+        + (f'[metrics]\nlisten = "{metrics}"\n\n' if metrics else "")
+        + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n',
         encoding="utf-8",
     )
     return path

@@ -28,7 +28,7 @@ class EdgeUnderTest:
     def __init__(self, folder: Path, database: Database, url: str, **changes: Any) -> None:
         self.folder = folder
         self.database = database
-        self.source = "jakarta/bank"
+        self.source = changes.pop("source", "jakarta/bank")
         self.path = folder / "edge.toml"
         self.process: subprocess.Popen[str] | None = None
         settings = {

@@ -33,7 +33,7 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     #: Seconds since the bridge heard the edge.
     heard_seconds: float | None = None
     edge_version: str | None = None
-    #: What the edge says of itself, at the bridge.
+    #: What the edge says of itself, at the bridge; `silent` when it has not been heard for some heartbeats.
     edge_state: str | None = None
     warnings: list[str] = []
 

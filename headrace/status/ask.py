@@ -1,0 +1,90 @@
+"""Asking a part for its status: its endpoint if one answers, else what is durable, which the part's own code looks up.
+
+The core imports no part: it finds what reads an edge's checkpoint, or what Kafka holds for a bridge, by the entry points of
+`headrace.status`.
+"""
+
+import http.client
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import msgspec
+
+from headrace import __version__
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError
+from headrace.status.answer import Answer, SourceStatus
+
+_PATIENCE = 5.0
+
+#: Returns what is durable for the sources of a file.
+Durable = Callable[[EdgeFile | BridgeFile], list[SourceStatus]]
+
+
+def ask(path: Path, at: str | None) -> Answer:
+    """Return what the part of a file answers, or what is durable where nobody does.
+
+    Args:
+        path: an edge's or a bridge's file.
+        at: `host:port` of the endpoint; that of the file when None.
+
+    Raises:
+        ConfigurationError: it is neither.
+        NotConnected, NeedsOperator: nobody answers, and what is durable cannot be read.
+    """
+    file = _loaded(path)
+    part = "edge" if isinstance(file, EdgeFile) else "bridge"
+    listen = at or file.metrics.listen
+    if listen is None:
+        why = "[metrics] listen is not in the file, so whoever runs cannot be asked"
+    else:
+        answer, why = _asked(listen)
+        if answer is not None:
+            return answer
+    return Answer(part=part, running=False, version=__version__, reason=why, sources=_durable(part)(file))
+
+
+def _loaded(path: Path) -> EdgeFile | BridgeFile:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        # The loader words it better.
+        tables = {"source": {}}
+    if "source" in tables:
+        return load(path, EdgeFile)
+    if "streams" in tables and "interconnect" in tables:
+        return load(path, BridgeFile)
+    raise ConfigurationError(
+        f"{path} is neither an edge's nor a bridge's file",
+        hint="Name one with --config: it has [source] or [streams.NAME].",
+    )
+
+
+def _asked(listen: str) -> tuple[Answer | None, str]:
+    """Return the answer, or None and why there is none."""
+    host, _, port = listen.rpartition(":")
+    host = "127.0.0.1" if host in {"", "0.0.0.0"} else host
+    if port == "0":
+        return None, "[metrics] listen names no port: ask with --at and the one that the log names"
+    connection = http.client.HTTPConnection(host, int(port), timeout=_PATIENCE)
+    try:
+        connection.request("GET", "/status")
+        answer = msgspec.json.decode(connection.getresponse().read(), type=Answer)
+    except OSError as error:
+        return None, f"nobody answers at {host}:{port}: {error.strerror or error}"
+    except (http.client.HTTPException, msgspec.MsgspecError):
+        return None, f"what answers at {host}:{port} is no part of Headrace"
+    finally:
+        connection.close()
+    answer.address = f"{host}:{port}"
+    return answer, ""
+
+
+def _durable(part: str) -> Durable:
+    (point,) = entry_points(group="headrace.status", name=part)
+    found: Durable = point.load()
+    return found

@@ -1,0 +1,135 @@
+"""The status as a person reads it: a line a source that fits 80 columns, and below it what needs words."""
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from headrace.status.answer import Answer, SourceStatus
+
+#: From this many columns on, positions are shown whole, and when an edge was heard.
+_WIDE = 120
+#: A lag from here on is shown in yellow, and in red, in seconds.
+_YELLOW, _RED = 10.0, 60.0
+_LEGEND = "[dim]read, accept, commit: each behind the source's log. log: what it keeps.[/]"
+_STYLES = {"serving": "green", "capturing": "green", "not running": "red", "needs an operator": "bold red"}
+
+
+def screen(answers: list[Answer], width: int) -> RenderableType:
+    """Return what is printed."""
+    parts: list[RenderableType] = []
+    for answer in answers:
+        parts += [_head(answer), _table(answer, wide=width >= _WIDE), *_words(answer)]
+    if any(answer.running for answer in answers):
+        parts.append(_LEGEND)
+    return Group(*parts)
+
+
+def console() -> Console:
+    """Return where it is printed."""
+    return Console(highlight=False)
+
+
+def _head(answer: Answer) -> str:
+    if not answer.running:
+        return f"[bold]{answer.part}[/], [red]no answer[/]: {escape(answer.reason)}. What is durable:"
+    state = "[green]ready[/]" if answer.ready else "[bold red]not ready[/]"
+    return f"[bold]{answer.part}[/] {escape(answer.version)} at {escape(answer.address)}, {state}"
+
+
+def _table(answer: Answer, *, wide: bool) -> Table:
+    bridge = answer.part == "bridge"
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("source", overflow="fold")
+    table.add_column("state", overflow="fold")
+    table.add_column("position", no_wrap=True)
+    running = ["rec/s", "read", "accept", *(["commit"] if bridge else []), "log", "spool"]
+    if bridge and wide:
+        running.append("heard")
+    for name in running if answer.running else ["committed at" if bridge else "log"]:
+        table.add_column(name, justify="right", no_wrap=True, min_width=5)
+    for source in answer.sources:
+        table.add_row(*_cells(answer, source, wide=wide))
+    return table
+
+
+def _cells(answer: Answer, source: SourceStatus, *, wide: bool) -> list[str]:
+    first = [escape(source.source), _state(source), _position(source.position, wide=wide)]
+    bridge = answer.part == "bridge"
+    if not answer.running:
+        return [*first, (source.committed_at or "-") if bridge else size(source.retained_wal_bytes)]
+    cells = [
+        *first,
+        _count(source.records_per_second),
+        _lag(source.captured_lag_seconds),
+        _lag(source.accepted_lag_seconds),
+        *([_lag(source.committed_lag_seconds)] if bridge else []),
+        size(source.retained_wal_bytes),
+        size(source.spool_bytes),
+    ]
+    return [*cells, duration(source.heard_seconds)] if bridge and wide else cells
+
+
+def _state(source: SourceStatus) -> str:
+    """Return the state; that of the edge, where the bridge is well and the edge is not."""
+    state = source.state
+    if state == "serving" and source.edge_state not in {None, "capturing"}:
+        state = f"edge: {source.edge_state}"
+    return f"[{_STYLES.get(state, 'yellow')}]{escape(state)}[/]"
+
+
+def _words(answer: Answer) -> list[str]:
+    said = []
+    for source in answer.sources:
+        told = [source.reason, *source.warnings]
+        said += [f"[yellow]{escape(source.source)}:[/] {escape(each)}" for each in told if each]
+    return said
+
+
+def _position(position: str | None, *, wide: bool) -> str:
+    """Return a position, on a narrow screen without its epoch and zeros in front."""
+    if position is None:
+        return "-"
+    if wide:
+        return position
+    _, commit, ordinal = position.split("/")
+    return f"{commit.lstrip('0') or '0'}/{ordinal.lstrip('0') or '0'}"
+
+
+def _lag(seconds: float | None) -> str:
+    text = duration(seconds)
+    if seconds is None or seconds < _YELLOW:
+        return text
+    return f"[{'red' if seconds >= _RED else 'yellow'}]{text}[/]"
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds in at most five characters."""
+    if seconds is None:
+        return "-"
+    for least, unit, each in ((172_800, "d", 86_400), (7_200, "h", 3_600), (120, "m", 60)):
+        if seconds >= least:
+            return f"{seconds / each:.0f}{unit}"
+    if seconds >= 10 or seconds == 0:
+        return f"{seconds:.0f}s"
+    return f"{seconds:.2f}s" if seconds < 1 else f"{seconds:.1f}s"
+
+
+def size(number: int | None) -> str:
+    """Return bytes in at most five characters."""
+    if number is None:
+        return "-"
+    value, units = float(number), iter(("", "K", "M", "G", "T", "P"))
+    unit = next(units)
+    while abs(value) >= 1000 and unit != "P":
+        value, unit = value / 1024, next(units)
+    return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
+
+
+def _count(number: float | None) -> str:
+    if number is None:
+        return "-"
+    if number >= 1_000_000:
+        return f"{number / 1_000_000:.1f}M"
+    if number >= 10_000:
+        return f"{number / 1_000:.0f}k"
+    return f"{number:.0f}"

@@ -1,0 +1,87 @@
+"""Who is asked, and what is said when nobody answers."""
+
+import http.server
+import threading
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.status import ask as asking
+from headrace.status.answer import SourceStatus
+from infra.local.ports import free_port
+
+EDGE = """
+[source]
+name = "jakarta/bank"
+[source.postgresql]
+host = "db"
+database = "bank"
+user = "headrace"
+[interconnect]
+url = "amqp://far:5672"
+[state]
+folder = "state"
+"""
+
+
+@pytest.fixture
+def edge(tmp_path, monkeypatch):
+    """Return what writes an edge's file; what is durable is made up."""
+    durable = [SourceStatus(source="jakarta/bank", state="not running")]
+    monkeypatch.setattr(asking, "_durable", lambda part: lambda file: durable if part == "edge" else [])
+
+    def write(listen=None):
+        path = tmp_path / "edge.toml"
+        path.write_text(EDGE + (f'[metrics]\nlisten = "{listen}"\n' if listen else ""))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def stranger():
+    """Yield the address of a server that answers something else."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("listen", "why"),
+    [
+        (None, "[metrics] listen is not in the file"),
+        ("127.0.0.1:0", "--at"),
+        (f"127.0.0.1:{free_port()}", "nobody answers at"),
+    ],
+)
+def test_where_nobody_can_be_asked_what_is_durable_is_shown_with_the_reason(edge, listen, why):
+    answer = asking.ask(edge(listen), None)
+    assert not answer.running
+    assert why in answer.reason
+    assert [source.state for source in answer.sources] == ["not running"]
+
+
+def test_an_answer_of_something_else_is_not_taken_for_one(edge, stranger):
+    answer = asking.ask(edge(), stranger)
+    assert not answer.running
+    assert "is no part of Headrace" in answer.reason
+
+
+def test_a_file_that_is_neither_an_edge_s_nor_a_bridge_s_is_refused(tmp_path):
+    path = tmp_path / "lake.toml"
+    path.write_text('[lake]\nroot = "x"\n')
+    with pytest.raises(ConfigurationError, match="neither an edge's nor a bridge's"):
+        asking.ask(path, None)

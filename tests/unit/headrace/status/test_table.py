@@ -1,0 +1,82 @@
+"""The status fits the screen, and says in words what a number cannot."""
+
+import pytest
+from rich.console import Console
+
+from headrace.status.answer import Answer, SourceStatus
+from headrace.status.table import duration, screen, size
+
+POSITION = "692010c0/0000000001a2b3c8/00000012"
+
+
+def printed(answer, width):
+    console = Console(width=width, no_color=True)
+    with console.capture() as capture:
+        console.print(screen([answer], width))
+    return capture.get()
+
+
+def bridge(**changes):
+    source = {
+        "source": "jakarta/bank",
+        "state": "serving",
+        "position": POSITION,
+        "records_per_second": 123_456.7,
+        "captured_lag_seconds": 99.9,
+        "accepted_lag_seconds": 0.213,
+        "committed_lag_seconds": 86_400.0,
+        "retained_wal_bytes": 999 << 20,
+        "spool_bytes": 5 << 20,
+        "heard_seconds": 0.4,
+        "edge_state": "capturing",
+    } | changes
+    sources = [SourceStatus(**source), SourceStatus(source="singapore/ledger", state="needs an operator")]
+    return Answer(part="bridge", running=True, version="0.1.0", address="10.0.0.1:9188", ready=True, sources=sources)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_every_line_fits_and_a_source_has_one(width):
+    lines = printed(bridge(), width).splitlines()
+    assert max(map(len, lines)) <= width
+    (line,) = [line for line in lines if line.startswith("jakarta/bank")]
+    cells = line.split()
+    assert cells[1:2] + cells[3:9] == ["serving", "123k", "100s", "0.21s", "24h", "999M", "5.0M"]
+    assert cells[2] == (POSITION if width >= 120 else "1a2b3c8/12")
+
+
+def test_an_edge_that_is_not_well_shows_in_the_line_and_says_why_below():
+    said = printed(bridge(edge_state="database away", warnings=["database 10.0.0.7:5432/bank cannot be reached"]), 120)
+    assert "edge: database away" in said
+    assert "jakarta/bank: database 10.0.0.7:5432/bank cannot be reached" in said
+
+
+def test_where_nobody_answers_it_says_so_and_shows_what_is_durable():
+    source = SourceStatus(source="jakarta/bank", state="not running", position=POSITION, retained_wal_bytes=2048)
+    said = printed(Answer(part="edge", running=False, reason="nobody answers at 127.0.0.1:9187", sources=[source]), 80)
+    assert "no answer: nobody answers at 127.0.0.1:9187" in said
+    assert said.splitlines()[-1].split() == ["jakarta/bank", "not", "running", "1a2b3c8/12", "2.0K"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0, "0s"),
+        (0.004, "0.00s"),
+        (0.25, "0.25s"),
+        (9.96, "10.0s"),
+        (61, "61s"),
+        (300, "5m"),
+        (9000, "2h"),
+    ],
+)
+def test_a_duration_takes_few_characters(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(None, "-"), (0, "0"), (999, "999"), (1000, "1.0K"), (16 << 20, "16M"), (3 << 40, "3.0T"), (-5, "-5")],
+)
+def test_a_size_takes_few_characters(number, text):
+    assert size(number) == text
