@@ -1,25 +1,25 @@
-"""The comparison of one table: digests of both sides, and, where they differ, the keys that differ.
+"""The comparison of one table: digests of both sides by range of the key, and, where they differ, the keys that differ.
 
-Differing rows are sought by hash ranges of the key: ranges whose digests differ are cut 256 ways again until what is left
-can be listed. The two sides work at the same time. Needs that neither side changes meanwhile. Called by command.py.
+A range whose digests differ is cut again until its rows are few enough to list. The two sides work at the same time, and
+neither hands out more than sums and a bounded list. Needs that neither side changes meanwhile. Called by verify.py.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
 from spark_jobs.verify.canonical import Column
 from spark_jobs.verify.digest import Digest, Row, Side
+from spark_jobs.verify.ranges import Grid, Span
 
-#: Rows of one side that are listed at most; beyond it, ranges are cut again.
-LISTED = 4096
-#: Differing ranges that are followed at most.
-FOLLOWED = 16
-#: Hexadecimal digits by which a range is cut.
-_STEP = 2
-_MD5_DIGITS = 32
+#: Rows of one side that are listed at most, all in all.
+LISTED = 8192
+#: A range of so few rows is listed; a larger one is cut again, into so many ranges at most.
+_FEW, _PARTS = 512, 256
+#: Differing ranges that are followed at each step, and steps, at most.
+FOLLOWED, _STEPS = 16, 24
 
 What = Literal["missing in the lake", "only in the lake", "differs"]
 
@@ -38,11 +38,27 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Range:
+    """Neighbouring ranges that differ, as one."""
+
+    #: The key column; None for ranges of hashes.
+    column: str | None
+    #: First and last place; None where the range has no end.
+    first: int | None
+    last: int | None
+    rows_source: int
+    rows_lake: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """What comparing two sides showed."""
 
     source: Digest
     lake: Digest
+    #: How many ranges were compared, and which differ.
+    compared: int = 1
+    ranges: tuple[Range, ...] = ()
     differences: tuple[Difference, ...] = ()
     #: Whether these are all differences, or only those in the ranges that were followed.
     complete: bool = True
@@ -50,55 +66,130 @@ class Comparison:
     @property
     def equal(self) -> bool:
         """Whether both sides have the same rows."""
-        return self.source == self.lake
+        return not self.ranges
 
 
-def compare(source: Side, lake: Side, columns: Sequence[Column], key: Sequence[Column]) -> Comparison:
-    """Return the comparison of two sides of a table, with the keys that differ where they are few enough to find."""
-    with ThreadPoolExecutor(1) as beside:
-        there = beside.submit(source.whole)
-        in_lake = lake.whole()
-        at_source = there.result()
-        if at_source == in_lake:
-            return Comparison(source=at_source, lake=in_lake)
-        within, followed_all = _narrow(source, lake, max(at_source.rows, in_lake.rows), beside)
-        listed = beside.submit(source.rows, within, LISTED * 2)
-        lake_rows = lake.rows(within, LISTED * 2)
-        source_rows = listed.result()
-    bounded = max(len(source_rows), len(lake_rows)) >= LISTED * 2
-    if bounded:
-        source_rows, lake_rows = _to_same_end(source_rows, lake_rows)
+def compare(
+    source: Side,
+    lake: Side,
+    columns: Sequence[Column],
+    key: Sequence[Column],
+    grid: Grid,
+    cells: Collection[int] | None = None,
+) -> Comparison:
+    """Return the comparison of two sides of a table, in all cells of a grid or in some, with the keys that differ."""
+    with ThreadPoolExecutor(1, thread_name_prefix="source") as beside:
+        search = _Search(source, lake, beside)
+        here, there = search.digests(grid, cells)
+        differing = _differing(here, there)
+        if differing:
+            search.follow(grid, differing)
     return Comparison(
-        source=at_source,
-        lake=in_lake,
-        differences=tuple(_differences(source_rows, lake_rows, columns, key)),
-        complete=followed_all and not bounded,
+        source=_total(here),
+        lake=_total(there),
+        compared=grid.cells if cells is None else len(cells),
+        ranges=tuple(_ranges(grid, sorted(differing), here, there, key)),
+        differences=tuple(_differences(search.source_rows, search.lake_rows, columns, key)),
+        complete=search.complete,
     )
 
 
-def _narrow(source: Side, lake: Side, rows: int, beside: ThreadPoolExecutor) -> tuple[list[str], bool]:
-    """Return prefixes that hold differing rows and few enough to list, and whether they hold all of the differing rows."""
-    within, complete = [""], True
-    digits = 0
-    while rows > LISTED and digits < _MD5_DIGITS:
-        digits += _STEP
-        there = beside.submit(source.ranges, digits, within)
-        in_lake = lake.ranges(digits, within)
-        at_source = there.result()
-        differing = sorted(
-            prefix for prefix in at_source.keys() | in_lake.keys() if at_source.get(prefix) != in_lake.get(prefix)
+class _Search:
+    """Gathers the rows of ranges that differ, within bounds."""
+
+    def __init__(self, source: Side, lake: Side, beside: ThreadPoolExecutor) -> None:
+        self.source_rows: list[Row] = []
+        self.lake_rows: list[Row] = []
+        self.complete = True
+        self._source, self._lake, self._beside = source, lake, beside
+        self._steps = 0
+
+    def digests(self, grid: Grid, cells: Collection[int] | None = None) -> tuple[dict[int, Digest], dict[int, Digest]]:
+        there = self._beside.submit(self._source.digests, grid, cells)
+        in_lake = self._lake.digests(grid, cells)
+        return there.result(), in_lake
+
+    def follow(self, grid: Grid, differing: dict[int, int]) -> None:
+        """Gather the rows of the cells that differ, given with how many rows they have."""
+        self.complete = self.complete and len(differing) <= FOLLOWED
+        few: list[int] = []
+        for cell, rows in sorted(differing.items())[:FOLLOWED]:
+            finer = grid.cut(cell, min(_PARTS, -(-rows // _FEW) * 2)) if rows > _FEW else None
+            if finer is None:
+                few.append(cell)
+            elif self._step():
+                self.follow(finer, _differing(*self.digests(finer)))
+        if few and self._step():
+            self._list(grid, few)
+
+    def _step(self) -> bool:
+        left = LISTED - max(len(self.source_rows), len(self.lake_rows))
+        self._steps += 1
+        if left <= 0 or self._steps > _STEPS:
+            self.complete = False
+            return False
+        return True
+
+    def _list(self, grid: Grid, cells: Sequence[int]) -> None:
+        most = LISTED - max(len(self.source_rows), len(self.lake_rows))
+        listed = self._beside.submit(self._source.rows, grid, cells, most)
+        in_lake = self._lake.rows(grid, cells, most)
+        at_source = listed.result()
+        if max(len(at_source), len(in_lake)) >= most:
+            # Both end before the key at which the shorter reach ends, so that no row seems to be missing.
+            end = min(side[-1].key_hash for side in (at_source, in_lake) if len(side) >= most)
+            at_source, in_lake = ([row for row in side if row.key_hash < end] for side in (at_source, in_lake))
+            self.complete = False
+        self.source_rows += at_source
+        self.lake_rows += in_lake
+
+
+def _differing(here: dict[int, Digest], there: dict[int, Digest]) -> dict[int, int]:
+    """Return the cells that differ, with the rows of the side that has more."""
+    none = Digest()
+    return {
+        cell: max(here.get(cell, none).rows, there.get(cell, none).rows)
+        for cell in here.keys() | there.keys()
+        if here.get(cell, none) != there.get(cell, none)
+    }
+
+
+def _total(digests: dict[int, Digest]) -> Digest:
+    total = Digest()
+    for digest in digests.values():
+        total = total.plus(digest)
+    return total
+
+
+def _ranges(
+    grid: Grid, cells: Sequence[int], here: dict[int, Digest], there: dict[int, Digest], key: Sequence[Column]
+) -> list[Range]:
+    """Return the cells that differ, neighbours put together."""
+    runs: list[list[int]] = []
+    for cell in cells:
+        if runs and runs[-1][-1] == cell - 1:
+            runs[-1].append(cell)
+        else:
+            runs.append([cell])
+    found = []
+    for run in runs:
+        first, last = grid.cell(run[0]), grid.cell(run[-1])
+        found.append(
+            Range(
+                column=key[0].name if first.by == "key" else None,
+                first=_end(first, low=True),
+                last=_end(last, low=False),
+                rows_source=sum(here.get(cell, Digest()).rows for cell in run),
+                rows_lake=sum(there.get(cell, Digest()).rows for cell in run),
+            )
         )
-        complete = complete and len(differing) <= FOLLOWED
-        within = differing[:FOLLOWED]
-        rows = sum(max(side.get(prefix, Digest()).rows for side in (at_source, in_lake)) for prefix in within)
-    return within, complete
+    return found
 
 
-def _to_same_end(source: list[Row], lake: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return two bounded lists cut before the key at which the shorter reach ends, so that no row seems to be missing."""
-    end = min(side[-1].key_hash for side in (source, lake) if len(side) >= LISTED * 2)
-    cut = [[row for row in side if row.key_hash < end] for side in (source, lake)]
-    return cut[0], cut[1]
+def _end(span: Span, *, low: bool) -> int | None:
+    if low:
+        return None if span.open_low else span.low
+    return None if span.open_high else span.high - 1
 
 
 def _differences(

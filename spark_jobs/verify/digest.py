@@ -1,12 +1,14 @@
-"""What the two sides of a comparison offer: sums over hashed rows, by hash range of the key, and a bounded list of rows.
+"""What the two sides of a comparison offer: sums over hashed rows, by range of the key, and a bounded list of rows.
 
 A row's hash is the MD5 of its canonical text. Its first two runs of 60 bits are added up inside the engine, so the order of
 rows does not matter and equal rows count as often as they are there. `Side` is implemented for the source and for silver.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from spark_jobs.verify.ranges import Grid
 
 #: Hexadecimal digits of an MD5 that make up each of the two numbers.
 DIGITS = 15
@@ -18,6 +20,10 @@ class Digest(NamedTuple):
     rows: int = 0
     first: int = 0
     second: int = 0
+
+    def plus(self, other: "Digest") -> "Digest":
+        """Return the digest of both sets of rows together."""
+        return Digest(self.rows + other.rows, self.first + other.first, self.second + other.second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +38,10 @@ class Row:
 
 
 class Side(Protocol):
-    """One side of a table's comparison. Prefixes are leading hexadecimal digits of the key's hash."""
+    """One side of a table's comparison."""
 
-    def whole(self) -> Digest:
-        """Return the digest of all rows."""
+    def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
+        """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
 
-    def ranges(self, digits: int, within: Sequence[str]) -> dict[str, Digest]:
-        """Return the digest of each hash range `digits` long inside the given prefixes; an empty range is not there."""
-
-    def rows(self, within: Sequence[str], most: int) -> list[Row]:
-        """Return the rows in the given prefixes, by key hash, `most` at most."""
+    def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
+        """Return the rows in some cells of a grid, by key hash, `most` at most."""

@@ -5,17 +5,23 @@ Shows keys and names of columns, never the values of other columns.
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from spark_jobs.verify.compare import Difference
+from spark_jobs.verify.compare import Difference, Range
 
-#: Differing keys that are printed for each table.
+#: Differing keys, and differing ranges, that are printed for each table.
 SHOWN = 10
+
+Verdict = Literal["equal", "not equal", "not compared"]
+_STYLES = {"equal": "green", "not equal": "bold red", "not compared": "bold yellow"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,21 +31,33 @@ class TableReport:
     source: str
     #: `schema.table`.
     table: str
-    equal: bool
+    verdict: Verdict
     #: None where the table is not there at all.
-    rows_source: int | None
-    rows_lake: int | None
-    seconds: float
+    rows_source: int | None = None
+    rows_lake: int | None = None
+    seconds: float = 0.0
+    #: All transactions of the source that committed below this LSN, and no other; None when its writers rest.
+    lsn: int | None = None
+    #: How many ranges the table has, and how many of them were compared: fewer for a sample.
+    ranges: int = 1
+    ranges_compared: int = 1
     #: What is wrong with the table as a whole, a sentence each.
     reasons: list[str] = field(default_factory=list)
+    #: Ranges that differ.
+    differing: list[Range] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     #: Whether these are all differences, or only the first that were found.
     complete: bool = True
 
+    @property
+    def equal(self) -> bool:
+        """Whether the table was compared and is equal."""
+        return self.verdict == "equal"
+
 
 def as_json(reports: list[TableReport]) -> str:
     """Return the machine form: whether all is equal, and every table with its differences."""
-    tables: list[dict[str, Any]] = [asdict(report) for report in reports]
+    tables: list[dict[str, Any]] = [asdict(report) | {"equal": report.equal, "lsn": _lsn(report)} for report in reports]
     return json.dumps({"equal": all(report.equal for report in reports), "tables": tables}, ensure_ascii=False)
 
 
@@ -58,38 +76,84 @@ def show(reports: list[TableReport], console: Console) -> None:
             escape(report.table),
             _count(report.rows_source),
             _count(report.rows_lake),
-            "[green]equal[/]" if report.equal else "[bold red]not equal[/]",
+            f"[{_STYLES[report.verdict]}]{report.verdict}[/]",
             f"{report.seconds:.1f}",
         )
     console.print(table)
     for report in reports:
         if not report.equal:
             _explain(report, console)
-    unequal = sum(not report.equal for report in reports)
+    for source, lsn in sorted({(report.source, _lsn(report)) for report in reports if report.lsn is not None}):
+        console.print(f"{escape(source)}: every transaction that committed before LSN {lsn}, and none after")
+    if any(report.ranges_compared < report.ranges for report in reports):
+        some = sum(report.ranges_compared for report in reports)
+        console.print(f"a sample: {some:,} of {sum(report.ranges for report in reports):,} ranges")
+    _conclude(reports, console)
+
+
+def _conclude(reports: list[TableReport], console: Console) -> None:
+    counts = Counter(report.verdict for report in reports)
     sources = len({report.source for report in reports})
     tables = f"{len(reports)} table{'s' * (len(reports) != 1)}"
-    console.print(
-        f"[bold red]{unequal} of {tables} not equal[/]"
-        if unequal
-        else f"[bold green]equal[/]: {tables} of {sources} source{'s' * (sources != 1)}"
-    )
+    wrong = [
+        f"[{_STYLES[verdict]}]{counts[verdict]} of {tables} {verdict}[/]"
+        for verdict in ("not equal", "not compared")
+        if counts[verdict]
+    ]
+    console.print(", ".join(wrong) or f"[bold green]equal[/]: {tables} of {sources} source{'s' * (sources != 1)}")
+
+
+@contextmanager
+def progress(console: Console) -> Iterator["Shown"]:
+    """Show what a verification is doing while it runs, on a terminal only."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield Shown(bars)
+
+
+class Shown:
+    """The line that says what is being done."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._task = bars.add_task("", total=None)
+
+    def say(self, what: str) -> None:
+        """Say what is being done, without an end in sight."""
+        self._bars.reset(self._task, total=None, description=escape(what))
+
+    def table(self, source: str, table: str, done: int, total: int) -> None:
+        """Say how many rows of a table are summed up, of about how many."""
+        said = f"{escape(source)} {escape(table)}: {done:,} of about {total:,} rows"
+        self._bars.update(self._task, description=said, completed=done, total=total)
 
 
 def _explain(report: TableReport, console: Console) -> None:
     console.print(f"\n[bold]{escape(report.source)} {escape(report.table)}[/]")
     for reason in report.reasons:
-        console.print(f"  {escape(reason)}")
+        console.print(f"  {escape(reason)}", soft_wrap=True)
     counts = Counter[str]()
     for difference in report.differences:
         counts[difference.what] += difference.rows
     if counts:
         least = "" if report.complete else "at least "
         console.print(f"  {least}{', '.join(f'{count:,} {what}' for what, count in sorted(counts.items()))}")
-    for difference in report.differences[:SHOWN]:
-        console.print(f"  {escape(_line(difference))}", soft_wrap=True)
-    rest = len(report.differences) - SHOWN
-    if rest > 0:
-        console.print(f"  and {rest:,} more (--json lists them)")
+    _some([_range(one) for one in report.differing if one.column is not None], console)
+    _some([_line(difference) for difference in report.differences], console)
+
+
+def _some(lines: list[str], console: Console) -> None:
+    for line in lines[:SHOWN]:
+        console.print(f"  {escape(line)}", soft_wrap=True)
+    if len(lines) > SHOWN:
+        console.print(f"  and {len(lines) - SHOWN:,} more (--json lists them)")
+
+
+def _range(found: Range) -> str:
+    first = "the least" if found.first is None else f"{found.first:,}"
+    last = "the greatest" if found.last is None else f"{found.last:,}"
+    rows = f"{found.rows_source:,} rows at the source, {found.rows_lake:,} in the lake"
+    return f"{found.column} from {first} to {last}: {rows}"
 
 
 def _line(difference: Difference) -> str:
@@ -101,3 +165,7 @@ def _line(difference: Difference) -> str:
 
 def _count(rows: int | None) -> str:
     return "-" if rows is None else f"{rows:,}"
+
+
+def _lsn(report: TableReport) -> str | None:
+    return None if report.lsn is None else f"{report.lsn >> 32:X}/{report.lsn & 0xFFFFFFFF:X}"

@@ -1,20 +1,27 @@
-"""A source's database, read in one snapshot: its tables, and the answers to queries.
+"""A source's database, read in one snapshot at one place of its log: its tables, and the answers to queries.
 
-All queries of a connection see the same moment (repeatable read) and cannot write. Called by command.py and source_side.py.
-The only module here that imports psycopg2.
+All queries of a connection see the same moment (repeatable read) and cannot write. The moment is the one at which a temporary
+slot becomes consistent: it sees every transaction whose commit record is below that LSN, and none at or above it. The slot is
+dropped as soon as the snapshot is taken over, so no log is retained while tables are read; a marker in the log is all that is
+written. Called by command.py and source_side.py. The only module here that imports psycopg2.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import psycopg2
+from psycopg2.extras import LogicalReplicationConnection
 
 from headrace.configuration.postgresql import PostgresqlConnection
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from spark_jobs.verify import problems
 from spark_jobs.verify.canonical import SourceType
+
+_log = logging.getLogger(__name__)
 
 #: The settings under which the edge reads values, so that the server prints them the same way.
 _SETTINGS = {
@@ -24,6 +31,10 @@ _SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
 }
+#: Prefix of logical messages that every edge makes a record of.
+_MARKER = "headrace.marker"
+#: A slot waits for the transactions that are open when it is made, so long at most.
+_SLOT_PATIENCE = "60s"
 _TABLES = files("spark_jobs.verify").joinpath("source_tables.sql").read_text(encoding="utf-8")
 
 
@@ -47,33 +58,39 @@ class SourceTable:
         return f"{self.schema}.{self.name}"
 
 
+class _Exported(NamedTuple):
+    #: Commits below it are in the snapshot.
+    lsn: int
+    snapshot: str
+
+
 class SourceDatabase:
     """A database of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
 
-    def __init__(self, source: str, address: PostgresqlConnection, connection: Any) -> None:
+    def __init__(self, source: str, address: PostgresqlConnection, connection: Any, lsn: int | None) -> None:
+        #: Every transaction that committed below it is seen, no other; None for a snapshot that stands nowhere.
+        self.lsn = lsn
         self._source = source
         self._address = address
         self._connection = connection
 
     @classmethod
     @contextmanager
-    def connect(cls, source: str, address: PostgresqlConnection) -> Iterator["SourceDatabase"]:
-        """Give the database in a snapshot that lasts as long as the context.
+    def connect(cls, source: str, address: PostgresqlConnection, *, placed: bool = False) -> Iterator["SourceDatabase"]:
+        """Give the database in a snapshot that lasts as long as the context; `placed`, at an LSN that is known.
 
-        Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses.
+        Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to make a slot.
         """
-        try:
-            connection = psycopg2.connect(
-                **address.parameters(),
-                application_name="headrace verify",
-                client_encoding="UTF8",
-                options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
-            )
-        except psycopg2.OperationalError as error:
-            raise _refused(source, address, error) from error
+        connection = _connect(source, address, " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()))
         try:
             connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
-            yield cls(source, address, connection)
+            if not placed:
+                yield cls(source, address, connection, None)
+                return
+            with _exported(source, address) as exported, connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported.snapshot,))
+            _mark(source, address)
+            yield cls(source, address, connection, exported.lsn)
         finally:
             connection.close()
 
@@ -95,25 +112,46 @@ class SourceDatabase:
         """Return a statement's rows; an error says what the statement was about, never what a row holds."""
         try:
             with self._connection.cursor() as cursor:
-                cursor.execute(statement)
-                rows: list[tuple[Any, ...]] = cursor.fetchall()
+                # A statement that fails is undone alone: the snapshot goes on.
+                cursor.execute("SAVEPOINT asked")
+                try:
+                    cursor.execute(statement)
+                    rows: list[tuple[Any, ...]] = cursor.fetchall()
+                finally:
+                    if not self._connection.closed:
+                        cursor.execute("ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked")
                 return rows
-        except psycopg2.errors.InsufficientPrivilege as error:
-            raise NeedsOperator(
-                f"source {self._source}: user {self._address.user!r} may not read {about}",
-                hint=f"Run there: GRANT SELECT ON {about} TO {self._address.user}; (and USAGE on its schema).",
-            ) from error
-        except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-            raise NotConnected(
-                f"source {self._source}: the connection to {self._address} was lost while reading {about}",
-                hint="Verify again when the database is back; nothing was changed.",
-            ) from error
         except psycopg2.Error as error:
-            # The server's own message could hold a value of a row; its code does not.
-            raise NeedsOperator(
-                f"source {self._source}: {about} cannot be read: PostgreSQL error {error.pgcode}",
-                hint=f"See the log of {self._address} for the statement and its message.",
-            ) from error
+            lost = isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError))
+            raise problems.reading(self._source, self._address, about, None if lost else error.pgcode) from error
+
+
+def _connect(source: str, address: PostgresqlConnection, options: str, **more: Any) -> Any:
+    try:
+        return psycopg2.connect(
+            **address.parameters(), application_name="headrace verify", client_encoding="UTF8", options=options, **more
+        )
+    except psycopg2.OperationalError as error:
+        raise problems.refused(source, address, str(error)) from error
+
+
+@contextmanager
+def _exported(source: str, address: PostgresqlConnection) -> Iterator[_Exported]:
+    """Give a snapshot and where in the log it sits; both are gone with the context, unless a transaction took the snapshot."""
+    options = f"-c lock_timeout={_SLOT_PATIENCE}"
+    connection = _connect(source, address, options, connection_factory=LogicalReplicationConnection)
+    try:
+        with connection.cursor() as cursor:
+            # The form that every server since PostgreSQL 10 reads.
+            name = f"headrace_verify_{uuid4().hex[:12]}"
+            cursor.execute(f'CREATE_REPLICATION_SLOT "{name}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT')
+            _, consistent_point, snapshot, _ = cursor.fetchone()
+        high, _, low = consistent_point.partition("/")
+        yield _Exported(int(high, 16) << 32 | int(low, 16), snapshot)
+    except psycopg2.Error as error:
+        raise problems.no_slot(source, address, error.pgcode, _SLOT_PATIENCE) from error
+    finally:
+        connection.close()
 
 
 def _type(name: str, modifier: int) -> SourceType:
@@ -123,16 +161,15 @@ def _type(name: str, modifier: int) -> SourceType:
     return SourceType(name=name, scale=(((modifier - 4) & 0x7FF) ^ 1024) - 1024)
 
 
-def _refused(source: str, address: PostgresqlConnection, error: psycopg2.OperationalError) -> ReplicationError:
-    # Without a connection there is no error code; a server that answers starts its message with FATAL.
-    answer = str(error).strip().splitlines()[-1]
-    starting = ("starting up", "shutting down", "recovery", "too many", "not yet accepting")
-    if "FATAL" in answer and not any(word in answer for word in starting):
-        return NeedsOperator(
-            f"source {source}: {address} refuses user {address.user!r}: {answer.partition('FATAL:')[2].strip()}",
-            hint=f'Check [sources."{source}".postgresql] in the lake\'s file: database, user, password.',
-        )
-    return NotConnected(
-        f"source {source}: {address} cannot be reached",
-        hint=f'Check that the database runs, and host and port in [sources."{source}".postgresql].',
-    )
+def _mark(source: str, address: PostgresqlConnection) -> None:
+    """Write a marker to the log, which the edge makes a record: when it has come, so has all that was committed before it."""
+    connection = _connect(source, address, "")
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
+    except psycopg2.Error as error:
+        # Where changes come all the time they tell the same.
+        _log.info("source %s: no marker is written: PostgreSQL error %s", source, error.pgcode)
+    finally:
+        connection.close()

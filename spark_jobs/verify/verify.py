@@ -1,30 +1,41 @@
-"""The verification of sources against silver: every table of every source named, one after the other.
+"""The verification of one source against silver: every table of it, one after the other.
 
-Assumes that writers have stopped and that the loads have caught up. Reads the source in one snapshot and silver as the last
-load published it; changes neither. Called by command.py.
+Reads the source in one snapshot and silver as it is given; changes neither. A table that cannot be compared is said so, and
+the others go on. Called by command.py.
 """
 
 import logging
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from spark_jobs.failures import explained
-from spark_jobs.verify import silver, tables
+from spark_jobs.verify import ranges, silver, tables
 from spark_jobs.verify.compare import compare
-from spark_jobs.verify.report import TableReport
+from spark_jobs.verify.ranges import Grid
+from spark_jobs.verify.report import TableReport, Verdict
 from spark_jobs.verify.silver import SilverSide
 from spark_jobs.verify.source import SourceDatabase, SourceTable
 from spark_jobs.verify.source_side import SourceSide
+from spark_jobs.verify.tables import Plan
 
 _LOG = logging.getLogger(__name__)
 
+#: Rows of a range, about; and ranges of a table, at most, and at least when some of them are sampled.
+_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, 4096, 100
+_INTEGERS = {"short", "integer", "long"}
+
+#: Hears the source, the table, how many rows of it the source has summed up, and about how many there are.
+Tell = Callable[[str, str, int, int], None]
+
 
 class SilverTables(Protocol):
-    """The silver tables of a stream, as the last load published them."""
+    """The silver tables of a stream."""
 
     def names(self, source: str) -> set[str]:
         """Return the tables, `schema.table`, that the source has sent changes of."""
@@ -37,55 +48,111 @@ class SilverTables(Protocol):
 
 
 def verify(
-    source: str, database: SourceDatabase, lake: SilverTables, wanted: str | None = None
+    source: str,
+    database: SourceDatabase,
+    lake: SilverTables,
+    wanted: str | None = None,
+    *,
+    sample: float | None = None,
+    tell: Tell | None = None,
 ) -> Iterator[TableReport]:
-    """Give a report for each table of a source, or for the one that `wanted` names, as soon as it is known."""
+    """Give a report for each table of a source, or for the one that `wanted` names, as soon as it is known.
+
+    `sample` is the share of each table's ranges to compare, in percent, chosen at random.
+    """
     at_source = database.tables()
     known = {str(table): table for table in at_source}
     for name in tables.to_compare(at_source, lake.names(source), wanted):
         started = time.monotonic()
-        with explained(f"verifying {name} of {source}"):
-            report = _verify(source, name, database, known.get(name), lake.frame(source, name))
+        try:
+            with explained(f"verifying {name} of {source}"):
+                report = _verify(source, name, database, known.get(name), lake.frame(source, name), sample, tell)
+        except (NeedsOperator, CorruptInput, Retryable) as error:
+            reason = f"{error.message}. {error.hint}".strip()
+            report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
         problem = lake.problem(name)
-        if problem is not None and not report.equal:
+        if problem is not None and report.verdict == "not equal":
             report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
-        _LOG.debug("verified %s %s in %.1f s: %s", source, name, time.monotonic() - started, report.equal)
+        report = replace(report, lsn=database.lsn, seconds=time.monotonic() - started)
+        _LOG.debug("verified %s %s in %.1f s: %s", source, name, report.seconds, report.verdict)
         yield report
 
 
 def _verify(
+    source: str,
+    name: str,
+    database: SourceDatabase,
+    table: SourceTable | None,
+    frame: DataFrame | None,
+    sample: float | None,
+    tell: Tell | None,
+) -> TableReport:
+    if table is None or frame is None:
+        return _one_sided(source, name, database, table, frame)
+    in_silver = silver.columns(frame)
+    plan = tables.plan(table, in_silver)
+    summed = 0
+
+    def hear(rows: int) -> None:
+        nonlocal summed
+        summed += rows
+        if tell:
+            tell(source, name, summed, max(about, summed))
+
+    side = SourceSide(database, table, plan.columns, plan.key, tell=hear)
+    about = side.about()
+    by_number = bool(plan.key) and in_silver[plan.key[0].name].name in _INTEGERS
+    grid = _grid(side, about, by_number=by_number, sampled=sample is not None)
+    cells = None if sample is None else _chosen(grid, sample)
+    found = compare(side, SilverSide(frame, plan.columns, plan.key), plan.columns, plan.key, grid, cells)
+    return TableReport(
+        source=source,
+        table=name,
+        verdict=_verdict(found.equal, plan),
+        rows_source=found.source.rows,
+        rows_lake=found.lake.rows,
+        ranges=grid.cells,
+        ranges_compared=found.compared,
+        reasons=plan.reasons,
+        differing=list(found.ranges) if grid.cells > 1 else [],
+        differences=list(found.differences),
+        complete=found.complete,
+    )
+
+
+def _one_sided(
     source: str, name: str, database: SourceDatabase, table: SourceTable | None, frame: DataFrame | None
 ) -> TableReport:
-    started = time.monotonic()
-    if table is None or frame is None:
-        rows_source = SourceSide(database, table, [], []).whole().rows if table else None
-        rows_lake = frame.count() if frame is not None else None
-        reason = "the table is missing in the lake" if table else "the table is not at the source"
-        equal = not rows_source and not rows_lake
-        return TableReport(
-            source=source,
-            table=name,
-            equal=equal,
-            rows_source=rows_source,
-            rows_lake=rows_lake,
-            seconds=time.monotonic() - started,
-            reasons=[] if equal else [reason],
-        )
-    plan = tables.plan(table, silver.columns(frame))
-    found = compare(
-        SourceSide(database, table, plan.columns, plan.key),
-        SilverSide(frame, plan.columns, plan.key),
-        plan.columns,
-        plan.key,
+    rows_source = SourceSide(database, table, [], []).count() if table else None
+    rows_lake = frame.count() if frame is not None else None
+    equal = not rows_source and not rows_lake
+    reason = (
+        "the table is missing in the lake"
+        if table
+        else "the table is not at the source: it was dropped or renamed there, which its log does not say, so the lake keeps it"
     )
     return TableReport(
         source=source,
         table=name,
-        equal=found.equal and not plan.reasons,
-        rows_source=found.source.rows,
-        rows_lake=found.lake.rows,
-        seconds=time.monotonic() - started,
-        reasons=plan.reasons,
-        differences=list(found.differences),
-        complete=found.complete,
+        verdict="equal" if equal else "not equal",
+        rows_source=rows_source,
+        rows_lake=rows_lake,
+        reasons=[] if equal else [reason],
     )
+
+
+def _grid(side: SourceSide, about: int, *, by_number: bool, sampled: bool) -> Grid:
+    """Return the ranges of a table, by its leading key column where that is an integer on both sides."""
+    bounds = side.bounds() if by_number else None
+    span = ranges.keys(*bounds) if bounds else None
+    wanted = min(_MOST_RANGES, -(-about // _ROWS))
+    return ranges.grid(span or ranges.hashes(), max(wanted, _LEAST_SAMPLED) if sampled else wanted)
+
+
+def _chosen(grid: Grid, sample: float) -> list[int]:
+    """Return as many cells as the share asks for, others at each run; one at least."""
+    return sorted(random.sample(range(grid.cells), max(1, round(grid.cells * sample / 100))))
+
+
+def _verdict(equal: bool, plan: Plan) -> Verdict:
+    return "equal" if equal and not plan.reasons else "not equal"

@@ -98,20 +98,24 @@ def headrace(monkeypatch, capsys):
 
 
 def test_equal_tables_exit_with_0(file_for, root, headrace):
-    code, said, _ = headrace("verify", "--config", file_for(root))
+    code, said, _ = headrace("verify", "--at-rest", "--config", file_for(root))
 
     assert (code, said.splitlines()[-1]) == (0, "equal: 1 table of 1 source")
 
 
 def test_a_difference_exits_with_1_and_is_located_for_people(file_for, root, headrace):
-    code, said, _ = headrace("verify", "--config", file_for(root, stream="sales"), "sales", "--table", "accounts")
+    code, said, _ = headrace(
+        "verify", "--at-rest", "--config", file_for(root, stream="sales"), "sales", "--table", "accounts"
+    )
 
     assert code == 1
     assert "  id=17: differs in balance" in said.splitlines()
 
 
 def test_a_difference_exits_with_1_and_is_located_for_programs(file_for, root, headrace):
-    code, said, _ = headrace("verify", "--config", file_for(root, stream="sales"), "--source", SOURCE, "--json")
+    code, said, _ = headrace(
+        "verify", "--at-rest", "--config", file_for(root, stream="sales"), "--source", SOURCE, "--json"
+    )
 
     assert code == 1
     (found,) = json.loads(said)["tables"]
@@ -123,27 +127,27 @@ def test_what_no_load_has_published_is_not_read(file_for, root, headrace, spark)
     path = file_for(root)
     spark.sql(f"DELETE FROM delta.`{table.path(load(path, LakeFile), 'bank', 'public.accounts')}` WHERE id = 1")
 
-    code, _, _ = headrace("verify", "--config", path)
+    code, _, _ = headrace("verify", "--at-rest", "--config", path)
 
     assert code == 0
 
 
 def test_a_lake_that_was_never_loaded_misses_the_table(file_for, tmp_path, headrace, spark):
-    code, said, _ = headrace("verify", "--config", file_for(tmp_path / "empty"))
+    code, said, _ = headrace("verify", "--at-rest", "--config", file_for(tmp_path / "empty"))
 
     assert code == 1
     assert "  the table is missing in the lake" in said.splitlines()
 
 
 def test_a_table_that_nobody_has_is_a_wrong_command_line(file_for, tmp_path, headrace, spark):
-    code, _, complaint = headrace("verify", "--config", file_for(tmp_path / "empty"), "--table", "acounts")
+    code, _, complaint = headrace("verify", "--at-rest", "--config", file_for(tmp_path / "empty"), "--table", "acounts")
 
     assert code == 2
     assert "no table 'acounts'" in complaint
 
 
 def test_a_source_that_cannot_be_reached_exits_with_5_before_spark_is_asked(file_for, tmp_path, headrace):
-    code, said, complaint = headrace("verify", "--config", file_for(tmp_path / "empty", port=1))
+    code, said, complaint = headrace("verify", "--at-rest", "--config", file_for(tmp_path / "empty", port=1))
 
     assert (code, said) == (5, "")
     assert f"source {SOURCE}: 127.0.0.1:1/" in complaint

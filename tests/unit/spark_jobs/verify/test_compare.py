@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.verify import ranges
 from spark_jobs.verify.canonical import Column
-from spark_jobs.verify.compare import LISTED, Difference, compare
+from spark_jobs.verify.compare import LISTED, Difference, Range, compare
 from spark_jobs.verify.digest import DIGITS, Digest, Row
 
 ID, VALUE = (Column(name=name, source="", silver="", free=True) for name in ("id", "value"))
@@ -22,7 +23,7 @@ class MemorySide:
     def __init__(self, rows: Sequence[tuple[int, str]], *, keyed: bool = True) -> None:
         self._rows = [
             (
-                md5(str(key) if keyed else f"{key}|{value}"),
+                key,
                 md5(f"{key}|{value}"),
                 Row(
                     key_hash=md5(str(key) if keyed else f"{key}|{value}"),
@@ -35,37 +36,53 @@ class MemorySide:
         #: How many rows were listed in all.
         self.listed = 0
 
-    def whole(self) -> Digest:
-        return self.ranges(0, [""]).get("", Digest())
-
-    def ranges(self, digits: int, within: Sequence[str]) -> dict[str, Digest]:
-        sums: dict[str, Digest] = {}
-        for key_hash, row_hash, _ in self._rows:
-            if key_hash.startswith(tuple(within)):
-                was = sums.get(key_hash[:digits], Digest())
+    def digests(self, grid, cells=None):
+        sums: dict[int, Digest] = {}
+        for key, row_hash, row in self._rows:
+            cell = self._cell(grid, key, row)
+            if cell is not None and (cells is None or cell in cells):
                 parts = int(row_hash[:DIGITS], 16), int(row_hash[DIGITS : 2 * DIGITS], 16)
-                sums[key_hash[:digits]] = Digest(was.rows + 1, was.first + parts[0], was.second + parts[1])
+                sums[cell] = sums.get(cell, Digest()).plus(Digest(1, *parts))
         return sums
 
-    def rows(self, within: Sequence[str], most: int) -> list[Row]:
+    def rows(self, grid, cells, most):
         found = sorted(
-            (row for key_hash, _, row in self._rows if key_hash.startswith(tuple(within))),
+            (row for key, _, row in self._rows if self._cell(grid, key, row) in cells),
             key=lambda row: (row.key_hash, row.columns),
         )[:most]
         self.listed += len(found)
         return found
+
+    def _cell(self, grid, key, row) -> int | None:
+        if not all(place(span, key, row) is not None for span in grid.within):
+            return None
+        found = place(grid.span, key, row)
+        return None if found is None else (found - grid.span.low) // grid.width
+
+
+def place(span, key, row):
+    """Return a row's place in a span, None when it is not in it; beyond an open end it is at the end."""
+    at = key if span.by == "key" else int(row.key_hash[:DIGITS], 16)
+    if at < span.low:
+        return span.low if span.open_low else None
+    if at >= span.high:
+        return span.high - 1 if span.open_high else None
+    return at
 
 
 def md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def keyed(source, lake):
-    return compare(MemorySide(source), MemorySide(lake), COLUMNS, [ID])
+def keyed(source, lake, cells=16, *, by_hash=False):
+    numbers = [key for key, _ in source] or [0]
+    span = ranges.hashes() if by_hash else ranges.keys(min(numbers), max(numbers))
+    return compare(MemorySide(source), MemorySide(lake), COLUMNS, [ID], ranges.grid(span, cells))
 
 
 def keyless(source, lake):
-    return compare(MemorySide(source, keyed=False), MemorySide(lake, keyed=False), COLUMNS, [])
+    grid = ranges.grid(ranges.hashes(), 16)
+    return compare(MemorySide(source, keyed=False), MemorySide(lake, keyed=False), COLUMNS, [], grid)
 
 
 def test_the_same_rows_in_another_order_are_equal():
@@ -75,7 +92,7 @@ def test_the_same_rows_in_another_order_are_equal():
 
     assert found.equal
     assert found.differences == ()
-    assert found.source.rows == 100
+    assert (found.source.rows, found.compared) == (100, 15)
 
 
 def test_an_empty_table_equals_an_empty_table_and_no_other():
@@ -83,14 +100,15 @@ def test_an_empty_table_equals_an_empty_table_and_no_other():
     assert not keyed([], [(1, "a")]).equal
 
 
+@pytest.mark.parametrize("by_hash", [False, True])
 @pytest.mark.parametrize("rows", [50, LISTED * 3])
-def test_a_row_that_is_missing_extra_or_changed_is_named_by_its_key_in_a_small_table_and_a_large_one(rows):
+def test_a_row_that_is_missing_extra_or_changed_is_named_by_its_key_in_a_small_table_and_a_large_one(rows, by_hash):
     source = [(number, "v") for number in range(rows)]
     lake = [row for row in source if row[0] != 7]
     lake[20] = (lake[20][0], "w")
     lake.append((-1, "v"))
 
-    found = keyed(source, lake)
+    found = keyed(source, lake, by_hash=by_hash)
 
     assert not found.equal
     assert found.complete
@@ -101,16 +119,63 @@ def test_a_row_that_is_missing_extra_or_changed_is_named_by_its_key_in_a_small_t
     ]
 
 
+def test_neighbouring_ranges_that_differ_are_one_range_of_the_key():
+    source = [(number, "v") for number in range(1000)]
+    lake = [row for row in source if not 250 <= row[0] < 450]
+
+    found = keyed(source, lake, cells=10)
+
+    assert found.ranges == (Range(column="id", first=200, last=499, rows_source=300, rows_lake=100),)
+
+
+def test_keys_beyond_those_of_the_source_are_in_ranges_without_an_end():
+    source = [(number, "v") for number in range(100)]
+
+    found = keyed(source, [(-500, "v"), *source, (900, "v")], cells=10)
+
+    assert [(it.first, it.last) for it in found.ranges] == [(None, 9), (90, None)]
+    assert [it.key for it in found.differences if it.what == "only in the lake"] == [{"id": "-500"}, {"id": "900"}] or {
+        it.key["id"] for it in found.differences
+    } == {"-500", "900"}
+
+
+def test_a_key_column_that_is_alike_in_most_rows_is_no_obstacle():
+    source = [(1, f"v{number}") for number in range(LISTED * 2)]
+    here, there = MemorySide(source, keyed=False), MemorySide(source[1:], keyed=False)
+
+    found = compare(here, there, COLUMNS, [], ranges.grid(ranges.hashes(), 4))
+
+    assert [(it.what, it.rows) for it in found.differences] == [("missing in the lake", 1)]
+
+
+def test_rows_of_a_single_leading_key_are_cut_by_hash():
+    whole = ranges.grid(ranges.keys(5, 5), 8)
+
+    finer = whole.cut(0, 8)
+
+    assert (whole.cells, finer.span.by, finer.cells) == (1, "hash", 8)
+    assert [(it.low, it.open_low, it.open_high) for it in finer.within] == [(5, True, True)]
+
+
+def test_only_the_cells_that_are_asked_for_are_compared():
+    source = [(number, "v") for number in range(100)]
+    grid = ranges.grid(ranges.keys(0, 99), 10)
+
+    found = compare(MemorySide(source), MemorySide(source[:95]), COLUMNS, [ID], grid, [0, 3])
+
+    assert (found.equal, found.source.rows, found.compared) == (True, 20, 2)
+
+
 def test_when_most_rows_differ_some_are_named_and_it_is_said_that_there_are_more():
     source = [(number, "v") for number in range(LISTED * 3)]
     here, there = MemorySide(source), MemorySide([])
 
-    found = compare(here, there, COLUMNS, [ID])
+    found = compare(here, there, COLUMNS, [ID], ranges.grid(ranges.keys(0, LISTED * 3), 64))
 
     assert not found.complete
     assert found.differences
     assert {it.what for it in found.differences} == {"missing in the lake"}
-    assert here.listed <= LISTED * 2
+    assert here.listed <= LISTED
 
 
 def test_rows_without_a_key_are_counted_as_often_as_they_are_there():
@@ -124,7 +189,7 @@ def test_rows_without_a_key_are_counted_as_often_as_they_are_there():
 
 
 def test_many_equal_rows_without_a_key_end_the_search_without_a_place():
-    found = keyless([(1, "a")] * (LISTED * 2 + 1), [(1, "a")] * (LISTED * 2))
+    found = keyless([(1, "a")] * (LISTED + 1), [(1, "a")] * LISTED)
 
     assert not found.equal
     assert not found.complete
@@ -140,9 +205,10 @@ def test_a_key_that_stands_twice_in_the_lake_is_found():
 @given(
     st.dictionaries(st.integers(0, 40), st.sampled_from("abc")),
     st.dictionaries(st.integers(0, 40), st.sampled_from("abc")),
+    st.integers(1, 12),
 )
-def test_the_differences_are_exactly_those_of_the_rows(source, lake):
-    found = keyed(list(source.items()), list(lake.items()))
+def test_the_differences_are_exactly_those_of_the_rows(source, lake, cells):
+    found = keyed(list(source.items()), list(lake.items()), cells)
 
     assert found.equal == (source == lake)
     assert Counter((it.what, it.key["id"]) for it in found.differences) == Counter(

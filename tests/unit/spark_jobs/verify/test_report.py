@@ -10,7 +10,7 @@ from spark_jobs.verify.report import SHOWN, TableReport, as_json, show
 
 
 def report(table="public.accounts", **fields) -> TableReport:
-    known = {"equal": True, "rows_source": 1500, "rows_lake": 1500, "seconds": 1.25}
+    known = {"verdict": "equal", "rows_source": 1500, "rows_lake": 1500, "seconds": 1.25}
     return TableReport(source="jakarta/bank", table=table, **(known | fields))
 
 
@@ -34,14 +34,16 @@ def test_a_table_that_differs_says_which_keys_and_columns():
         report(),
         report(
             "public.tellers",
-            equal=False,
+            verdict="not equal",
             differences=[
                 Difference(what="differs", key={"bid": "1", "tid": "[7]"}, columns=("balance", "at")),
                 Difference(what="missing in the lake", key={"bid": None, "tid": "8"}),
             ],
         ),
-        report("public.log", equal=False, differences=[Difference(what="only in the lake", rows=3)], complete=False),
-        report("public.gone", equal=False, rows_lake=None, reasons=["the table is missing in the lake"]),
+        report(
+            "public.log", verdict="not equal", differences=[Difference(what="only in the lake", rows=3)], complete=False
+        ),
+        report("public.gone", verdict="not equal", rows_lake=None, reasons=["the table is missing in the lake"]),
     )
 
     assert "  1 differs, 1 missing in the lake\n" in text
@@ -55,7 +57,7 @@ def test_a_table_that_differs_says_which_keys_and_columns():
 
 def test_many_keys_are_cut_on_the_screen_and_whole_in_json():
     many = [Difference(what="missing in the lake", key={"id": str(number)}) for number in range(SHOWN + 5)]
-    found = report(equal=False, differences=many)
+    found = report(verdict="not equal", differences=many)
 
     text = shown(found)
     machine = json.loads(as_json([report(), found]))

@@ -1,0 +1,149 @@
+"""Silver at a place of a source's log: as published before, with bronze's later changes up to that place laid over it.
+
+Nothing of silver is written and no load has to stop anywhere: the published state was read before the source's snapshot was
+taken, so it cannot be ahead of it. Called by command.py; implements verify.SilverTables.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from delta import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import Retryable
+from spark_jobs import bronze, delta_log, overlays, storage, tail
+from spark_jobs.silver import overlay, published, shape, table
+from spark_jobs.silver.overlay import Moment
+from spark_jobs.verify import canonical
+
+_log = logging.getLogger(__name__)
+
+#: What the canonical texts rely on, whatever the lake's file sets.
+_SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+_PAUSE_SECONDS = 0.5
+#: Where bronze grew so lately somebody else is loading it, and is waited for so long, in seconds.
+_LATELY = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """How far the lake has come towards a place of a source's log."""
+
+    #: Position of the newest record of the source; None when there is none.
+    newest: str | None
+    #: Positions below it are before the place; None when the source is unknown to the lake.
+    bound: str | None
+
+    @property
+    def proven(self) -> bool:
+        """Whether something at or after the place has come: all that is before it has, then, since a source is in order."""
+        return self.newest is not None and self.bound is not None and self.newest >= self.bound
+
+
+class LakeAt:
+    """The silver tables of one stream, as published; and of one source of it after `advance`, at a place of its log."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile, stream: str) -> None:
+        self._spark = spark.newSession()
+        for name, value in _SETTINGS.items():
+            self._spark.conf.set(name, value)
+        self._lake = lake
+        self._stream = stream
+        self._bronze = bronze.table_path(lake, stream)
+        self._scratch = f"{overlays.scratch(lake)}/{uuid.uuid4().hex}"
+        self._state = published.latest(self._spark, lake, stream)
+        self._moment: Moment | None = None
+        #: Version of bronze that our own load left.
+        self._ours = -1
+
+    def close(self) -> None:
+        """Remove what was laid over silver."""
+        if self._moment is not None:
+            storage.delete(self._spark, self._scratch)
+
+    def advance(self, source: str, lsn: int, *, seconds: float, tell: Callable[[str], None]) -> Reached:
+        """Load bronze until the lake has all that the source committed below an LSN, and stand there.
+
+        Gives up after `seconds`; at once with 0, as soon as there is nothing more to load. What stands then may lack changes.
+        """
+        began = time.monotonic()
+        while not (reached := self._reached(source, lsn)).proven:
+            tell(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to LSN {_written(lsn)}")
+            passed = time.monotonic() - began
+            others = passed < _LATELY and self._grew_lately()
+            if not others and self._load():
+                continue
+            if not others and passed >= seconds:
+                break
+            time.sleep(_PAUSE_SECONDS)
+        upto = {source: reached.bound} if reached.bound is not None else {}
+        self._moment = overlay.moment(self._spark, self._lake, self._state, upto)
+        return reached
+
+    def names(self, source: str) -> set[str]:
+        """Return the tables, `schema.table`, that the source has sent changes of."""
+        known = {name for name, one in self._state.tables.items() if source in one.schemas}
+        return known | {one.table for one in (self._moment.new.seen if self._moment else ()) if one.source == source}
+
+    def frame(self, source: str, name: str) -> DataFrame | None:
+        """Return a source's rows of a table, with the table's own columns only; None when there is no silver table."""
+        whole = self._whole(name)
+        if whole is None:
+            return None
+        mine = whole.where(F.col(shape.SOURCE) == source)
+        return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in shape.OWN))
+
+    def problem(self, name: str) -> str | None:
+        """Return why the load stopped at a table; None when it did not."""
+        known = self._state.tables.get(name)
+        return known.problem if known is not None else None
+
+    def _whole(self, name: str) -> DataFrame | None:
+        known = self._state.tables.get(name)
+        if self._moment is not None and any(one.table == name for one in self._moment.new.seen):
+            folder = f"{self._scratch}/{uuid.uuid4().hex}"
+            return self._spark.sql(overlay.sql(self._spark, self._lake, self._moment, name, folder))
+        if known is None or known.version is None:
+            return None
+        path = table.path(self._lake, self._stream, name)
+        return self._spark.read.format("delta").option("versionAsOf", known.version).load(path)
+
+    def _load(self) -> int:
+        """Load bronze; return how many records came."""
+        try:
+            brought = bronze.load(self._spark, self._lake, self._stream).records
+        except Retryable as error:
+            # A scheduled load is at work: what it brings counts as well.
+            _log.info("%s", error.message)
+            return 0
+        if brought:
+            self._ours = delta_log.version(self._spark, self._bronze)
+        return brought
+
+    def _grew_lately(self) -> bool:
+        """Whether somebody is loading bronze, for good perhaps: two at once would only be in each other's way."""
+        if not delta_log.is_table(self._spark, self._bronze):
+            return False
+        if delta_log.version(self._spark, self._bronze) == self._ours:
+            return False
+        last = DeltaTable.forPath(self._spark, self._bronze).history(1).selectExpr("unix_millis(timestamp)").first()
+        return last is not None and time.time() - last[0] / 1000 < _LATELY
+
+    def _reached(self, source: str, lsn: int) -> Reached:
+        newest = self._state.positions.get(source)
+        if delta_log.is_table(self._spark, self._bronze):
+            version = delta_log.version(self._spark, self._bronze)
+            new = tail.rows(self._spark, self._bronze, self._state.bronze_done, version)
+            (row,) = new.where(F.col("source") == source).agg(F.max("position").alias("position")).collect()
+            newest = max(newest or "", row["position"] or "") or None
+        # All positions of the newest epoch at that commit or later sort above it, and all before below.
+        return Reached(newest=newest, bound=f"{newest.partition('/')[0]}/{lsn:016x}" if newest else None)
+
+
+def _written(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

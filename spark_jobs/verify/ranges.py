@@ -1,0 +1,86 @@
+"""How the rows of a table are cut into ranges, by the same numbers at the source and in silver.
+
+A row's place is a number: its leading key column where that is an integer, so that the source finds a range by its index, else
+60 bits of its key's hash. A grid cuts a span of places into cells of one width; a cell is a span that can be cut again.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: Places of hashed keys: the first 15 hexadecimal digits of the MD5.
+HASHES = 1 << 60
+#: A span wider than this cannot be reckoned with in 64 bits.
+_WIDEST = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Rows whose place is from `low` up to, not including, `high`."""
+
+    by: Literal["key", "hash"]
+    low: int
+    high: int
+    #: Whether places below, or above, count in: a side may have keys beyond those of the other.
+    open_low: bool = False
+    open_high: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many places there are, those beyond an open end not counted."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A span cut into cells; rows outside of `within` are not in any."""
+
+    span: Span
+    #: How many cells.
+    cells: int
+    #: Spans that hold this one: the single key whose rows are cut by hash.
+    within: tuple[Span, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Places in a cell."""
+        return -(-self.span.width // self.cells)
+
+    def cell(self, number: int) -> Span:
+        """Return a cell as a span; the first and last are open where the whole is."""
+        low = self.span.low + number * self.width
+        last = number == self.cells - 1
+        return Span(
+            by=self.span.by,
+            low=low,
+            high=self.span.high if last else min(low + self.width, self.span.high),
+            open_low=self.span.open_low and number == 0,
+            open_high=self.span.open_high and last,
+        )
+
+    def cut(self, number: int, cells: int) -> "Grid | None":
+        """Return a grid of the rows in one cell, finer by the key or, within a single key, by hash; None when it cannot be."""
+        span = self.cell(number)
+        if span.width > 1:
+            return grid(span, cells, within=self.within)
+        if span.by == "key":
+            return grid(hashes(), cells, within=(*self.within, span))
+        return None
+
+
+def grid(span: Span, cells: int, *, within: tuple[Span, ...] = ()) -> Grid:
+    """Return a grid of about so many cells, and no more than there are places."""
+    wanted = max(1, min(cells, span.width))
+    width = -(-span.width // wanted)
+    return Grid(span=span, cells=-(-span.width // width), within=within)
+
+
+def hashes() -> Span:
+    """Return the span of all rows by their keys' hashes."""
+    return Span(by="hash", low=0, high=HASHES)
+
+
+def keys(least: int, greatest: int) -> Span | None:
+    """Return the span of all rows by a key between two numbers, open at both ends; None when it is too wide."""
+    if greatest - least >= _WIDEST:
+        return None
+    return Span(by="key", low=least, high=greatest + 1, open_low=True, open_high=True)
