@@ -8,6 +8,7 @@ import pytest
 from edge.checkpoint import State
 from edge.initialise import Adoption
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.lsn import parse_lsn
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.fix_edge import arrive
@@ -44,6 +45,90 @@ def test_slot_moved_by_somebody_else_names_the_lost_range(edge, database, interc
     error = refused(edge)
 
     assert f"changes from {edge.checkpoint['confirmed_lsn']} to {moved} are lost" in error.message
+
+
+def test_slot_dropped_and_made_again_by_somebody_stops_the_edge(edge, database, interconnect):
+    with edge.running():
+        database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+    database.execute("select pg_drop_replication_slot(%s)", [database.name])
+    database.execute("insert into t values (2)")
+    database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [database.name])
+
+    error = refused(edge)
+
+    assert "was moved by somebody else" in error.message
+    assert len(interconnect.changes) == 1
+
+
+def test_slot_loss_asks_for_a_copy_and_for_what_a_copy_cannot_show(edge, database):
+    database.execute("select pg_drop_replication_slot(%s)", [database.name])
+
+    error = refused(edge)
+
+    assert "init --snapshot" in error.hint
+    assert "rows that were deleted meanwhile are in no copy" in error.hint
+
+
+def test_slot_invalidated_because_nobody_read_it_says_so(private_postgres, edges, interconnect):
+    database = Database(private_postgres(settings={"idle_replication_slot_timeout": "1s"}))
+    database.execute("create table t (id int primary key, note text)")
+    edge = edges(database, interconnect.url)
+    edge.init()
+
+    def invalidated():
+        database.execute("insert into t select coalesce(max(id), 0) + 1 from t")
+        database.execute("checkpoint")
+        return edge.slot()["invalidation_reason"] == "idle_timeout"
+
+    eventually(invalidated)
+    error = refused(edge)
+
+    assert f"slot '{database.name}' is lost (idle_timeout)" in error.message
+    assert "idle_replication_slot_timeout" in error.hint
+
+
+def test_slot_of_an_idle_database_moves_on_while_another_database_writes(edge, database, interconnect, postgres):
+    busy = Database(postgres)
+    busy.execute("create table u (id int)")
+    with edge.running():
+        eventually(edge.reading)
+        before = parse_lsn(edge.slot()["restart_lsn"])
+        busy.execute("insert into u select generate_series(1, 20000)")
+        ((end,),) = busy.execute("select pg_current_wal_lsn()::text")
+
+        eventually(lambda: edge.confirmed() >= parse_lsn(end), saying="the slot is confirmed past the other's log")
+
+        def released():
+            # What a busy server does by itself every fifteen seconds.
+            busy.execute("select pg_log_standby_snapshot()")
+            return parse_lsn(edge.slot()["restart_lsn"]) > max(before, parse_lsn(end))
+
+        eventually(released, saying="the server may discard the other's log")
+    busy.drop()
+
+    assert interconnect.changes == []
+
+
+def test_much_retained_log_is_a_warning_while_it_lasts(edges, database, interconnect, caplog):
+    database.execute("create table t (id int primary key, note text)")
+    edge = edges(database, interconnect.url)
+    edge.path.write_text(edge.path.read_text() + "[limits]\nretained_wal_megabytes = 1\n")
+    edge.init()
+    interconnect.hold()
+    with edge.running() as agent:
+        database.execute("insert into t select i, repeat(md5(i::text), 10) from generate_series(1, 5000) i")
+        warning = eventually(lambda: agent.figures.warned.get("retained"), saying="it warns")
+        interconnect.let_go()
+
+        def quiet():
+            database.execute("select pg_log_standby_snapshot()")
+            return "retained" not in agent.figures.warned
+
+        eventually(quiet, saying="it warns no more")
+
+    assert "more than [limits] retained_wal_megabytes = 1" in warning
+    assert caplog.text.count("more than [limits]") == 1
 
 
 def test_lost_slot_stops_the_edge_within_seconds(private_postgres, edges, interconnect):

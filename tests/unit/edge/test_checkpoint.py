@@ -1,12 +1,13 @@
 """The checkpoint: whole, durable, never backward, and one edge to a folder."""
 
+import errno
 import json
 import multiprocessing
 
 import msgspec
 import pytest
 
-from edge.checkpoint import State
+from edge.checkpoint import NoRoom, State
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn, parse_lsn
 from headrace.errors import CorruptInput, NeedsOperator
@@ -43,6 +44,34 @@ def test_what_was_written_is_read_again(state):
 
     assert state.read("jakarta/bank") == checkpoint()
     assert [path.name for path in state.folder.iterdir()] == ["checkpoint.json"]
+
+
+def test_next_batch_follows_what_the_spool_has():
+    spooled = Position(7, LSN - 50, 0)
+
+    found = checkpoint(spooled=str(spooled))
+
+    assert found.promised == spooled
+    assert found.tail == spooled
+    assert checkpoint(spooled=str(Position(7, LSN, 4))).tail == Position(7, LSN - 1, 0xFFFFFFFF)
+
+
+def test_file_of_before_there_was_a_spool_is_read(state):
+    state.write(checkpoint())
+    known = json.loads(state.path.read_text())
+    del known["spooled"], known["guarded"]
+    state.path.write_text(json.dumps(known))
+
+    assert state.read("jakarta/bank") == checkpoint()
+
+
+def test_full_disk_is_no_operators_matter(state, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(NoRoom, match="No space left on device"):
+        state.write(checkpoint())
 
 
 def test_no_file_is_no_checkpoint(state):

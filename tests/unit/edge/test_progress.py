@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.checkpoint import State
+from edge.checkpoint import NoRoom, State
 from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress import Progress
@@ -89,6 +89,48 @@ def test_disk_that_refuses_calls_an_operator_and_tells_nothing(state, outbox, pr
         progress.save_now()
 
     assert progress.confirmed == 50
+
+
+def test_full_disk_tells_nothing_and_is_tried_again(state, outbox, progress, monkeypatch, caplog):
+    acknowledge(outbox, 1)
+
+    def full(_checkpoint):
+        raise NoRoom("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(state, "write", full)
+        progress.save_now()
+        progress.save_now()
+        with pytest.raises(NoRoom):
+            progress.restart()
+    assert progress.confirmed == 50
+    assert caplog.text.count("no space") == 1
+
+    progress.save_now()
+
+    assert progress.confirmed == state.read(SOURCE).confirmed == 100
+
+
+def test_log_of_another_server_goes_on_from_a_lower_place(state, outbox, progress):
+    outbox.note(500)
+    progress.save_now()
+
+    progress.replace(checkpoint(Position.start(7), 400, timeline=2), until=450)
+    progress.save_now()
+
+    assert progress.confirmed == state.read(SOURCE).confirmed == 400
+    assert state.read(SOURCE).timeline == 2
+
+
+def test_log_of_another_server_is_refused_when_more_was_sent_than_it_has(state, outbox, progress):
+    outbox.put([batch(1), batch(2)])
+    outbox.take()
+    outbox.take()
+
+    with pytest.raises(NeedsOperator, match=f"left at {2:016x}, and batches up to {Position(7, 2, 0)} were sent"):
+        progress.replace(checkpoint(Position.start(7), 1, timeline=2), until=2)
+
+    assert state.read(SOURCE).timeline == 1
 
 
 def test_large_lsns_pass(outbox, state):
