@@ -29,7 +29,7 @@ class Screen:
 
     def verify(self) -> None:
         """Compare every table with its source."""
-        self._verdict = headrace_json("verify", "--config", str(self._lake_file), accept=(0, 1))
+        self._verdict = headrace_json("verify", "--config", str(self._lake_file), accept=(0, 1, 3))
 
     def ask(self) -> None:
         """Ask all questions in one Spark session."""
@@ -98,9 +98,9 @@ class Screen:
         names = sorted({each["table"] for each in self._verdict["tables"]})
         for name in names:
             found = {each["source"]: each for each in self._verdict["tables"] if each["table"] == name}
-            rows = [f"{found[source]['rows_lake']:,} rows" if source in found else "-" for source in self._sources()]
-            equal = all(each["equal"] for each in found.values())
-            table.add_row(name, *rows, "[green]equal[/]" if equal else "[bold red]not equal[/]")
+            rows = [_rows(found.get(source)) for source in self._sources()]
+            wrong = [each["verdict"] for each in found.values() if not each["equal"]]
+            table.add_row(name, *rows, f"[bold red]{wrong[0]}[/]" if wrong else "[green]equal[/]")
         return table
 
     def _sums(self) -> Table:
@@ -122,6 +122,11 @@ class Screen:
 
     def _sources(self) -> list[str]:
         return sorted({each["source"] for each in self._verdict["tables"]})
+
+
+def _rows(found: dict[str, Any] | None) -> str:
+    """Return how many rows the lake has of a source's table."""
+    return "-" if found is None or found["rows_lake"] is None else f"{found['rows_lake']:,} rows"
 
 
 def _short(position: str) -> str:
