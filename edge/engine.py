@@ -14,7 +14,7 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.snapshot.engine import Source
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Retryable
+from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
 
@@ -127,5 +127,9 @@ def engine_of(config: EdgeFile) -> Engine:
         from edge.postgres.engine import PostgresEngine
 
         return PostgresEngine(config, config.source.postgresql)
-    named = "mariadb" if config.source.mariadb is not None else "mysql"
-    raise ConfigurationError(f"source.{named}: this release captures PostgreSQL alone")
+    from edge.mysql.engine import MysqlEngine
+
+    if config.source.mariadb is not None:
+        return MysqlEngine(config, config.source.mariadb, "mariadb")
+    assert config.source.mysql is not None
+    return MysqlEngine(config, config.source.mysql, "mysql")

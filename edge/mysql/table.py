@@ -1,0 +1,134 @@
+"""A table's changes, from rows events to keys and values.
+
+Rows event: Int48 table id, Int16 flags, in version 2 Int16 length of what else is there, packed number of columns, a bit for
+each column that the images have (for updates a second time), then the images: a bit for each null, then the values. An update
+has two images for each row. Whatever is not rows of this table raises ValueError, struct.error or IndexError.
+"""
+
+from msgspec import json
+
+from edge.mysql import envelope
+from edge.mysql.column import Code
+from edge.mysql.envelope import Transaction
+from edge.mysql.generated import Images
+from edge.mysql.table_map import TableMap, packed
+from headrace.schema import Column, TableSchema
+
+KeysAndValues = tuple[list[bytes | None], list[bytes | None]]
+
+
+class MissingColumns(ValueError):  # noqa: N818 - a state of the log.
+    """The images do not have every column: binlog_row_image is not FULL."""
+
+
+class Table:
+    """One table, as one table map describes it."""
+
+    def __init__(self, described: TableMap, codes: list[Code], shared: envelope.Table) -> None:
+        names = [json.encode(field.name) for field in described.fields]
+        index = {field.name: number for number, field in enumerate(described.fields)}
+        key = [index[name] for name in described.key]
+        self.envelope = shared
+        self.schema = TableSchema(
+            schema=described.database,
+            table=described.table,
+            key=list(described.key),
+            columns=[
+                Column(
+                    name=field.name,
+                    type_name=code.type_name,
+                    length=code.length,
+                    scale=code.scale,
+                    position=number,
+                    optional=field.nullable,
+                )
+                for number, (field, code) in enumerate(zip(described.fields, codes, strict=True), 1)
+            ],
+        )
+        #: Whether its schema record went ahead.
+        self.told = False
+        self._keyed = Images(names, codes, key)
+        self._bare = Images(names, codes, []) if key else self._keyed
+        self._width = len(names)
+        self._bytes = (len(names) + 7) // 8
+
+    def schema_record(self, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
+        """Return the schema record."""
+        return self.envelope.schema_record(json.encode(self.schema.change()), transaction, ordinal, now_ms)
+
+    def truncate(self, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
+        """Return the value of a truncate, which has no key."""
+        return b'{"before":null,"after":null,%b0%b%08x%b%d}}' % (
+            self.envelope.middle(transaction), transaction.place, ordinal, envelope.end(b"t", transaction, now_ms), ordinal + 1,
+        )  # fmt: skip
+
+    def images_at(self, event: bytes, at: int, *, is_update: bool) -> int:
+        """Return where the images begin, `at` being where the number of columns is.
+
+        Raises MissingColumns when they lack columns, ValueError when they are of another table.
+        """
+        width, at = packed(event, at)
+        if width != self._width:
+            raise ValueError("rows have another number of columns than their table map")
+        size = self._bytes
+        for _ in range(1 + is_update):
+            present = event[at : at + size]
+            if int.from_bytes(present, "little") & ((1 << width) - 1) != (1 << width) - 1:
+                raise MissingColumns
+            at += size
+        return at
+
+    def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
+        """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
+        keys: list[bytes | None] = []
+        found: list[bytes | None] = []
+        images, size, number = self._keyed, self._bytes, first
+        middle, place = self.envelope.middle(transaction), transaction.place
+        end = envelope.end(b"c", transaction, now_ms)
+        while p < e:
+            p, key, row = images[m[p : p + size]](m, p + size)
+            keys.append(key)
+            found.append(
+                b'{"before":null,"after":%b,%b%d%b%08x%b%d}}'
+                % (row, middle, number - first, place, number, end, (number := number + 1))
+            )
+        if p != e:
+            raise ValueError("rows do not end where their event does")
+        return keys, found
+
+    def updates(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
+        """Return keys and values of the pairs of rows from `p` to `e`."""
+        keys: list[bytes | None] = []
+        found: list[bytes | None] = []
+        images, bare, size, number = self._keyed, self._bare, self._bytes, first
+        middle, place = self.envelope.middle(transaction), transaction.place
+        end = envelope.end(b"u", transaction, now_ms)
+        while p < e:
+            p, _, old = bare[m[p : p + size]](m, p + size)
+            p, key, row = images[m[p : p + size]](m, p + size)
+            keys.append(key)
+            found.append(
+                b'{"before":%b,"after":%b,%b%d%b%08x%b%d}}'
+                % (old, row, middle, number - first, place, number, end, (number := number + 1))
+            )
+        if p != e:
+            raise ValueError("rows do not end where their event does")
+        return keys, found
+
+    def deletes(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
+        """Return keys and values of the rows from `p` to `e`."""
+        keys: list[bytes | None] = []
+        found: list[bytes | None] = []
+        images, size, number = self._keyed, self._bytes, first
+        middle, place = self.envelope.middle(transaction), transaction.place
+        end = envelope.end(b"d", transaction, now_ms)
+        while p < e:
+            p, key, row = images[m[p : p + size]](m, p + size)
+            keys.append(key)
+            found.append(
+                b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
+                % (row, middle, number - first, place, number, end, (number := number + 1))
+            )
+        if p != e:
+            raise ValueError("rows do not end where their event does")
+        return keys, found

@@ -1,0 +1,115 @@
+"""The tables of a source: which are captured, and how each is decoded, by the table maps that the log brings.
+
+Guarantees that the same description is compiled once, and that a table's schema record goes ahead again when the table is
+described otherwise. Asks the catalog only for what the log does not tell: which character set a collation is of, and whether
+bytes are an address or a UUID.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from edge.mysql import envelope, types
+from edge.mysql.column import code
+from edge.mysql.table import Table
+from edge.mysql.table_map import TableMap, parse
+from headrace.errors import NeedsOperator
+
+#: The servers' own.
+SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+#: Descriptions that are remembered.
+_MOST = 5000
+#: Lengths of addresses and UUIDs, which the log shows as bytes.
+_ADDRESS_LENGTHS: Final = frozenset({4, 16})
+
+
+class Chosen:
+    """Which tables are captured: of some databases or all, and of these some tables or all."""
+
+    def __init__(self, databases: list[str], tables: list[str]) -> None:
+        self._databases, self._tables = frozenset(databases), frozenset(tables)
+
+    def __call__(self, database: str, table: str) -> bool:
+        """Say whether a table is captured."""
+        if self._tables:
+            return f"{database}.{table}" in self._tables
+        return database in self._databases if self._databases else database not in SYSTEM
+
+
+class Tables:
+    """Tables by description."""
+
+    def __init__(
+        self,
+        *,
+        connector: str,
+        source: str,
+        chosen: Chosen,
+        charset_of: Callable[[int], str],
+        kinds_of: Callable[[str, str], dict[str, str]],
+    ) -> None:
+        self._connector, self._source, self._chosen = connector, source, chosen
+        self._charset_of, self._kinds_of = charset_of, kinds_of
+        self._described: dict[bytes, Table | None] = {}
+        self._current: dict[tuple[str, str], Table] = {}
+
+    def of(self, body: bytes) -> Table | None:
+        """Return the table that a table map event's body describes, None when it is not captured."""
+        # The table's number and flags may differ where everything else is the same.
+        description = body[8:]
+        if description in self._described:
+            table = self._described[description]
+            if table is not None:
+                self._make_current(table)
+            return table
+        if len(self._described) >= _MOST:
+            self._described.clear()
+        described = parse(body, mariadb=self._connector == "mariadb")
+        table = self._compiled(described) if self._chosen(described.database, described.table) else None
+        if table is not None:
+            self._make_current(table)
+        self._described[description] = table
+        return table
+
+    def emptied(self, database: str, table: str) -> Table | None:
+        """Return a captured table that loses its rows, None when it is not captured or its schema is not known yet.
+
+        A table that no change of this session came from is described by nothing but its name.
+        """
+        if not self._chosen(database, table):
+            return None
+        known = self._current.get((database, table))
+        if known is None:
+            shared = envelope.Table(connector=self._connector, source=self._source, database=database, table=table)
+            known = Table(TableMap(database=database, table=table, fields=(), key=(), is_full=True), [], shared)
+            known.told = True
+        return known
+
+    def _make_current(self, table: Table) -> None:
+        name = table.schema.schema, table.schema.table
+        former = self._current.get(name)
+        if former is not table:
+            table.told = former is not None and former.told and former.schema == table.schema
+            self._current[name] = table
+
+    def _compiled(self, described: TableMap) -> Table:
+        where = f"{described.database}.{described.table}"
+        if not described.is_full:
+            raise NeedsOperator(
+                f"the log does not name the columns of {where}: binlog_row_metadata was not FULL",
+                hint="Run as an administrator: set global binlog_row_metadata = 'FULL'; and keep it in the server's "
+                "configuration. Then start a new epoch: 'headrace edge init' in an empty state folder.",
+            )
+        kinds: dict[str, str] = {}
+        if any(
+            field.type == types.STRING and field.collation == types.BINARY and field.meta in _ADDRESS_LENGTHS
+            for field in described.fields
+        ):
+            kinds = self._kinds_of(described.database, described.table)
+        codes = [
+            code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
+            for field in described.fields
+        ]
+        shared = envelope.Table(
+            connector=self._connector, source=self._source, database=described.database, table=described.table
+        )
+        return Table(described, codes, shared)
