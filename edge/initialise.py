@@ -37,7 +37,12 @@ def initialise(
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
         kept = spool.promised() if checkpoint is None else None
         if kept is None:
-            return engine.initialise(checkpoint, adoption, say)
+            made = engine.initialise(checkpoint, adoption, say)
+            if adoption is not None and config.spool.megabytes:
+                say(
+                    "There is no spool here. If the lost folder held one, its changes are lost too: 'headrace verify' tells"
+                )
+            return made
         if adoption is None or adoption.position is None:
             raise NeedsOperator(
                 f"spool {spool.path} is of a former epoch, and has batches up to {kept} that may not have been sent",

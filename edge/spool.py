@@ -1,14 +1,12 @@
 """The spool: batches on this machine's disk that the far side has not accepted, in order (design decision 8).
 
-One SQLite file in the state folder, there only while it holds something. Guarantees that what `append` returned from is
-durable (write-ahead log, synchronous=FULL), that it is given back byte for byte or not at all (each row has a checksum), and
-that the file stays within its limit. Knows batches and positions alone, no engine. Not for several threads at once:
-edge/spooler.py sees to that.
+One file in the state folder, there only while it holds something. Guarantees that what `append` returned from is durable,
+that it is given back byte for byte or not at all (each row has a checksum), and that the file stays within its limit.
+Knows batches and positions alone, no engine. Not for several threads at once: edge/spooler.py sees to that.
 """
 
 import contextlib
 import logging
-import os
 import sqlite3
 import time
 import zlib
@@ -20,27 +18,15 @@ from typing import NamedTuple
 import msgspec
 
 from edge.batcher import SealedBatch
-from edge.checkpoint import NoRoom
+from edge.spool_file import SpoolFile
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
 _NAME = "spool.sqlite"
-_VERSION = 1
-#: Of 64 kB batches so large a page wastes little; it is also the unit of the limit.
-_PAGE_BYTES = 8192
-#: The write-ahead log is cut back to this after a checkpoint, in bytes.
-_JOURNAL_BYTES = 8 << 20
 _ROWS_AT_ONCE = 256
 _DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput)
-_ABOUT = "create table about (version integer not null, source text not null)"
-_BATCH = """
-    create table batch (
-        id integer primary key, last text not null, confirm integer not null, put_at real not null,
-        checksum integer not null, head blob not null, body blob not null
-    )
-"""
 _READ = "select id, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
 
 
@@ -58,10 +44,10 @@ class Spool:
     """The batches of one source, from the oldest that is not accepted on."""
 
     def __init__(self, folder: Path, source: str, limit_bytes: int) -> None:
-        self.path = folder / _NAME
         self._source = source
+        self._file = SpoolFile(folder / _NAME, source, limit_bytes)
+        self.path = self._file.path
         self.limit_bytes = limit_bytes
-        self._connection: sqlite3.Connection | None = None
         #: Number of the oldest row, and of the newest; the newest is less by one when there is none.
         self.first_row, self.last_row = 1, 0
         #: Size of the bodies, in bytes.
@@ -90,8 +76,8 @@ class Spool:
             _log.warning("spool %s is damaged (%s); nothing depends on it, so it is removed", self.path, error)
             self._drop()
             return
-        if promised is not None and (not found or self.end is None or self.end < promised):
-            why = "is gone" if not found else f"ends at {self.end or 'its beginning'}"
+        if promised is not None and (self.end is None or self.end < promised):
+            why = f"ends at {self.end or 'its beginning'}" if found else "is gone"
             raise self.lost(acknowledged, promised, why)
 
     def promised(self) -> Position | None:
@@ -102,7 +88,7 @@ class Spool:
         if not self.path.exists():
             return None
         try:
-            (last,) = self._opened().execute("select max(last) from batch where confirm > 0").fetchone()
+            (last,) = self._file.connection().execute("select max(last) from batch where confirm > 0").fetchone()
         except sqlite3.Error as error:
             raise NeedsOperator(
                 f"spool {self.path} is damaged ({error}): what it held is lost here, because the source may have discarded it",
@@ -130,8 +116,7 @@ class Spool:
         """
         row = self.last_row
         try:
-            connection = self._opened()
-            with _transaction(connection):
+            with self._file.transaction() as connection:
                 # What `open` and `rewind` left out.
                 connection.execute("delete from batch where id < ? or id > ?", (self.first_row, self.last_row))
                 for batch, confirm, put_at in batches:
@@ -142,7 +127,7 @@ class Spool:
                         (row, str(batch.last), confirm, put_at, _checksum(head, body), head, body),
                     )
         except sqlite3.Error as error:
-            raise self._problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
+            raise self._file.problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
         self.last_row = row
         for batch, confirm, _ in batches:
             self.bytes += len(batch.body)
@@ -170,7 +155,7 @@ class Spool:
 
         Raises NoRoom when a full disk does not even let rows go.
         """
-        while self._connection is not None and len(self):
+        while self._file.is_open and len(self):
             if self.end is not None and self.end <= acknowledged:
                 self._drop()
                 return
@@ -178,44 +163,37 @@ class Spool:
                 row, size = self._acknowledged_rows(acknowledged)
                 if row < self.first_row:
                     return
-                with _transaction(self._connection):
-                    self._connection.execute("delete from batch where id <= ?", (row,))
+                with self._file.transaction() as connection:
+                    connection.execute("delete from batch where id <= ?", (row,))
             except sqlite3.Error as error:
-                raise self._problem(error) from error
+                raise self._file.problem(error) from error
             self.first_row = row + 1
             self.bytes -= size
 
     def rewind(self) -> None:
         """Leave out the newest batches that end within a transaction alone: the source has them, and they are read again."""
-        if self._connection is None:
+        if not self._file.is_open:
             return
         try:
             self._measure(self.first_row, self.last_row)
         except sqlite3.Error as error:
-            raise self._problem(error) from error
+            raise self._file.problem(error) from error
 
     def close(self) -> None:
         """Close the file."""
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
+        self._file.close()
 
     def _found(self, acknowledged: Position) -> bool:
         """Open the file if there is one, leave out what is acknowledged or read again, and check every row that is left."""
         if not self.path.exists():
             return False
-        connection = self._opened()
-        about = connection.execute("select version, source from about").fetchall()
-        if about != [(_VERSION, self._source)]:
-            raise NeedsOperator(
-                f"spool {self.path} is of another source or release: {about}",
-                hint="Give each source a state folder of its own, and read a spool with the release that wrote it.",
-            )
+        self._file.belongs()
         # Nothing is deleted here: the disk may be full.
-        first, last = connection.execute(
-            "select min(id), max(id) from batch where last > ?", (str(acknowledged),)
-        ).fetchone()
+        first, last = (
+            self._file.connection()
+            .execute("select min(id), max(id) from batch where last > ?", (str(acknowledged),))
+            .fetchone()
+        )
         if first is not None:
             self._measure(first, last)
         if not len(self):
@@ -230,9 +208,9 @@ class Spool:
 
     def _measure(self, first: int, last: int) -> None:
         """Take the rows from one to another for the spool, without those at the end that let nothing be confirmed."""
-        assert self._connection is not None
+        connection = self._file.connection()
         between = "from batch where id between ? and ?"
-        newest, confirm = self._connection.execute(
+        newest, confirm = connection.execute(
             f"select max(id), max(confirm) {between} and confirm > 0", (first, last)
         ).fetchone()
         if newest is None:
@@ -240,103 +218,32 @@ class Spool:
             self.first_row, self.last_row = first, first - 1
             return
         self.first_row, self.last_row, self.confirm = first, newest, confirm
-        (self.bytes,) = self._connection.execute(f"select sum(length(body)) {between}", (first, newest)).fetchone()
-        (end,) = self._connection.execute("select last from batch where id = ?", (newest,)).fetchone()
+        (self.bytes,) = connection.execute(f"select sum(length(body)) {between}", (first, newest)).fetchone()
+        (end,) = connection.execute("select last from batch where id = ?", (newest,)).fetchone()
         self.end = Position.parse(end)
 
     def _rows(self, row: int) -> Iterator[Kept]:
-        assert self._connection is not None
-        cursor = self._connection.execute(_READ, (row, self.last_row))
+        cursor = self._file.connection().execute(_READ, (row, self.last_row))
         with contextlib.closing(cursor):
             for found in cursor:
                 yield _kept(*found)
 
     def _acknowledged_rows(self, acknowledged: Position) -> tuple[int, int]:
         """Return the newest row of the next few that is acknowledged, and the size of those few up to it."""
-        assert self._connection is not None
         row, size = 0, 0
-        for number, last, length in self._connection.execute(
-            "select id, last, length(body) from batch order by id limit ?", (_ROWS_AT_ONCE,)
+        for number, last, length in self._file.connection().execute(
+            "select id, last, length(body) from batch where id >= ? order by id limit ?",
+            (self.first_row, _ROWS_AT_ONCE),
         ):
             if last > str(acknowledged):
                 break
             row, size = number, size + length
         return row, size
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            is_new = not self.path.exists()
-            if is_new:
-                # Rows are nobody else's business; what SQLite puts beside the file is as private as the file.
-                with contextlib.suppress(OSError):
-                    self.path.touch(0o600)
-            connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            try:
-                # One process has the state folder: no shared memory beside the file, no other's locks.
-                connection.execute("pragma locking_mode = exclusive")
-                connection.execute(f"pragma page_size = {_PAGE_BYTES}")
-                connection.execute("pragma journal_mode = wal")
-                connection.execute("pragma synchronous = full")
-                connection.execute(f"pragma journal_size_limit = {_JOURNAL_BYTES}")
-                # What is there already is given back even where the limit was lowered.
-                connection.execute(f"pragma max_page_count = {max(16, self.limit_bytes // _PAGE_BYTES)}")
-                if is_new:
-                    with _transaction(connection):
-                        connection.execute(_ABOUT)
-                        connection.execute(_BATCH)
-                        connection.execute("insert into about values (?, ?)", (_VERSION, self._source))
-                    _sync_folder(self.path.parent)
-            except sqlite3.Error:
-                connection.close()
-                if is_new:
-                    self._remove()
-                raise
-            self._connection = connection
-        return self._connection
-
     def _drop(self) -> None:
-        """Remove the file, of which nothing is needed any more: its room goes back to the disk."""
-        self.close()
-        self._remove()
+        """Remove the file, of which nothing is needed any more."""
+        self._file.remove()
         self.first_row, self.bytes, self.end, self.confirm = self.last_row + 1, 0, None, 0
-
-    def _remove(self) -> None:
-        for ending in ("", "-wal", "-journal"):
-            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
-
-    def _problem(self, error: sqlite3.Error, needed: int = 0) -> NoRoom | NeedsOperator:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CANTOPEN}:
-            if needed and self._is_at_limit(needed):
-                return NoRoom(f"the spool is full: {self.bytes / 1e6:.1f} of {self.limit_bytes / 1e6:.1f} MB are taken")
-            return NoRoom(f"the disk of {self.path.parent} takes no more ({error})")
-        return NeedsOperator(
-            f"spool {self.path} cannot be written: {error}",
-            hint="Mend the disk, then start the edge again: what the spool holds is checked first.",
-        )
-
-    def _is_at_limit(self, needed: int) -> bool:
-        if self._connection is None:
-            return False
-        pages, free = (
-            self._connection.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count")
-        )
-        # Every body may leave the best part of a page empty.
-        return bool((pages - free) * _PAGE_BYTES + 1.2 * needed + 4 * _PAGE_BYTES > self.limit_bytes)
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("begin immediate")
-    try:
-        yield
-        connection.execute("commit")
-    except BaseException:
-        # Some errors have ended it already.
-        if connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("rollback")
-        raise
 
 
 def _head(batch: SealedBatch) -> bytes:
@@ -356,11 +263,3 @@ def _kept(row: int, confirm: int, put_at: float, checksum: int, head: bytes, bod
 
 def _checksum(head: bytes, body: bytes) -> int:
     return zlib.crc32(body, zlib.crc32(head))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

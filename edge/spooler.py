@@ -3,7 +3,7 @@
 Spooling begins when the oldest batch has waited `after_seconds`, or when the window is full and nothing was accepted for two
 seconds; it ends when what waits is young again. A window that is full while acceptances flow is no outage: capture waits, as
 it does without a spool. Guarantees that a batch counts as spooled only when it is durable, and that rows go only when the
-checkpoint has what they hold. When there is no room it says so once, capture waits, and it tries again.
+checkpoint has what they hold. When there is no room it says so, capture waits, and it tries again.
 """
 
 import contextlib
@@ -26,6 +26,8 @@ _BLOCKED_SECONDS = 2.0
 _WRITE_BYTES = 8 << 20
 #: Between two looks when nothing wakes the thread, and between two attempts while there is no room, in seconds.
 _LOOK_SECONDS, _ROOM_SECONDS = 0.5, 2.0
+#: While some is accepted now and then, room comes and goes: that there is none is logged at most so often, in seconds.
+_SAY_SECONDS = 60.0
 
 
 class Spooler:
@@ -43,6 +45,7 @@ class Spooler:
         self._thread = threading.Thread(target=self._run, name="spooler", daemon=True)
         #: Until when, by the monotonic clock, nothing is written because there is no room; 0 while there is.
         self._no_room_until = 0.0
+        self._said_at = -_SAY_SECONDS
         window = outbox.window
         window.newest_row, window.loaded_row = spool.last_row, spool.first_row - 1
         window.confirmable = max(window.confirmable, spool.confirm)
@@ -110,9 +113,7 @@ class Spooler:
         with outbox.lock:
             window.spool(written)
             window.unload(outbox.limit_bytes // 2)
-        if self._no_room_until:
-            self._no_room_until = 0.0
-            _log.warning("there is room in the spool again")
+        self._no_room_until = 0.0
         outbox.wake_capture()
         return True
 
@@ -172,13 +173,15 @@ class Spooler:
         try:
             yield
         except NoRoom as error:
-            if not self._no_room_until:
+            now = time.monotonic()
+            if now - self._said_at > _SAY_SECONDS:
+                self._said_at = now
                 _log.warning(
                     "%s: capture waits, and from here on the source keeps its log. It goes on when there is room",
                     error.message,
                 )
             self._figures.warned["spool"] = error.message
-            self._no_room_until = time.monotonic() + _ROOM_SECONDS
+            self._no_room_until = now + _ROOM_SECONDS
 
     def _tell(self) -> None:
         figures, spool = self._figures, self._spool

@@ -13,6 +13,7 @@ def standing(config: EdgeFile) -> dict[str, str | int | None]:
     return {
         "source": config.source.name,
         "acknowledged": checkpoint.acknowledged if checkpoint else None,
+        "spooled": checkpoint.spooled or None if checkpoint else None,
         "epoch": checkpoint.position.epoch if checkpoint else None,
     } | engine.standing(checkpoint)
 

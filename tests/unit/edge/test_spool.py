@@ -124,7 +124,7 @@ def test_spool_with_nothing_but_the_beginning_of_a_transaction_is_emptied_by_goi
 
 def test_full_spool_keeps_what_it_has_and_takes_more_when_some_has_gone(spools):
     spool = spools(megabytes=1)
-    with pytest.raises(NoRoom, match=r"the spool is full: .* of 1\.0 MB"):
+    with pytest.raises(NoRoom, match=r"the spool is full: no more fits into its 1\.0 MB"):
         fill_up(spool)
     count = len(spool)
     assert 12 <= count <= 20
