@@ -27,7 +27,7 @@ from tests.waiting import eventually
 _SOURCE, _NAME = "bench/outage", "outage"
 _SPOOL = """
 [spool]
-megabytes = 256
+megabytes = 64
 after_seconds = 1
 """
 
@@ -55,7 +55,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ch
         names=_NAME,
     )
     edge_file.write_text(edge_file.read_text() + _SPOOL)
-    spool = folder / f"state-{edge_file.stem}" / "spool.sqlite"
+    state = folder / f"state-{edge_file.stem}"
     bridge = Supervised(
         "bridge", command("bridge", "run", "--config", str(bridge_file)), log=folder / "bridge-outage.log"
     )
@@ -88,7 +88,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ch
             eventually(lambda: confirmed(1), 600, every=0.02, saying="all of it is spooled")
             spooling = time.monotonic() - started
         assert follower.total == 0
-        size = spool.stat().st_size
+        size = sum(path.stat().st_size for path in state.glob("spool.sqlite*"))
         memory = usage(edge.pid).peak_megabytes
         console.print(f"spooled {changes:,} changes in {spooling:.1f} s, killed once: {size / 1e6:.0f} MB on disk")
         started = time.monotonic()
@@ -110,6 +110,6 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ch
     return [
         Result("outage: WAL to spool, durable", round(changes / spooling, 1), "changes/s"),
         Result("outage: spool to Kafka, committed", round(changes / draining, 1), "changes/s"),
-        Result("outage: the spool's file", round(size / 1e6, 1), "MB"),
+        Result("outage: the spool on disk", round(size / 1e6, 1), "MB"),
         Result("outage: edge, most memory", round(memory, 1), "MB"),
     ]
