@@ -59,6 +59,9 @@ class Region:
             database=DATABASE,
             interconnect=f"amqp://{self.wire.host}:{self.wire.port}",
         )
+        if partition == 0:
+            # What waits a moment goes to the spool, so that every fault meets one.
+            self.edge_file.write_text(self.edge_file.read_text() + "\n[spool]\nmegabytes = 64\nafter_seconds = 0.2\n")
         run = command("edge", "run", "--config", str(self.edge_file))
         self.edge = Supervised(f"edge {name}", run, log=folder / f"edge-{name}.log")
         self.workload = Workload(
