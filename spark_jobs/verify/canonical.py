@@ -79,8 +79,11 @@ class Column:
     free: bool
 
 
-def column(name: str, at_source: SourceType, in_silver: SilverType) -> Column | None:
-    """Return how a column is compared; None when its types cannot hold the same values."""
+def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:
+    """Return how a column is compared; None when its types cannot hold the same values.
+
+    `nan`: silver tells beside the row which of its decimals are NaN.
+    """
     here, there = source_name(name), silver_name(name)
     if in_silver.name == "string":
         # The type's own output function: a cast to text differs from it, for inet and char(n).
@@ -90,10 +93,11 @@ def column(name: str, at_source: SourceType, in_silver: SilverType) -> Column | 
     if at_source.name == "numeric" and at_source.scale is None:
         # It prints as many digits as each value was given, which no decimal type keeps.
         return None
+    shown = _silver_form(there, at_source, in_silver)
     return Column(
         name=name,
         source=_source_form(here, at_source, in_silver),
-        silver=_silver_form(there, at_source, in_silver),
+        silver=_or_nan(name, shown) if nan and in_silver.name == "decimal" else shown,
         free=False,
     )
 
@@ -105,9 +109,15 @@ def absent(name: str) -> Column:
 
 def _source_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:
     if in_silver.name == "decimal":
-        return _padded(f"{value}::text", at_source.scale or 0, in_silver.scale)
+        printed = _padded(f"{value}::text", at_source.scale or 0, in_silver.scale)
+        return f"case when {value} = 'NaN' then 'NaN' else {printed} end"
     template, _ = _FORMS.get(in_silver.name, _PRINTED)
     return template.format(value=value, type=at_source.name)
+
+
+def _or_nan(name: str, shown: str) -> str:
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"if(coalesce(array_contains(`_nan`, '{quoted}'), false), 'NaN', {shown})"
 
 
 def _silver_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:

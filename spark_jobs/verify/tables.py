@@ -8,6 +8,7 @@ was added and never filled. Called by verify.py.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from spark_jobs.silver.shape import NAN
 from spark_jobs.verify import canonical
 from spark_jobs.verify.canonical import Column, SilverType
 from spark_jobs.verify.source import SourceTable
@@ -32,7 +33,7 @@ def plan(table: SourceTable, silver: dict[str, SilverType]) -> Plan:
         if name not in silver:
             columns[name] = canonical.absent(name)
             continue
-        column = canonical.column(name, kind, silver[name])
+        column = canonical.column(name, kind, silver[name], nan=NAN in silver)
         if column is None:
             reasons.append(f"column {name} is {kind.name} at the source and {silver[name].name} in the lake")
         else:

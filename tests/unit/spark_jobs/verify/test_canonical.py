@@ -1,0 +1,32 @@
+"""The texts by which two engines' values are compared, where they are not plainly the same."""
+
+import pytest
+
+from spark_jobs.silver.shape import NAN
+from spark_jobs.verify import tables
+from spark_jobs.verify.canonical import SilverType, SourceType
+from spark_jobs.verify.source import SourceTable
+
+
+def compared(silver, name="amount"):
+    table = SourceTable(
+        schema="public", name="t", columns={name: SourceType(name="numeric", scale=2)}, key=(), partitioned=False,
+        partition_of=frozenset(),
+    )  # fmt: skip
+    (column,) = tables.plan(table, silver).columns
+    return column
+
+
+def test_a_decimal_that_is_nan_is_the_same_on_both_sides_whatever_the_scales():
+    column = compared({"amount": SilverType(name="decimal", scale=4), NAN: SilverType(name="array")})
+    assert column.source == """case when "amount" = 'NaN' then 'NaN' else "amount"::text || '00' end"""
+    assert column.silver == "if(coalesce(array_contains(`_nan`, 'amount'), false), 'NaN', cast(`amount` as string))"
+
+
+def test_a_table_without_the_column_is_compared_as_before():
+    assert compared({"amount": SilverType(name="decimal", scale=2)}).silver == "cast(`amount` as string)"
+
+
+@pytest.mark.parametrize(("name", "text"), [("a'b", r"'a\'b'"), ("a\\b", r"'a\\b'")])
+def test_names_are_quoted(name, text):
+    assert text in compared({name: SilverType(name="decimal", scale=2), NAN: SilverType(name="array")}, name).silver
