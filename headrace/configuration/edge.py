@@ -32,6 +32,7 @@ class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse the filter of a table that is not listed."""
+        super().__post_init__()
         if unlisted := sorted(set(self.row_filters) - set(self.tables)):
             raise ValueError(f"'row_filters' names {unlisted[0]}, which is not in 'tables'")
 

@@ -28,6 +28,14 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
     #: Seconds until an attempt to connect is given up.
     connect_timeout: Annotated[int, Meta(ge=1)] = 10
 
+    def __post_init__(self) -> None:
+        """Refuse ports that do not belong to the hosts."""
+        ports = str(self.port).count(",") + 1
+        if ports not in {1, self.host.count(",") + 1}:
+            raise ValueError(
+                f"'port' has {ports} ports for {self.host.count(',') + 1} hosts: give one for all, or one for each"
+            )
+
     def parameters(self) -> dict[str, str | int]:
         """Return libpq's connection parameters, the password revealed: for the driver only, never for a log."""
         known: dict[str, str | int] = {

@@ -164,6 +164,19 @@ def test_a_secret_that_leads_nowhere_is_named(reference):
         Secret(reference).reveal()
 
 
+def test_several_hosts_lead_to_the_one_that_takes_writes(read):
+    single = EDGE.replace("env:BANK_PASSWORD", "env:PATH")
+    several = single.replace('host = "db.internal"', 'host = "db1,db2"\nport = "5432,5433"')
+    known = read(several, EdgeFile).source.postgresql.parameters()
+    assert (known["host"], known["port"], known["target_session_attrs"]) == ("db1,db2", "5432,5433", "read-write")
+    assert "target_session_attrs" not in read(single, EdgeFile).source.postgresql.parameters()
+
+
+def test_ports_belong_to_hosts(read):
+    with pytest.raises(ConfigurationError, match="'port' has 2 ports for 3 hosts"):
+        read(EDGE.replace('host = "db.internal"', 'host = "db1,db2,db3"\nport = "1,2"'), EdgeFile)
+
+
 def test_connection_parameters_reveal_the_password_and_the_text_does_not(read, monkeypatch):
     monkeypatch.setenv("BANK_PASSWORD", "s3cret")
     connection = read(EDGE, EdgeFile).source.postgresql
