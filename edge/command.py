@@ -1,8 +1,9 @@
-"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it stands."""
+"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it stands, `doctor` examines it."""
 
 import json
 import logging
 import signal
+import sys
 from types import FrameType
 
 import click
@@ -10,7 +11,7 @@ import click
 from edge.snapshot.command import snapshot
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.position import Position
 
 _CONFIG = click.option(
@@ -75,6 +76,33 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
         )
     adoption = Adoption(Position.parse(text) if text else None) if adopt else None
     initialise(load(path, EdgeFile), adoption, click.echo, snapshot=copies)
+
+
+@edge.command()
+@_CONFIG
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(path: str, *, as_json: bool) -> None:
+    """Look at everything that the source needs, change nothing, and say what is wrong and what mends it.
+
+    Before 'init' and at any time after it, beside a running edge too. Exit code 3 when something is wrong; warnings alone
+    are 0.
+    """
+    from rich.console import Console
+
+    from edge.doctor import examine
+
+    config = load(path, EdgeFile)
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        # What would be logged is among the findings.
+        logging.getLogger("edge").setLevel(logging.CRITICAL)
+        logging.getLogger("proton").setLevel(logging.CRITICAL)
+    findings = list(examine.examine(config))
+    if as_json:
+        click.echo(examine.as_json(findings))
+    else:
+        examine.show(findings, Console(highlight=False))
+    if any(finding.level == "wrong" for finding in findings):
+        sys.exit(NeedsOperator.exit_code)
 
 
 @edge.command()

@@ -53,6 +53,10 @@ class Connection(Handler):  # type: ignore[misc]
         self._figures = figures
         #: Whether the peer ever gave credit, or refused the connection by a limit.
         self.flowed = False
+        #: Called when it first gives credit, in the connection's thread.
+        self.on_credit: Callable[[], None] = lambda: None
+        #: Whether the peer answered the attach.
+        self.attached = False
         self.refused = False
         self._problem: ReplicationError | None = None
         #: Times that sending went back since the acknowledged tail moved, and the pauses after them.
@@ -124,6 +128,7 @@ class Connection(Handler):  # type: ignore[misc]
 
     def on_link_remote_open(self, _event: Event) -> None:
         """Note that the peer answered the attach; a refusal follows at once where there is one."""
+        self.attached = True
         _log.info("attached to %s at %s", self._address, self._url)
 
     def on_link_flow(self, event: Event) -> None:
@@ -132,6 +137,7 @@ class Connection(Handler):  # type: ignore[misc]
             self.flowed = True
             self._figures.interconnect_connections += 1
             self._figures.interconnect_connected, self._figures.interconnect_problem = 1, ""
+            self.on_credit()
             _log.info("%s gives credit for %d batches at %s", self._url, event.link.credit, self._address)
         self._send()
 

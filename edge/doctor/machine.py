@@ -1,0 +1,104 @@
+"""What of this machine and of the interconnect an edge needs, whatever its engine."""
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from edge.doctor.finding import Check, Finding
+from edge.engine import engine_of
+from edge.figures import Figures
+from edge.link import Connection
+from edge.outbox import Outbox
+from headrace.certificates import files
+from headrace.configuration.edge import EdgeFile
+from headrace.position import Position
+
+#: Room that the state folder needs besides the spool, in bytes.
+_ROOM = 64 << 20
+#: How long the far side may take to let this source attach and to give it credit, in seconds.
+_PATIENCE = 5.0
+
+
+def state_folder(config: EdgeFile) -> Iterator[Finding]:
+    """Look at the state folder: whether it can be written, and has room for the spool."""
+    folder = config.beside(config.state.folder)
+    there = _nearest(folder)
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Finding("state folder", "wrong", f"{there} cannot be written", "Let the edge's user write there.")
+        return
+    free, spool = shutil.disk_usage(there).free, config.spool.megabytes << 20
+    said = f"{folder}, {_megabytes(free)} free"
+    if free < _ROOM:
+        yield Finding("state folder", "wrong", said, "Make room: the checkpoint could not be written.")
+    elif free < spool + _ROOM and not (folder / "spool.sqlite").exists():
+        mend = f"Make room, or set [spool] megabytes to at most {max(0, free - _ROOM) >> 20}."
+        yield Finding("state folder", "warning", f"{said}, the spool may take {_megabytes(spool)}", mend)
+    else:
+        yield Finding("state folder", "ok", said)
+
+
+def checkpoint(config: EdgeFile) -> Iterator[Finding]:
+    """Look at the checkpoint, and whether an edge runs."""
+    state = engine_of(config).state
+    found = state.read(config.source.name)
+    if found is None:
+        yield Finding("checkpoint", "ok", "none yet: 'headrace edge init' makes it")
+    elif found.stage != "made":
+        yield Finding("checkpoint", "warning", "'init' did not finish", "headrace edge init --config FILE")
+    else:
+        running = "an edge runs" if state.in_use() else "no edge runs"
+        yield Finding("checkpoint", "ok", f"acknowledged {found.acknowledged}; {running}")
+
+
+def certificates(config: EdgeFile) -> Iterator[Finding]:
+    """Look at the certificates for the interconnect, where there are any."""
+    if config.interconnect.certificate is None and config.interconnect.authority is None:
+        return
+    warnings = files.examine(config.interconnect)
+    yield from (Finding("certificates", "warning", warning, "Renew it: see docs/security.md.") for warning in warnings)
+    if not warnings:
+        yield Finding("certificates", "ok", "readable, and valid for long enough")
+
+
+def interconnect(config: EdgeFile) -> Iterator[Finding]:
+    """Attach to the source's address at every interconnect; where an edge runs that would take its link from it."""
+    if engine_of(config).state.in_use():
+        yield Finding("interconnect", "ok", "not tried, because the edge that runs has the link: see 'headrace status'")
+        return
+    for url in config.interconnect.urls:
+        yield _attach(config, url)
+
+
+def _attach(config: EdgeFile, url: str) -> Finding:
+    outbox = Outbox(limit_bytes=1, tail=Position.start(0), confirmed=0)
+    connection = Connection(config.interconnect, url, config.source.name, outbox, Figures())
+    timer = threading.Timer(_PATIENCE, connection.close)
+    connection.on_credit = connection.close
+    timer.start()
+    try:
+        problem = connection.carry(threading.Event())
+    finally:
+        timer.cancel()
+    if problem is not None:
+        return Finding("interconnect", "wrong", problem.message, problem.hint or "Is it reachable from here?")
+    if connection.flowed:
+        return Finding("interconnect", "ok", f"{url} takes batches of {config.source.name}")
+    if not connection.attached:
+        said = f"{url} did not answer within {_PATIENCE:.0f} s"
+        return Finding("interconnect", "wrong", said, "Check the address, and firewalls on the way out.")
+    said = f"{url} lets {config.source.name} attach, and gave no credit within {_PATIENCE:.0f} s"
+    return Finding("interconnect", "warning", said, "The bridge waits for Kafka or for an operator: see its log.")
+
+
+def _nearest(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / (1 << 20):,.0f} MB"
+
+
+CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, checkpoint, certificates, interconnect)

@@ -1,0 +1,257 @@
+"""What an edge needs of a PostgreSQL server: version, privileges, settings, slot, clock. Tables are in edge/doctor/tables.py.
+
+It only reads, on one ordinary connection and, for the privilege to replicate, one replication connection.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from edge.doctor.finding import Check, Finding
+from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.problems import quoted
+from edge.postgres.session import Database, LogStream
+from edge.postgres.slot import check_server, check_slot, check_system, find_slot, retained_bytes
+from headrace.configuration.edge import EdgeFile, Postgresql
+
+_OLDEST, _NEWEST = 14, 18
+_LOCAL = ("127.", "localhost", "::1", "/")
+_GIGABYTE = 1 << 30
+#: A clock that differs by more than this, in seconds, makes latencies that are measured by two clocks useless.
+_CLOCK_SECONDS = 1.0
+#: A transaction that is open for longer, in seconds, keeps `init` waiting and log from being discarded.
+_LONG_SECONDS = 300
+
+
+class Patient(NamedTuple):
+    """What the checks look at."""
+
+    config: EdgeFile
+    names: Postgresql
+    database: Database
+    checkpoint: PostgresCheckpoint | None
+
+    def setting(self, name: str) -> str | None:
+        """Return a setting in its base unit, None where this server has no such setting."""
+        value: str | None = self.database.value("select setting from pg_settings where name = %s", name)
+        return value
+
+    def row(self, query: str, *parameters: Any) -> tuple[Any, ...]:
+        """Return the one row of a query."""
+        return self.database.rows(query, *parameters)[0]
+
+
+def connection(patient: Patient) -> Iterator[Finding]:
+    """Look at the server's version, and at TLS."""
+    version = patient.database.version // 10_000
+    (shown, tls) = patient.row(
+        "select current_setting('server_version'), coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false)"
+    )
+    said = f"PostgreSQL {shown} at {patient.names} as {patient.names.user}"
+    if version < _OLDEST:
+        yield Finding("connection", "wrong", said, f"PostgreSQL {_OLDEST} is the oldest that can be captured.")
+    elif version > _NEWEST:
+        yield Finding("connection", "warning", f"{said}: newer than what this release was tested with ({_NEWEST})")
+    else:
+        yield Finding("connection", "ok", said)
+    if tls:
+        yield Finding("TLS", "ok", f"on, sslmode = {patient.names.sslmode}")
+    elif patient.names.host.startswith(_LOCAL):
+        yield Finding("TLS", "ok", "off, on this machine")
+    else:
+        yield Finding("TLS", "warning", "off: rows and password cross the wire as they are", "sslmode = 'verify-full'")
+
+
+def replication_privilege(patient: Patient) -> Iterator[Finding]:
+    """Open a replication connection, as `run` does, and look whether this is the checkpoint's server."""
+    stream = LogStream(patient.names, patient.config.source.name)
+    try:
+        system = stream.identify()
+    finally:
+        stream.close()
+    if patient.checkpoint is not None:
+        check_system(system, patient.checkpoint)
+    yield Finding("replication privilege", "ok", f"{patient.names.user} may replicate; timeline {system.timeline}")
+
+
+def wal_level(patient: Patient) -> Iterator[Finding]:
+    """Look whether the log carries rows, on a server that may be written."""
+    check_server(patient.database)
+    if patient.database.value("select pg_is_in_recovery()"):
+        yield Finding("wal_level", "wrong", "the server is a standby", "Name the primary in [source.postgresql] host.")
+    else:
+        yield Finding("wal_level", "ok", "logical")
+
+
+def slots_and_senders(patient: Patient) -> Iterator[Finding]:
+    """Look whether the server has a slot and a walsender to spare."""
+    slots, senders = patient.row(
+        "select (select count(*) from pg_replication_slots), (select count(*) from pg_stat_replication)"
+    )
+    ours = patient.database.value("select 1 from pg_replication_slots where slot_name = %s", patient.names.slot)
+    active = patient.database.value(
+        "select 1 from pg_replication_slots where slot_name = %s and active", patient.names.slot
+    )
+    for name, used, have_one in (("max_replication_slots", slots, ours), ("max_wal_senders", senders, active)):
+        most = int(patient.setting(name) or 0)
+        said = f"{used} of {most} used"
+        mend = f"alter system set {name} = {most + 10};  -- then restart the server"
+        if used < most or have_one:
+            yield Finding(name, "ok", said)
+        else:
+            yield Finding(name, "wrong", said, mend)
+
+
+def max_slot_wal_keep_size(patient: Patient) -> Iterator[Finding]:
+    """Look how much log the server may keep for an edge that is away."""
+    name = "max_slot_wal_keep_size"
+    megabytes = int(patient.setting(name) or -1)
+    mend = f"alter system set {name} = '50GB'; select pg_reload_conf();  -- what the disk can spare"
+    if megabytes < 0:
+        yield Finding(name, "warning", "unlimited: an edge that stays away fills the server's disk", mend)
+    elif megabytes < 1024:
+        said = f"{megabytes} MB: an edge that is away for a short while loses its slot"
+        yield Finding(name, "warning", said, mend)
+    else:
+        yield Finding(name, "ok", f"{megabytes:,} MB")
+
+
+def timeouts(patient: Patient) -> Iterator[Finding]:
+    """Look at the server's patience with an edge that is away, or silent."""
+    sender = int(patient.setting("wal_sender_timeout") or 0)
+    mend = "alter system set wal_sender_timeout = '60s'; select pg_reload_conf();"
+    if sender == 0:
+        said = "off: a connection that was cut keeps the slot from the next one"
+        yield Finding("wal_sender_timeout", "warning", said, mend)
+    elif sender < 10_000:
+        yield Finding("wal_sender_timeout", "warning", f"{sender} ms: a slow moment ends the stream", mend)
+    else:
+        yield Finding("wal_sender_timeout", "ok", f"{sender // 1000} s")
+    idle = patient.setting("idle_replication_slot_timeout")
+    if idle is not None and int(idle) > 0:
+        yield Finding(
+            "idle_replication_slot_timeout",
+            "warning",
+            f"{idle} s: an edge that is away for longer loses its slot, and changes with it",
+            "alter system set idle_replication_slot_timeout = 0; select pg_reload_conf();",
+        )
+
+
+def logical_decoding_work_mem(patient: Patient) -> Iterator[Finding]:
+    """Look at the memory that decoding has before it writes large transactions to disk."""
+    name = "logical_decoding_work_mem"
+    kilobytes = int(patient.setting(name) or 0)
+    if kilobytes < 16 * 1024:
+        mend = f"alter system set {name} = '64MB'; select pg_reload_conf();"
+        yield Finding(name, "warning", f"{kilobytes} kB: most transactions are written to disk to be decoded", mend)
+    else:
+        yield Finding(name, "ok", f"{kilobytes // 1024} MB")
+
+
+def slot(patient: Patient) -> Iterator[Finding]:
+    """Look at the slot: whether it can go on where the checkpoint stands, and what it retains."""
+    names, database = patient.names, patient.database
+    found = find_slot(database, names.slot)
+    if patient.checkpoint is not None:
+        check_slot(database, patient.checkpoint)
+    elif found is not None:
+        mend = "Name another one, or take it over with 'headrace edge init --adopt': see docs/edge.md."
+        yield Finding("slot", "warning", f"{names.slot} is there, and this edge has no checkpoint", mend)
+    if found is None:
+        yield Finding("slot", "ok", f"no {names.slot} yet: 'headrace edge init' makes it")
+        yield from _long_transactions(patient)
+        return
+    retained = retained_bytes(database, found)
+    said = f"{found.name}: {found.wal_status}, retains {retained / (1 << 20):,.0f} MB"
+    limit = retained + found.safe_bytes if found.safe_bytes is not None else None
+    if found.wal_status == "unreserved" or (limit and retained > 0.5 * limit):
+        mend = "Start the edge, or mend the way to the far side; else raise max_slot_wal_keep_size."
+        yield Finding("slot", "warning", f"{said}, of at most {(limit or 0) / (1 << 20):,.0f} MB", mend)
+    elif not limit and retained > 10 * _GIGABYTE:
+        yield Finding("slot", "warning", said, "Start the edge, or mend the way to the far side.")
+    else:
+        yield Finding("slot", "ok", said)
+
+
+def failover(patient: Patient) -> Iterator[Finding]:
+    """Look whether a standby that is promoted would have the slot."""
+    standbys = patient.database.value(
+        "select count(*) from pg_replication_slots where slot_type = 'physical' and active"
+    )
+    found = find_slot(patient.database, patient.names.slot)
+    if not standbys or patient.database.version < 170_000:
+        return
+    if found is not None and not found.failover:
+        said = f"{standbys} standbys follow, and none would have the slot after a failover"
+        mend = "[source.postgresql] failover = true, then 'headrace edge init'; sync_replication_slots = on at the standby."
+        yield Finding("failover", "warning", said, mend)
+    elif not patient.setting("synchronized_standby_slots"):
+        said = "synchronized_standby_slots is empty: changes may be sent that a standby does not have"
+        mend = "alter system set synchronized_standby_slots = 'STANDBY_SLOT'; select pg_reload_conf();"
+        yield Finding("failover", "warning", said, mend)
+    else:
+        yield Finding("failover", "ok", "a standby that is promoted has the slot")
+
+
+def clock(patient: Patient) -> Iterator[Finding]:
+    """Compare the clocks: lag is measured by one, latency by both."""
+    before = time.time()
+    there = float(patient.database.value("select extract(epoch from clock_timestamp())::float8"))
+    after = time.time()
+    # Somewhere between the two.
+    differs = max(before - there, there - after, 0.0)
+    if differs > _CLOCK_SECONDS:
+        said = f"differs from the server's by {differs:.1f} s: latencies are off by as much"
+        yield Finding("clock", "warning", said, "Let both follow a time server.")
+    else:
+        yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
+
+
+def _long_transactions(patient: Patient) -> Iterator[Finding]:
+    oldest = patient.database.value(
+        "select extract(epoch from max(now() - xact_start))::int8 from pg_stat_activity where backend_xid is not null"
+    )
+    prepared = patient.database.value("select count(*) from pg_prepared_xacts")
+    if (oldest or 0) > _LONG_SECONDS or prepared:
+        said = f"one has been writing for {oldest or 0} s, {prepared} are prepared: making the slot waits for them"
+        yield Finding("open transactions", "warning", said, "select * from pg_stat_activity order by xact_start;")
+
+
+def may_make(patient: Patient) -> Iterator[Finding]:
+    """Look whether `init` may make the publication, where it is not there."""
+    names = patient.names
+    if patient.database.value("select 1 from pg_publication where pubname = %s", names.publication):
+        return
+    superuser, create = patient.row(
+        "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles where rolname = current_user"
+    )
+    tables = "table " + ", ".join(names.tables) if names.tables else "all tables"
+    by_hand = f"create publication {quoted(names.publication)} for {tables};  -- as a superuser"
+    foreign = [
+        table
+        for table in names.tables
+        if not patient.database.value(
+            "select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(%s)", table
+        )
+    ]
+    if superuser or (names.tables and create and not foreign):
+        yield Finding("publication", "ok", f"no {names.publication} yet: 'headrace edge init' makes it")
+    else:
+        why = f"does not own {', '.join(foreign)}" if names.tables and foreign else "is no superuser"
+        said = f"no {names.publication} yet, and {names.user} {why}, so that 'init' may not make it"
+        yield Finding("publication", "wrong", said, by_hand)
+
+
+CHECKS: tuple[Check[Patient], ...] = (
+    connection,
+    replication_privilege,
+    wal_level,
+    slots_and_senders,
+    max_slot_wal_keep_size,
+    timeouts,
+    logical_decoding_work_mem,
+    may_make,
+    slot,
+    failover,
+    clock,
+)

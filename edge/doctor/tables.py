@@ -1,0 +1,125 @@
+"""What an edge needs of the publication and of each published table: that nothing is left out, and no statement fails.
+
+A table that is published with updates and has no replica identity makes PostgreSQL refuse every update of it: that is a failure
+of the application, and the worst that a capture can do.
+"""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+from edge.doctor.finding import Check, Finding
+from edge.doctor.postgres import Patient
+from edge.postgres.problems import quoted
+
+_PUBLISHED = files("edge.doctor").joinpath("published.sql").read_text(encoding="utf-8")
+#: So many tables are named; of more there is a count.
+_NAMED = 10
+
+
+class Published(NamedTuple):
+    """A published table."""
+
+    name: str
+    #: `d` for the primary key, `f` for the whole row, `i` for an index, `n` for nothing.
+    identity: str
+    has_key: bool
+    has_index: bool
+    unlogged: bool
+    may_select: bool
+
+    @property
+    def identified(self) -> bool:
+        """Whether the log tells which row was updated or deleted; the server refuses to do either if not."""
+        return {"d": self.has_key, "f": True, "i": self.has_index}.get(self.identity, False)
+
+
+def publication(patient: Patient) -> Iterator[Finding]:
+    """Look at what the publication publishes, and of which tables."""
+    name = patient.names.publication
+    rows = patient.database.rows(
+        "select puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate, oid::int8 from pg_publication "
+        "where pubname = %s",
+        name,
+    )
+    if not rows:
+        return
+    every, via_root, *kinds, oid = rows[0]
+    if patient.checkpoint is not None and oid != patient.checkpoint.publication_oid:
+        said = f"{name} was dropped and made again since 'init': changes in between were not published"
+        yield Finding("publication", "wrong", said, "See docs/edge.md: a new epoch, and the tables copied again.")
+    missing = [kind for kind, on in zip(("insert", "update", "delete", "truncate"), kinds, strict=True) if not on]
+    if missing:
+        mend = f"alter publication {quoted(name)} set (publish = 'insert, update, delete, truncate');"
+        yield Finding("publication", "wrong", f"{name} does not publish {', '.join(missing)}", mend)
+    absent = [table for table in patient.names.tables if table not in _names(patient)]
+    if absent:
+        mend = f"alter publication {quoted(name)} add table {', '.join(absent)};"
+        yield Finding("publication", "wrong", f"{name} lacks {_listed(absent)} of [source.postgresql] tables", mend)
+    if not missing and not absent:
+        how = ", partitions as their root" if via_root else ""
+        said = f"{name}: {'all tables' if every else 'listed tables'}, {len(_tables(patient))} now{how}"
+        yield Finding("publication", "ok", said)
+
+
+def identities(patient: Patient) -> Iterator[Finding]:
+    """Look for tables of which updates and deletes fail, and for those without a key."""
+    tables = _tables(patient)
+    refused = [table for table in tables if not table.identified]
+    if refused:
+        yield Finding(
+            "replica identity",
+            "wrong",
+            f"updates and deletes fail, at the application, of {_listed([table.name for table in refused])}",
+            " ".join(_mend(table) for table in refused[:_NAMED]),
+        )
+    elif tables:
+        yield Finding("replica identity", "ok", f"all of {len(tables)} tables can be updated")
+    keyless = [table.name for table in tables if table.identified and not table.has_key]
+    if keyless:
+        said = f"none: {_listed(keyless)}; their records have no key, and equal rows cannot be told apart"
+        yield Finding("primary key", "warning", said, f"alter table {keyless[0]} add primary key (COLUMN);")
+
+
+def unlogged(patient: Patient) -> Iterator[Finding]:
+    """Look for tables that are published and have no log."""
+    # A publication for all tables leaves them out; one that lists them cannot.
+    found = [table.name for table in _tables(patient) if table.unlogged]
+    if found:
+        yield Finding("unlogged", "warning", f"not captured: {_listed(found)}", f"alter table {found[0]} set logged;")
+
+
+def select_privilege(patient: Patient) -> Iterator[Finding]:
+    """Look whether tables may be read, which snapshots and `verify` do."""
+    found = [table.name for table in _tables(patient) if not table.may_select]
+    user = quoted(patient.names.user)
+    if found:
+        said = f"missing on {_listed(found)}: no snapshot and no 'headrace verify' of them"
+        yield Finding("select privilege", "warning", said, f"grant select on {', '.join(found[:_NAMED])} to {user};")
+    elif _tables(patient):
+        yield Finding("select privilege", "ok", f"{patient.names.user} may read all published tables")
+
+
+def _tables(patient: Patient) -> list[Published]:
+    return [Published(*row) for row in patient.database.rows(_PUBLISHED, patient.names.publication)]
+
+
+def _names(patient: Patient) -> set[str]:
+    rows = patient.database.rows(
+        "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s", patient.names.publication
+    )
+    return {row[0] for row in rows}
+
+
+def _mend(table: Published) -> str:
+    if table.has_key:
+        return f"alter table {table.name} replica identity default;"
+    return f"alter table {table.name} replica identity full;"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+CHECKS: tuple[Check[Patient], ...] = (publication, identities, unlogged, select_privilege)
