@@ -60,7 +60,8 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None 
         before = published.latest(spark, lake, stream)
         version = delta_log.version(spark, path)
         lagging = _lagging(spark, lake, before)
-        if before.bronze_version == version and not lagging:
+        known = before.bronze_version
+        if known is not None and delta_log.only_maintained(spark, path, known) and not lagging:
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
         new = survey.extent(tail.rows(spark, path, before.bronze_done, version), before.positions)
         cuts = new.cuts

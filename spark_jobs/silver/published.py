@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
+from headrace.errors import Retryable
 from spark_jobs import delta_log
 
 Positions = dict[str, str]
@@ -108,7 +109,13 @@ def _read(row: Row) -> Published:
 
 
 def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
-    """Publish; fails by conflict when another load of the stream published at the same time."""
+    """Publish; raise Retryable when another load, or maintenance, of the stream has published meanwhile."""
+    # At the very same time it is a conflict of Delta's; a number that is there already would be passed over in silence.
+    if latest(spark, lake, done.stream).load >= done.load:
+        raise Retryable(
+            f"stream {done.stream!r}: something else published while this ran; nothing was doubled",
+            hint="Run one load, replay or maintenance of a stream at a time, then run this one again.",
+        )
     row = msgspec.to_builtins(replace(done, finished_at=datetime.now(UTC)))
     row["tables"] = [row["tables"][name] for name in sorted(done.tables)]
     # From text, so that no Python process is started for a single row.
