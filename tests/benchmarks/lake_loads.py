@@ -53,7 +53,7 @@ def bench(*, changes: int, rows: int, seconds: int, rate: int, runs: int, only: 
     try:
         if {"bronze", "nothing", "freshness"} & set(parts):
             kafka.start()
-        bootstrap = kafka.bootstrap if kafka else ""
+        bootstrap = kafka.bootstrap if kafka.running else ""
         spark = session.session(_lake(folder, "first", bootstrap, memory), name="bench-lake")
         try:
             if "bronze" in parts:

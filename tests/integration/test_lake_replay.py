@@ -31,14 +31,13 @@ def load(spark, lake):
 
 
 def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, lake_file):
-    # given three loads
+    # given two loads
     source = feed()
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in (1, 2)))
-    first = source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="one"))
+    source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="one"))
     load(spark, lake)
-    source.commit(source.update(id=1, name="b", balance="1.00"), source.insert("public.log", entry="two"))
-    load(spark, lake)
+    second = source.commit(source.update(id=1, name="b", balance="1.00"), source.insert("public.log", entry="two"))
     source.commit(source.delete(id=2), source.insert("public.log", entry="three"))
     load(spark, lake)
     rows = [(1, "b", Decimal("1.00"))]
@@ -56,14 +55,16 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     assert entries(spark, lake) == ["one", "three", "two"]
     old = spark.read.format("delta").option("versionAsOf", readers.tables["public.accounts"].version)
     assert old.load(table.path(lake, "bank", "public.accounts")).filter("name = 'spoilt'").count() == 1
-    # and from a position, an offset, or a time on: as much as came since the load before it
-    for point in (f"jakarta/bank={first}", "0:7"):
-        with pytest.raises(ConfigurationError, match="no position"):
-            replay.positions(spark, lake, "bank", first)
-        report = again.replay(spark, lake, "bank", replay.positions(spark, lake, "bank", point))
-        assert report.changes["public.log"] < 3
-        assert entries(spark, lake) == ["one", "three", "two"]
-        assert accounts(spark, lake) == [*rows, (3, "c", Decimal("1.00"))]
+    # and from a position or an offset on: as much as came since the load before it
+    with pytest.raises(ConfigurationError, match="no position"):
+        replay.positions(spark, lake, "bank", second)
+    assert replay.positions(spark, lake, "bank", "0:7") == replay.positions(
+        spark, lake, "bank", f"jakarta/bank={second}"
+    )
+    report = again.replay(spark, lake, "bank", replay.positions(spark, lake, "bank", "0:7"))
+    assert report.changes["public.log"] == 2
+    assert entries(spark, lake) == ["one", "three", "two"]
+    assert accounts(spark, lake) == [*rows, (3, "c", Decimal("1.00"))]
     # and loads go on
     source.commit(source.insert("public.log", entry="four"), source.update(id=3, name="d", balance="1.00"))
     load(spark, lake)
