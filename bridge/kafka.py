@@ -4,6 +4,8 @@ Every function raises only our own errors. Called by the committer, by positions
 """
 
 import logging
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +33,7 @@ __all__ = [
     "TopicPartition",
     "admin",
     "consumer",
+    "member",
     "producer",
     "topic_resource",
     "translated",
@@ -94,12 +97,29 @@ _REFUSED = {
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn the client's errors into ours: `doing` says what was tried, "commit jakarta/bank"."""
+def translated(doing: str, client: Any = None) -> Iterator[None]:
+    """Turn the client's errors into ours: `doing` says what was tried, "commit jakarta/bank".
+
+    With the administration client, brokers that cannot be reached because they and we do not trust each other are an operator's.
+    """
     try:
         yield
     except KafkaException as error:
-        raise _ours(error.args[0], doing) from error
+        ours = _ours(error.args[0], doing)
+        distrust = _distrust(client) if client is not None and isinstance(ours, NotConnected) else ""
+        if distrust:
+            raise NeedsOperator(
+                f"Kafka and this bridge do not trust each other: {distrust}",
+                hint="Check [kafka] security_protocol, user, password, authority and the name in bootstrap.",
+            ) from error
+        raise ours from error
+
+
+def _distrust(client: Any) -> str:
+    """Return what a broker, or we, refused in the last seconds; empty when nothing."""
+    client.poll(0)
+    since = time.monotonic() - 2 * PATIENCE
+    return next((error.str()[:300] for at, error in reversed(client.refusals) if at > since), "")
 
 
 def _ours(error: Any, doing: str) -> ReplicationError:
@@ -156,9 +176,30 @@ def consumer(connection: KafkaConnection, group: str) -> Any:
     return Consumer(settings, logger=_client_log)
 
 
+def member(connection: KafkaConnection, group: str, session_seconds: float) -> Any:
+    """Return a consumer that takes part in a group and moves as few partitions as it can; it is not there to read."""
+    settings = _common(connection) | {
+        "group.id": group,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": int(session_seconds * 1000),
+        "heartbeat.interval.ms": int(session_seconds * 1000 / 5),
+        "enable.auto.commit": False,
+        "auto.offset.reset": "latest",
+    }
+    return Consumer(settings, logger=_client_log)
+
+
 def admin(connection: KafkaConnection) -> Any:
     """Return an administration client, which threads may share."""
-    return AdminClient(_common(connection), logger=_client_log)
+    refusals: deque[tuple[float, Any]] = deque(maxlen=4)
+
+    def note(error: Any) -> None:
+        if error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}:  # noqa: SLF001 - named so.
+            refusals.append((time.monotonic(), error))
+
+    client = AdminClient(_common(connection) | {"error_cb": note}, logger=_client_log)
+    client.refusals = refusals
+    return client
 
 
 def topic_resource(topic: str) -> Any:

@@ -63,7 +63,7 @@ def read_committed(client: Any, source: str, topic: str) -> Committed | None:
 
     Raises NotConnected, or NeedsOperator when somebody else wrote to the source's group.
     """
-    with translated(f"read the committed position of {source}"):
+    with _hinted(source), translated(f"read the committed position of {source}"):
         described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
         if described.error is not None:
             raise KafkaException(described.error)
@@ -87,6 +87,16 @@ def read_committed(client: Any, source: str, topic: str) -> Committed | None:
             hint=f"Keep other consumers out of groups named 'headrace.*', and delete the group {group}: "
             "the position is then read from the source's last records.",
         ) from error
+
+
+@contextmanager
+def _hinted(source: str) -> Iterator[None]:
+    try:
+        yield
+    except NotConnected as error:
+        # A user who may not see the group gets no answer at all.
+        error.hint = f"If Kafka is there: the bridge's user must be allowed to read the group {group_of(source)!r}."
+        raise
 
 
 def read_ends(client: Any, topic: str, partitions: Sequence[int]) -> dict[int, int]:

@@ -109,7 +109,7 @@ def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
 
 
 def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:
-    with translated("read the list of topics"):
+    with translated("read the list of topics", admin):
         listed = admin.list_topics(timeout=patience).topics
     return {name: len(topic.partitions) for name, topic in listed.items() if topic.error is None}
 

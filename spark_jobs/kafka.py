@@ -5,6 +5,7 @@ the Kafka client; the records themselves are read by Spark. Called by the prefli
 """
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ class Topic:
 def describe(connection: KafkaConnection, name: str) -> Topic:
     """Return the topic as it stands; raise NotConnected, or NeedsOperator when there is no such topic."""
     client = _client(connection)
+    _refusals.clear()
     try:
         found = client.describe_topics(Topics([name]), request_timeout=_PATIENCE)[name].result()
         partitions = [TopicPartition(name, partition.id) for partition in found.partitions]
@@ -49,6 +51,7 @@ def describe(connection: KafkaConnection, name: str) -> Topic:
             )
             bounds.append({place.partition: answer.result().offset for place, answer in answers.items()})
     except KafkaException as error:
+        client.poll(0)
         raise _explain(error, connection.bootstrap, name) from error
     return Topic(name=name, id=str(found.topic_id), starts=bounds[0], ends=bounds[1])
 
@@ -72,7 +75,16 @@ def mirror(connection: KafkaConnection, group: str, topic: str, offsets: Mapping
 
 def _client(connection: KafkaConnection) -> AdminClient:
     # The client would log every attempt to connect; its last word comes back as an exception.
-    return AdminClient({**connection.client(), "log_level": 0, "reconnect.backoff.ms": 500})
+    return AdminClient({**connection.client(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note})
+
+
+#: What brokers, or this side, refused of late: it comes here before the client's own last word, which does not tell.
+_refusals: deque[str] = deque(maxlen=4)
+
+
+def _note(error: KafkaError) -> None:
+    if error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}:  # noqa: SLF001 - named so.
+        _refusals.append(error.str())
 
 
 def _explain(error: KafkaException, bootstrap: str, topic: str) -> ReplicationError:
@@ -87,10 +99,10 @@ def _explain(error: KafkaException, bootstrap: str, topic: str) -> ReplicationEr
             f"Kafka at {bootstrap} does not let the lake describe topic {topic!r}",
             hint="Allow the lake's user to describe and read the topic.",
         )
-    if reason.code() in (KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001
+    if _refusals:
         return NeedsOperator(
-            f"Kafka at {bootstrap} and the lake do not trust each other: {reason.str()}",
-            hint="Check [kafka] user, password and authority in the lake's file.",
+            f"Kafka and the lake do not trust each other: {_refusals.pop()[:300]}",
+            hint="Check [kafka] security_protocol, user, password, authority and the name in bootstrap in the lake's file.",
         )
     return NotConnected(
         f"Kafka at {bootstrap} does not answer: {reason.str()}",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridge.delivery import Accept
+from bridge.chain import Gap, Next, judge
+from bridge.delivery import Accept, Delivery, Outcome, Release
 from bridge.inbox import Inbox
 from bridge.receiver import Receiver
 from edge.batcher import SealedBatch
@@ -93,9 +94,15 @@ class Edge:
 
 
 class Far:
-    """The bridge's receiver, with a thread for each source that accepts what comes."""
+    """The bridge's receiver, with a thread for each source that keeps the chain and accepts what is in order.
 
-    def __init__(self, sources: Sequence[str] = (SOURCE,), **settings: Any) -> None:
+    The first `release` deliveries are given back whatever they are. `numbers` holds what a bridge would have committed.
+    """
+
+    def __init__(self, sources: Sequence[str] = (SOURCE,), *, release: int = 0, **settings: Any) -> None:
+        self.release = release
+        self.released = 0
+        self.tails: dict[str, Position | None] = dict.fromkeys(sources)
         if "url" not in settings:
             settings = {"listen": "127.0.0.1:0"} | settings
         self.inboxes = {source: Inbox() for source in sources}
@@ -124,10 +131,20 @@ class Far:
         while not inbox._closed:
             if (delivery := inbox.take(1)) is not None:
                 self.bytes += len(delivery.body)
-                batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
-                self.numbers[source] += [json.loads(value).get("n") for value in batch.values]
-                self.batches += 1
-                self.receiver.settle([(delivery.ticket, Accept())])
+                self.receiver.settle([(delivery.ticket, self._judge(source, delivery))])
+
+    def _judge(self, source: str, delivery: Delivery) -> Outcome:
+        batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
+        verdict = judge(self.tails[source], batch)
+        if self.release > 0 or isinstance(verdict, Gap):
+            self.release -= 1
+            self.released += 1
+            return Release(0.02)
+        if isinstance(verdict, Next):
+            self.numbers[source] += [json.loads(value)["n"] for value in batch.values[verdict.begin :]]
+            self.tails[source] = batch.last
+        self.batches += 1
+        return Accept()
 
 
 def pem(folder: Path, name: str) -> dict[str, Path]:

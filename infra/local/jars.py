@@ -58,8 +58,10 @@ POSTGRES = {
     )
     for release, revision in ((14, "14.24.0"), (17, "17.11.0"))
 }
+#: The broker that stores and forwards: the whole distribution.
+ARTEMIS = Group(name="artemis", pins=("org.apache.activemq:apache-artemis:2.40.0:bin",), extension="tar.gz")
 #: What set-up fetches.
-GROUPS = (SPARK, KAFKA, MARIADB, *POSTGRES.values())
+GROUPS = (SPARK, KAFKA, MARIADB, ARTEMIS, *POSTGRES.values())
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 

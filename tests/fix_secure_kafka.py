@@ -1,0 +1,131 @@
+"""A broker that trusts nobody: TLS, users by SCRAM, and nothing allowed that is not on a list. One for a session.
+
+Its second listener, in the clear, is the test's own: whoever comes there may do everything.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from headrace.certificates.authority import Authority
+from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.secret import Secret
+from infra.local.kafka import Kafka
+from infra.local.ports import free_port
+from tests.waiting import eventually
+
+_numbers = itertools.count(1)
+
+
+class Allow(NamedTuple):
+    """One line of a list of what a user may do: `Allow("group", "headrace.", "read", prefixed=True)`."""
+
+    kind: str
+    name: str
+    operation: str
+    prefixed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
+
+
+class SecureKafka:
+    """The broker, and who may do what there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder / "certificates")
+        certificate = self.authority.server("kafka", ["localhost"])
+        keystore = folder / "kafka.pem"
+        keystore.write_bytes(certificate.with_suffix(".key").read_bytes() + certificate.read_bytes())
+        plain, self.port, controller = free_port(), free_port(), free_port()
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        self.server = Kafka(
+            folder / "broker",
+            port=plain,
+            settings={
+                "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{self.port}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{self.port}",
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+                "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": module,
+                "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": module,
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": keystore,
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": self.authority.certificate_file,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+            },
+        )
+        self.server.start()
+        self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
+
+    def user(self, allowed: Iterable[Allow], *, mechanism: str = "SCRAM-SHA-512", **changes: Any) -> KafkaConnection:
+        """Make a user who may do this and no more; return how it connects."""
+        name = f"user-{next(_numbers)}"
+        # The broker takes the reference's file for a password of its own making.
+        password = self.authority.folder / f"{name}.password"
+        password.write_text("a secret")
+        info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
+        credential = UserScramCredentialUpsertion(name, info, b"a secret")
+        self.admin.alter_user_scram_credentials([credential])[name].result(20)
+        rules = [
+            AclBinding(
+                ResourceType[allow.kind.upper()],
+                allow.name,
+                ResourcePatternType.PREFIXED if allow.prefixed else ResourcePatternType.LITERAL,
+                f"User:{name}",
+                "*",
+                AclOperation[allow.operation.upper()],
+                AclPermissionType.ALLOW,
+            )
+            for allow in allowed
+        ]
+        if rules:
+            for made in self.admin.create_acls(rules).values():
+                made.result(20)
+        return KafkaConnection(
+            **{
+                "bootstrap": f"localhost:{self.port}",
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": mechanism,
+                "user": name,
+                "password": Secret(f"file:{password}"),
+                "authority": self.authority.certificate_file,
+            }
+            | changes
+        )
+
+    def topic(self) -> str:
+        """Make a topic of one partition; return its name."""
+        name = f"secure{next(_numbers)}"
+        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+        eventually(lambda: name in self.admin.list_topics(timeout=5).topics)
+        return name
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Yield the broker, shared by the session: do not stop it."""
+    made = SecureKafka(tmp_path_factory.mktemp("secure-kafka"))
+    yield made
+    made.server.delete()
+
+
+Users = Callable[..., KafkaConnection]

@@ -1,0 +1,120 @@
+"""Kafka over TLS with users and lists of what they may do: the lists in docs/security.md are enough, and nothing in them is
+too much.
+"""
+
+import threading
+
+import pytest
+
+from bridge.bridge import Bridge
+from bridge.committer import Committer, Home
+from bridge.kafka import admin
+from bridge.topics import check, make
+from headrace.certificates.authority import Authority
+from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
+from headrace.configuration.secret import Secret
+from headrace.errors import NeedsOperator, ReplicationError
+from spark_jobs import kafka as lake_kafka
+from tests.edge_double import cut, log, message, send
+from tests.security_lists import bridge_init, bridge_run
+from tests.waiting import eventually
+
+SOURCE = "secure/bank"
+
+
+def file_of(connection, topic):
+    settings = {name: getattr(connection, name) for name in connection.__struct_fields__}
+    return BridgeFile(
+        kafka=Kafka(**settings),
+        interconnect=Interconnect(listen="127.0.0.1:0"),
+        streams={"bank": Stream(topic=topic, sources={SOURCE: [0]})},
+    )
+
+
+def commit_a_batch(connection, topic):
+    """Do what a running bridge does at Kafka."""
+    (batch,) = cut(SOURCE, log(SOURCE, 20), lambda: 20)
+    committer = Committer(connection, admin(connection), Home(SOURCE, topic, (0,)), "bridge")
+    try:
+        committer.take_over()
+        committer.write(batch, 0)
+        committer.commit(batch.last)
+    finally:
+        committer.abandon()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256"])
+def test_a_bridge_that_may_do_what_is_listed_serves(secure_kafka, mechanism):
+    topic = secure_kafka.topic()
+    bridge = Bridge(file_of(secure_kafka.user(bridge_run(topic), mechanism=mechanism), topic))
+    (batch,) = cut(SOURCE, log(SOURCE, 20), lambda: 20)
+    thread = threading.Thread(target=bridge.run)
+    thread.start()
+    try:
+        port = eventually(lambda: bridge.receiver.port)
+        assert send(port, f"cdc/{SOURCE}", [message(batch)])[0].state == "accepted"
+    finally:
+        bridge.stop()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("missing", [str(allow) for allow in bridge_run("TOPIC")])
+def test_a_bridge_that_may_do_one_thing_less_says_that_it_needs_an_operator(secure_kafka, missing):
+    topic = secure_kafka.topic()
+    less = [allow for allow in bridge_run(topic) if str(allow).replace(topic, "TOPIC") != missing]
+    assert len(less) == len(bridge_run(topic)) - 1
+    connection = secure_kafka.user(less)
+
+    with pytest.raises(ReplicationError) as caught:
+        commit_a_batch(connection, topic)
+    # A user who may not see a group gets no answer at all.
+    assert isinstance(caught.value, NeedsOperator) or "must be allowed to read the group" in caught.value.hint
+    assert caught.value.hint
+
+
+def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):
+    allowed = bridge_init("made-under-rules")
+    made = file_of(secure_kafka.user(allowed), "made-under-rules")
+    wider = BridgeFile(
+        kafka=made.kafka,
+        interconnect=made.interconnect,
+        streams={"bank": Stream(topic="made-under-rules", sources={SOURCE: [1]})},
+    )
+
+    def less(operation):
+        return admin(secure_kafka.user([allow for allow in allowed if allow.operation != operation]))
+
+    with pytest.raises(ReplicationError):
+        make(less("create"), made)
+    assert [each.what for each in make(admin(made.kafka), made)] == ["created"]
+    with pytest.raises(NeedsOperator):
+        make(less("describe_configs"), made)
+    with pytest.raises(ReplicationError):
+        make(less("alter"), wider)
+    assert [each.what for each in make(admin(made.kafka), wider)] == ["grown from 1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ("another password", "invalid credentials"),
+        ("another authority", "certificate could not be verified"),
+        ("another name", "certificate could not be verified"),
+    ],
+)
+def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, monkeypatch, changes, says):
+    # Nobody answers who is not trusted: the client waits for as long as it may.
+    monkeypatch.setattr(lake_kafka, "_PATIENCE", 3)
+    password = tmp_path / "password"
+    password.write_text("not the secret")
+    given = {
+        "another password": {"password": Secret(f"file:{password}")},
+        "another authority": {"authority": Authority(tmp_path / "theirs").certificate_file},
+        "another name": {"bootstrap": f"127.0.0.1:{secure_kafka.port}"},
+    }[changes]
+    connection = secure_kafka.user([], **given)
+    with pytest.raises(NeedsOperator, match=says):
+        check(admin(connection), {"any": 1}, patience=3)
+    with pytest.raises(NeedsOperator, match=says):
+        lake_kafka.describe(connection, "any")

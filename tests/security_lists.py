@@ -1,0 +1,38 @@
+"""What docs/security.md says that each part must be allowed at Kafka, read from its commands."""
+
+import re
+from pathlib import Path
+
+from tests.fix_secure_kafka import Allow
+
+_PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+_OPERATIONS = {"DescribeConfigs": "describe_configs"}
+_KINDS = {"topic": "topic", "group": "group", "transactional-id": "transactional_id"}
+
+
+def documented(user: str, **names: str) -> list[Allow]:
+    """Return what the page's commands allow a user, with TOPIC and STREAM replaced."""
+    allowed = []
+    for line in _PAGE.read_text(encoding="utf-8").splitlines():
+        if f"--allow-principal User:{user} " not in line:
+            continue
+        (kind, name), *_ = re.findall(r"--(topic|group|transactional-id) (\S+)", line)
+        for placeholder, value in names.items():
+            name = name.replace(placeholder, value)
+        prefixed = "--resource-pattern-type prefixed" in line
+        operations = [_OPERATIONS.get(each, each.lower()) for each in re.findall(r"--operation (\w+)", line)]
+        allowed += [Allow(_KINDS[kind], name, operation, prefixed) for operation in operations]
+    assert allowed, f"docs/security.md has no list for {user}"
+    return allowed
+
+
+def bridge_run(topic: str) -> list[Allow]:
+    return documented("headrace-bridge", TOPIC=topic)
+
+
+def bridge_init(topic: str) -> list[Allow]:
+    return documented("headrace-init", TOPIC=topic)
+
+
+def lake(topic: str, stream: str) -> list[Allow]:
+    return documented("headrace-lake", TOPIC=topic, STREAM=stream)
