@@ -1,62 +1,172 @@
 """The copy of existing rows beside the stream: every row once, none older than the log, whatever happens meanwhile."""
 
 import json
+import random
+import threading
+from contextlib import closing
 
-from edge.snapshot.folder import Request, SnapshotFolder
+import pytest
+
+from tests.integration.snapshots import ask, copy, ended, held, raw, records, stored
+from tests.integration.test_edge_values import COLUMNS
+from tests.integration.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
 from tests.waiting import eventually
 
 
-def ask(edge, **asked):
-    SnapshotFolder(edge.folder / "state", edge.source).ask(Request(**{"kind": "snapshot"} | asked))
-
-
-def plan(edge):
-    return SnapshotFolder(edge.folder / "state", edge.source).plan()
-
-
-def copied(edge, *names, seconds=30):
-    """Wait until the snapshots of these tables have ended; return them."""
-
-    def ended():
-        found = {it.name: it for it in plan(edge).tables}
-        return set(names) <= set(found) and not any(it.unfinished for it in found.values()) and found
-
-    return eventually(ended, seconds, saying=f"the snapshots of {names} end")
-
-
-def state_of(interconnect, table):
-    """Return the rows that a consumer holds by key, who takes records as they come."""
-    held = {}
-    for _, key, value in list(interconnect.records):
-        if value is None or value.get("source", {}).get("table") != table or "op" not in value:
-            continue
-        if value["op"] == "t":
-            held.clear()
-            continue
-        name = json.dumps(key, sort_keys=True)
-        if value["op"] == "u" and value["before"]:
-            held.pop(json.dumps({part: value["before"][part] for part in key}, sort_keys=True), None)
-        if value["op"] == "d":
-            held.pop(name, None)
-        else:
-            held[name] = value["after"] | {
-                column: held.get(name, {}).get(column, "lost") for column in value.get("unchanged", [])
-            }
-    return held
-
-
-def test_rows_of_before_capture_arrive_once_each_as_read(edge, database, interconnect):
+def test_rows_of_before_capture_arrive_once_each_in_key_order(edge, database, interconnect):
     database.execute("create table old (id int primary key, note text)")
     database.execute("insert into old select i, 'note ' || i from generate_series(1, 2500) i")
-    edge.command("init")
     with edge.running():
-        eventually(edge.reading)
-        ask(edge, tables=["public.old"])
-        ended = copied(edge, "public.old")
+        tables = copy(edge, "public.old")
 
-    assert ended["public.old"].state == "done", ended
-    read = [(key, value) for _, key, value in interconnect.records if value and value.get("op") == "r"]
+    read = records(interconnect, "old", "r")
     assert [key["id"] for key, _ in read] == list(range(1, 2501))
     assert all(value["after"] == {"id": key["id"], "note": f"note {key['id']}"} for key, value in read)
     assert all(value["source"]["snapshot"] == "incremental" and value["before"] is None for _, value in read)
-    assert ended["public.old"].rows == 2500
+    assert tables["public.old"].state == "done"
+    assert tables["public.old"].rows == 2500
+
+
+def test_each_chunk_is_a_transaction_of_its_own(edge, database, interconnect):
+    database.execute("create table old (id int primary key); insert into old select i from generate_series(1, 3000) i")
+    with edge.running():
+        copy(edge, "public.old")
+
+    chunks = {}
+    for _, value in records(interconnect, "old", "r"):
+        chunks.setdefault(value["transaction"]["id"], []).append(value["transaction"])
+    assert len(chunks) > 1
+    for chunk in chunks.values():
+        assert [one["total_order"] for one in chunk] == list(range(1, len(chunk) + 1))
+        assert [one.get("last", False) for one in chunk] == [False] * (len(chunk) - 1) + [True]
+
+
+def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(edge, database, interconnect):
+    chance = random.Random(3)
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, _, _) in enumerate(COLUMNS))
+    with edge.running():
+        eventually(edge.reading)
+        database.execute(TABLE_OF_EVERY_TYPE)
+        database.execute("create domain positive as int check (value > 0); create type pair as (a int, b text)")
+        database.execute(f"create table more (id int primary key, {columns})")
+        database.execute(f"insert into more values (1, {', '.join(literal for _, literal, _ in COLUMNS)})")
+        database.execute("insert into more (id) values (2)")
+        database.execute(RANDOMS)
+        for number in range(300):
+            row = random_row(chance, number)
+            database.execute(f"insert into randoms values ({', '.join(['%s'] * len(row))})", row)
+        streamed = 7 + 2 + 300
+        eventually(lambda: len(interconnect.changes) >= streamed)
+        copy(edge, "public.everything", "public.more", "public.randoms")
+
+    told = [value for _, _, value in interconnect.records if "tableChanges" in value]
+    assert sorted(raw(interconnect, b"r")) == sorted(raw(interconnect, b"c"))
+    assert len(raw(interconnect, b"r")) == streamed
+    # What the catalog says of a table equals what the log says of it, so nothing is announced anew.
+    assert len(told) == 3
+
+
+KEYS = [
+    ("a text primary key", "md5(i::text)"),
+    ('a text collate "C" primary key', "chr(60 + i % 60) || i"),
+    ("a text primary key", r"(array['a', 'B', 'ä', 'Z', '_', '''', E'\\', E'\n', E'\t'])[1 + i % 9] || i"),
+    ("a uuid primary key", "gen_random_uuid()"),
+    ("a numeric primary key", "i / 7.0"),
+    ("a timestamptz primary key", "'2026-01-01'::timestamptz + i * interval '1 hour'"),
+    ("a bytea primary key", "decode(md5(i::text), 'hex')"),
+    ("a char(8) primary key", "'x' || i"),
+    ("a text, b int, primary key (b, a)", "'k' || i % 7, i"),
+    ("a uuid, b text, c date, primary key (a, b, c)", "md5((i % 3)::text)::uuid, 'x' || i, '2026-01-01'::date"),
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"), KEYS, ids=[f"{number}-{columns}" for number, (columns, _) in enumerate(KEYS)]
+)
+def test_any_kind_of_key_leads_through_the_whole_table(edge, database, interconnect, columns, values):
+    database.execute(f"create table k ({columns}); insert into k select {values} from generate_series(1, 2300) i")
+    with edge.running():
+        tables = copy(edge, "public.k")
+
+    read = records(interconnect, "k", "r")
+    assert tables["public.k"].state == "done"
+    assert tables["public.k"].chunks > 1
+    assert len(read) == 2300
+    assert len({json.dumps(key) for key, _ in read}) == 2300
+
+
+WRITES = [
+    "update w set n = n + 1 where id = %(key)s",
+    "update w set n = n + 1, body = repeat('z', 2100 + %(key)s %% 9) where id = %(key)s",
+    "update w set id = %(other)s where id = %(key)s and not exists (select from w where id = %(other)s)",
+    "update w set id = %(key)s where id = %(other)s and not exists (select from w where id = %(key)s)",
+    "delete from w where id = %(key)s",
+    "insert into w values (%(key)s, 1, repeat('y', 2200)) on conflict do nothing",
+]
+
+
+def test_writers_never_make_a_copied_row_older_than_the_log_nor_incomplete(edge, database, interconnect):
+    database.execute(
+        "create table w (id int primary key, n int, body text); alter table w alter body set storage external"
+    )
+    database.execute("insert into w select i, 0, repeat(chr(65 + i % 26), 2100) from generate_series(1, 3000) i")
+    stop = threading.Event()
+
+    def write(number):
+        chance = random.Random(number)
+        with closing(database.connect()) as connection, connection.cursor() as cursor:
+            while not stop.is_set():
+                # Each writer has rows of its own, so that no two wish for one key.
+                key, other = chance.randrange(number, 3000, 3), 10_000 + chance.randrange(number, 3000, 3)
+                cursor.execute(chance.choice(WRITES), {"key": key, "other": other})
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+    with edge.running():
+        eventually(edge.reading)
+        for writer in writers:
+            writer.start()
+        try:
+            tables = copy(edge, "public.w")
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join(20)
+        wanted = stored(database, "w")
+        eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
+    assert tables["public.w"].state == "done"
+
+
+def test_killed_again_and_again_under_load_it_loses_nothing(edge, database, interconnect):
+    database.execute(
+        "create table w (id int primary key, n int); insert into w select i, 0 from generate_series(1, 30000) i"
+    )
+    chance, stop = random.Random(5), threading.Event()
+
+    def write():
+        with closing(database.connect()) as connection, connection.cursor() as cursor:
+            while not stop.is_set():
+                key = chance.randrange(1, 30_001)
+                cursor.execute("update w set n = n + 1 where id between %s and %s", (key, key + 3))
+                cursor.execute("delete from w where id = %s", (key + 9,))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        ask(edge, "public.w")
+        for _ in range(4):
+            edge.start()
+            # Chunks that are cut, sent, accepted, acknowledged: a kill may meet each.
+            wanted = len(interconnect.records) + chance.randrange(1, 6_000)
+            eventually(lambda wanted=wanted: len(interconnect.records) >= wanted, saying=f"{wanted} records arrive")
+            edge.kill()
+        edge.start()
+        tables = ended(edge, "public.w", seconds=60)
+    finally:
+        stop.set()
+        writer.join(20)
+    wanted = stored(database, "w")
+    eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
+    assert edge.terminate() == 0
+    assert tables["public.w"].state == "done"
+    # Only what was on its way at a kill is read again.
+    assert len(records(interconnect, "w", "r")) < 2 * 30_000

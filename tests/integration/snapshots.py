@@ -1,0 +1,76 @@
+"""Asking an edge under test for snapshots, and looking at what came of them."""
+
+import json
+
+from edge.snapshot.folder import Request, SnapshotFolder
+from tests.waiting import eventually
+
+
+def folder(edge):
+    return SnapshotFolder(edge.folder / "state", edge.source)
+
+
+def ask(edge, *names, **asked):
+    """Leave a request, as the command does."""
+    folder(edge).ask(Request(**{"kind": "snapshot", "tables": list(names)} | asked))
+
+
+def plans(edge):
+    """Return the plans of tables by name."""
+    return {it.name: it for it in folder(edge).plan().tables}
+
+
+def ended(edge, *names, seconds=30):
+    """Wait until the snapshots of these tables have ended, and all others; return them by name."""
+
+    def found():
+        tables = plans(edge)
+        return set(names) <= set(tables) and not any(it.unfinished for it in tables.values()) and tables
+
+    return eventually(found, seconds, saying=f"the snapshots of {names} end")
+
+
+def copy(edge, *names, **asked):
+    """Ask a running edge for snapshots, and wait for their end."""
+    ask(edge, *names, **asked)
+    return ended(edge, *names)
+
+
+def records(interconnect, table, *ops):
+    """Return (key, value) of a table's changes in order."""
+    found = [(key, value) for _, key, value in list(interconnect.records) if value and value.get("op")]
+    return [
+        (key, value) for key, value in found if value["source"]["table"] == table and value["op"] in (ops or "cudrt")
+    ]
+
+
+def raw(interconnect, op):
+    """Return the bytes of key and new row of all changes of a kind, in order."""
+    found = []
+    for batch, _ in interconnect.arrived:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if value and b'"op":"%b","ts_ms"' % op in value:
+                found.append((key, value[value.index(b'"after":') : value.index(b',"source":')]))
+    return found
+
+
+def held(interconnect, table):
+    """Return the rows of a consumer who takes records as they come, by key; `lost` is what it was never told."""
+    rows = {}
+    for key, value in records(interconnect, table):
+        if value["op"] == "t":
+            rows.clear()
+            continue
+        name = former = json.dumps(key, sort_keys=True)
+        if value["op"] == "u" and value["before"]:
+            former = json.dumps({part: value["before"][part] for part in key}, sort_keys=True)
+        old = rows.pop(former, {})
+        if value["op"] != "d":
+            rows[name] = value["after"] | {column: old.get(column, "lost") for column in value.get("unchanged", [])}
+    return rows
+
+
+def stored(database, table):
+    """Return the rows of the database in the same form; the table's key is `id`."""
+    rows = [row for (row,) in database.execute(f"select to_jsonb(t) from {table} t")]
+    return {json.dumps({"id": row["id"]}): row for row in rows}
