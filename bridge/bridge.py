@@ -149,6 +149,7 @@ class Bridge:
                 "edge not heard yet"
                 if known["silent_seconds"] is None
                 else f"edge heard {known['silent_seconds']} s ago",
+                extra={"figures": known},
             )
 
     def _end(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from headrace import logs
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 
@@ -34,7 +35,9 @@ def run(path: Path, recommit_seconds: float) -> None:
     """Serve the sources of a file until SIGTERM or SIGINT."""
     from bridge.bridge import Bridge
 
-    served = Bridge(load(path, BridgeFile), recommit_seconds=recommit_seconds)
+    file = load(path, BridgeFile)
+    logs.serve("bridge")
+    served = Bridge(file, recommit_seconds=recommit_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: served.stop())
     served.run()

@@ -123,6 +123,18 @@ class SourceFigures:
         return int(self.silent is not None and self.silent <= self._patience)
 
     @property
+    @worked_out("edge_ready", "1 while the edge is heard and says that it captures, 0 while not.")
+    def edge_ready(self) -> int:
+        """Whether all is well at the edge."""
+        return int(self.heard and self.edge.get("state", "capturing") == "capturing")
+
+    @property
+    @worked_out("edge_warned", "1 while the edge tells of a warning, 0 while not.")
+    def edge_warned(self) -> int:
+        """Whether the edge has something to say."""
+        return int("warnings" in self.edge)
+
+    @property
     def _patience(self) -> float:
         return _HEARTBEATS * (number(self.edge, "heartbeat_seconds") or _HEARTBEAT_SECONDS) + 1.0
 

@@ -16,6 +16,7 @@ from bridge.figures import Complete, SourceFigures, number
 from bridge.gap import GapWatch
 from bridge.inbox import Inbox
 from bridge.kafka import Fenced, TooLarge
+from headrace import logs
 from headrace.backoff import Backoff
 from headrace.batch import Batch, decode
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
@@ -74,6 +75,7 @@ class Source(threading.Thread):
 
     def run(self) -> None:
         """Serve until stopped or taken over."""
+        logs.about(self.source)
         try:
             while not self._stopping.is_set():
                 try:

@@ -157,7 +157,7 @@ class Capture:
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
-            _log.info("%s", figures)
+            _log.info("%s", figures, extra={"figures": figures.for_batch()})
         batcher, session = self._batcher, self._session
         if dry and batcher.open_bytes and not session.in_transaction:
             self._open_since = self._open_since or now

@@ -9,6 +9,7 @@ from types import FrameType
 import click
 
 from edge.snapshot.command import snapshot
+from headrace import logs
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator
@@ -37,7 +38,9 @@ def run(path: str) -> None:
     """
     from edge.agent import Agent
 
-    agent = Agent(load(path, EdgeFile))
+    config = load(path, EdgeFile)
+    logs.serve("edge", config.source.name)
+    agent = Agent(config)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         agent.stop()

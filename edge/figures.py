@@ -146,6 +146,12 @@ class Figures:
         return explained.get(self.state, "")
 
     @property
+    @worked_out("warnings", "How many warnings the edge has now; 'headrace status' shows their words.")
+    def warned_count(self) -> int:
+        """How many there are."""
+        return len(self.warnings)
+
+    @property
     def warnings(self) -> list[str]:
         """What an operator should look at before it becomes a problem."""
         found = list(self.warned.values())

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from headrace import __version__
+from headrace import __version__, logs
 from headrace.errors import ReplicationError
 
 _ABOUT = {
@@ -60,19 +60,29 @@ class _Parts(click.Group):
 @click.group(cls=_Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="headrace")
 @click.option("--verbose", "-v", is_flag=True, help="Log more, and show where an error comes from.")
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="auto",
+    envvar="HEADRACE_LOG_FORMAT",
+    help="auto: what runs for long logs JSON unless a terminal reads it.  [env: HEADRACE_LOG_FORMAT]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="info",
+    envvar="HEADRACE_LOG_LEVEL",
+    help="The least that is logged.  [env: HEADRACE_LOG_LEVEL]",
+)
 @click.pass_context
-def root(context: click.Context, *, verbose: bool) -> None:
+def root(context: click.Context, *, verbose: bool, log_format: str, log_level: str) -> None:
     """Carry the redo logs of databases, exactly once, into Kafka and Delta.
 
     Exit codes: 0 done; 1 the answer is no; 2 wrong command line or configuration; 3 an operator must decide;
     4 corrupt input; 5 a server cannot be reached.
     """
     context.obj = {"verbose": verbose}
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    logs.configure(log_format, "debug" if verbose else log_level)
 
 
 def main() -> NoReturn:
@@ -91,9 +101,17 @@ def main() -> NoReturn:
     except ReplicationError as error:
         if {"-v", "--verbose"} & set(arguments):
             raise
+        if logs.structured():
+            logs.tell(error)
+            sys.exit(error.exit_code)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"[bold red]headrace:[/] {escape(error.message)}")
         if error.hint:
             console.print(f"[bold]What to do:[/] {escape(error.hint)}")
         sys.exit(error.exit_code)
+    except Exception:
+        if not logs.structured():
+            raise
+        logging.getLogger("headrace").exception("unexpected error")
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

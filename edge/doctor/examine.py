@@ -23,7 +23,7 @@ def examine(config: EdgeFile) -> Iterator[Finding]:
 
 
 def _postgres(config: EdgeFile) -> Iterator[Finding]:
-    from edge.doctor import postgres, tables  # noqa: PLC0415 - the driver is imported for its engine only.
+    from edge.doctor import postgres, slots, tables  # noqa: PLC0415 - the driver is imported for its engine only.
     from edge.postgres.engine import PostgresEngine  # noqa: PLC0415
     from edge.postgres.session import Database  # noqa: PLC0415
 
@@ -39,7 +39,9 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
         return
     made = checkpoint if checkpoint is not None and checkpoint.stage == "made" else None
     try:
-        yield from run((*postgres.CHECKS, *tables.CHECKS), postgres.Patient(config, names, database, made))
+        yield from run(
+            (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS), postgres.Patient(config, names, database, made)
+        )
     finally:
         database.close()
 
@@ -50,16 +52,16 @@ def as_json(findings: list[Finding]) -> str:
 
 
 def show(findings: list[Finding], console: Console) -> None:
-    """Print a line a finding, what mends it below, and a verdict."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    """Print a line a finding, what mends it below, whole so that it can be copied, and a verdict."""
+    width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        mend = f"\n[bold]{escape(finding.mend)}[/]" if finding.mend else ""
-        level = f"[{_STYLES[finding.level]}]{finding.level}[/]"
-        table.add_row(level, escape(finding.check), escape(finding.said) + mend)
-    console.print(table)
+        line = Table.grid(padding=(0, 1, 0, 0))
+        for column in (7, width, None):
+            line.add_column(min_width=column, overflow="fold")
+        line.add_row(f"[{_STYLES[finding.level]}]{finding.level}[/]", escape(finding.check), escape(finding.said))
+        console.print(line)
+        if finding.mend:
+            console.print(f"        [bold]{escape(finding.mend)}[/]", soft_wrap=True)
     wrong, warnings = (sum(finding.level == level for finding in findings) for level in ("wrong", "warning"))
     style = _STYLES["wrong" if wrong else "warning" if warnings else "ok"]
     console.print(f"[{style}]{wrong} wrong, {warnings} warnings[/], {len(findings)} looked at.")

@@ -1,6 +1,7 @@
-"""What an edge needs of a PostgreSQL server: version, privileges, settings, slot, clock. Tables are in edge/doctor/tables.py.
+"""What an edge needs of a PostgreSQL server: version, privileges, settings, clock.
 
-It only reads, on one ordinary connection and, for the privilege to replicate, one replication connection.
+Slots are in edge/doctor/slots.py, publication and tables in edge/doctor/tables.py. It only reads, on one ordinary connection and,
+for the privilege to replicate, one replication connection.
 """
 
 import time
@@ -11,16 +12,13 @@ from edge.doctor.finding import Check, Finding
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.problems import quoted
 from edge.postgres.session import Database, LogStream
-from edge.postgres.slot import check_server, check_slot, check_system, find_slot, retained_bytes
+from edge.postgres.slot import check_server, check_system
 from headrace.configuration.edge import EdgeFile, Postgresql
 
 _OLDEST, _NEWEST = 14, 18
 _LOCAL = ("127.", "localhost", "::1", "/")
-_GIGABYTE = 1 << 30
 #: A clock that differs by more than this, in seconds, makes latencies that are measured by two clocks useless.
 _CLOCK_SECONDS = 1.0
-#: A transaction that is open for longer, in seconds, keeps `init` waiting and log from being discarded.
-_LONG_SECONDS = 300
 
 
 class Patient(NamedTuple):
@@ -83,25 +81,6 @@ def wal_level(patient: Patient) -> Iterator[Finding]:
         yield Finding("wal_level", "ok", "logical")
 
 
-def slots_and_senders(patient: Patient) -> Iterator[Finding]:
-    """Look whether the server has a slot and a walsender to spare."""
-    slots, senders = patient.row(
-        "select (select count(*) from pg_replication_slots), (select count(*) from pg_stat_replication)"
-    )
-    ours = patient.database.value("select 1 from pg_replication_slots where slot_name = %s", patient.names.slot)
-    active = patient.database.value(
-        "select 1 from pg_replication_slots where slot_name = %s and active", patient.names.slot
-    )
-    for name, used, have_one in (("max_replication_slots", slots, ours), ("max_wal_senders", senders, active)):
-        most = int(patient.setting(name) or 0)
-        said = f"{used} of {most} used"
-        mend = f"alter system set {name} = {most + 10};  -- then restart the server"
-        if used < most or have_one:
-            yield Finding(name, "ok", said)
-        else:
-            yield Finding(name, "wrong", said, mend)
-
-
 def max_slot_wal_keep_size(patient: Patient) -> Iterator[Finding]:
     """Look how much log the server may keep for an edge that is away."""
     name = "max_slot_wal_keep_size"
@@ -148,51 +127,6 @@ def logical_decoding_work_mem(patient: Patient) -> Iterator[Finding]:
         yield Finding(name, "ok", f"{kilobytes // 1024} MB")
 
 
-def slot(patient: Patient) -> Iterator[Finding]:
-    """Look at the slot: whether it can go on where the checkpoint stands, and what it retains."""
-    names, database = patient.names, patient.database
-    found = find_slot(database, names.slot)
-    if patient.checkpoint is not None:
-        check_slot(database, patient.checkpoint)
-    elif found is not None:
-        mend = "Name another one, or take it over with 'headrace edge init --adopt': see docs/edge.md."
-        yield Finding("slot", "warning", f"{names.slot} is there, and this edge has no checkpoint", mend)
-    if found is None:
-        yield Finding("slot", "ok", f"no {names.slot} yet: 'headrace edge init' makes it")
-        yield from _long_transactions(patient)
-        return
-    retained = retained_bytes(database, found)
-    said = f"{found.name}: {found.wal_status}, retains {retained / (1 << 20):,.0f} MB"
-    limit = retained + found.safe_bytes if found.safe_bytes is not None else None
-    if found.wal_status == "unreserved" or (limit and retained > 0.5 * limit):
-        mend = "Start the edge, or mend the way to the far side; else raise max_slot_wal_keep_size."
-        yield Finding("slot", "warning", f"{said}, of at most {(limit or 0) / (1 << 20):,.0f} MB", mend)
-    elif not limit and retained > 10 * _GIGABYTE:
-        yield Finding("slot", "warning", said, "Start the edge, or mend the way to the far side.")
-    else:
-        yield Finding("slot", "ok", said)
-
-
-def failover(patient: Patient) -> Iterator[Finding]:
-    """Look whether a standby that is promoted would have the slot."""
-    standbys = patient.database.value(
-        "select count(*) from pg_replication_slots where slot_type = 'physical' and active"
-    )
-    found = find_slot(patient.database, patient.names.slot)
-    if not standbys or patient.database.version < 170_000:
-        return
-    if found is not None and not found.failover:
-        said = f"{standbys} standbys follow, and none would have the slot after a failover"
-        mend = "[source.postgresql] failover = true, then 'headrace edge init'; sync_replication_slots = on at the standby."
-        yield Finding("failover", "warning", said, mend)
-    elif not patient.setting("synchronized_standby_slots"):
-        said = "synchronized_standby_slots is empty: changes may be sent that a standby does not have"
-        mend = "alter system set synchronized_standby_slots = 'STANDBY_SLOT'; select pg_reload_conf();"
-        yield Finding("failover", "warning", said, mend)
-    else:
-        yield Finding("failover", "ok", "a standby that is promoted has the slot")
-
-
 def clock(patient: Patient) -> Iterator[Finding]:
     """Compare the clocks: lag is measured by one, latency by both."""
     before = time.time()
@@ -205,16 +139,6 @@ def clock(patient: Patient) -> Iterator[Finding]:
         yield Finding("clock", "warning", said, "Let both follow a time server.")
     else:
         yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
-
-
-def _long_transactions(patient: Patient) -> Iterator[Finding]:
-    oldest = patient.database.value(
-        "select extract(epoch from max(now() - xact_start))::int8 from pg_stat_activity where backend_xid is not null"
-    )
-    prepared = patient.database.value("select count(*) from pg_prepared_xacts")
-    if (oldest or 0) > _LONG_SECONDS or prepared:
-        said = f"one has been writing for {oldest or 0} s, {prepared} are prepared: making the slot waits for them"
-        yield Finding("open transactions", "warning", said, "select * from pg_stat_activity order by xact_start;")
 
 
 def may_make(patient: Patient) -> Iterator[Finding]:
@@ -246,12 +170,9 @@ CHECKS: tuple[Check[Patient], ...] = (
     connection,
     replication_privilege,
     wal_level,
-    slots_and_senders,
     max_slot_wal_keep_size,
     timeouts,
     logical_decoding_work_mem,
     may_make,
-    slot,
-    failover,
     clock,
 )

@@ -46,7 +46,8 @@ class Part:
 
     def start(self) -> None:
         """Start the process."""
-        self._process.launch([*_command(), *self._arguments], folder=self._folder, environment=os.environ)
+        environment = os.environ | {"HEADRACE_LOG_FORMAT": "text"}
+        self._process.launch([*_command(), *self._arguments], folder=self._folder, environment=environment)
 
     def stop(self) -> None:
         """Ask the process to end, and wait until it is gone."""

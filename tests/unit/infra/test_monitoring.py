@@ -1,0 +1,74 @@
+"""Every metric that alert rules, dashboard and documentation name exists, and the documentation leaves none out."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bridge.figures import STATES as BRIDGE_STATES
+from bridge.figures import SourceFigures
+from bridge.service import PREFIX as BRIDGE
+from edge.figures import STATES as EDGE_STATES
+from edge.figures import Figures
+from edge.service import PREFIX as EDGE
+from headrace.metrics.collector import names
+
+ROOT = Path(__file__).parents[3]
+MONITORING = ROOT / "infra" / "monitoring"
+ALL = names(EDGE, Figures) | names(BRIDGE, SourceFigures)
+
+
+def named(text):
+    """Return the metrics that a text names; those of a histogram without what Prometheus adds."""
+    found = set(re.findall(r"\bheadrace_(?:edge|bridge)_[a-z_]*[a-z]\b", text))
+    return {re.sub(r"_bucket$", "", name) for name in found}
+
+
+@pytest.mark.parametrize("file", ["alerts.yml", "dashboard.json"])
+def test_monitoring_names_only_metrics_that_there_are(file):
+    used = named((MONITORING / file).read_text())
+    assert len(used) > 5
+    assert used - ALL == set()
+
+
+def test_the_documentation_explains_every_metric_and_no_other():
+    rows = re.findall(
+        r"^\| `(headrace_[a-z_]+)` \| (.+?) \| (.*?) ?\|$", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+    )
+    assert {name for name, *_ in rows} == ALL
+    assert len(rows) == len(ALL)
+
+
+def test_metrics_are_named_as_prometheus_asks():
+    for name in ALL:
+        assert re.fullmatch(r"[a-z][a-z_]*", name)
+        assert not re.search(r"_(ms|milliseconds|kb|mb|percent)(_|$)", name)
+
+
+def test_states_in_rules_and_documentation_are_states():
+    rules = (MONITORING / "alerts.yml").read_text()
+    for each in re.findall(r'state=~?"([^"]+)"', rules):
+        assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES}
+    told = (ROOT / "docs" / "metrics.md").read_text()
+    assert f"(label `state`): {', '.join(EDGE_STATES)} |" in told
+    assert f"(label `state`): {', '.join(BRIDGE_STATES)} |" in told
+
+
+def test_every_rule_says_what_happened_and_what_to_do():
+    rules = [
+        rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+    ]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"]
+
+
+def test_the_dashboard_has_a_question_in_every_panel():
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for panel in dashboard["panels"]:
+        assert all(named(target["expr"]) for target in panel["targets"])
