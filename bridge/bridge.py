@@ -1,4 +1,4 @@
-"""The bridge: one receiver, a thread for each source, and what starts, watches and stops them.
+"""The bridge: one receiver, a thread for each source that it serves, and what starts, watches and stops them.
 
 Refuses to start over topics that are missing or too small; waits for a Kafka that cannot be reached. Stops within seconds:
 credit first, then open transactions, then the outcomes. Called by the command.
@@ -10,13 +10,14 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from typing import Any
 
-from bridge.committer import Committer, Home
 from bridge.kafka import admin
+from bridge.membership import Membership
 from bridge.receiver import Receiver
+from bridge.roster import Roster
 from bridge.service import BridgeService
-from bridge.source import Source
 from bridge.topics import check, wanted
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import BridgeFile
@@ -29,6 +30,8 @@ _STOP_SECONDS = 6.0
 #: A source that got nothing commits its position again after so long: Kafka forgets groups that nobody uses (7 days).
 RECOMMIT_SECONDS = 3600.0
 _REPORT_SECONDS = 60.0
+#: What an edge is told whose source another bridge serves: it tries its next address.
+ELSEWHERE = "amqp:link:redirect"
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
 
@@ -42,20 +45,10 @@ class Bridge:
         #: What tells this run of a bridge from any other; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._admin = admin(file.kafka)
-        self.sources: dict[str, Source] = {}
-        inboxes: dict[str, Any] = {}
-        self.receiver = Receiver(file.interconnect, inboxes, f"headrace-bridge/{self.name}")
-        for name, home in homes(file).items():
-            self.sources[name] = Source(
-                name,
-                Committer(file.kafka, self._admin, home, self.name),
-                self.receiver,
-                transaction_seconds=file.kafka.transaction_milliseconds / 1000,
-                recommit_seconds=recommit_seconds,
-            )
-            inboxes[name] = self.sources[name].inbox
-        figures = {name: source.figures for name, source in self.sources.items()}
-        self._service = BridgeService(figures, lambda: self.receiver.connected)
+        self.roster = Roster(file, self._admin, self.name, recommit_seconds)
+        self.receiver = Receiver(file.interconnect, self.roster.inboxes, f"headrace-bridge/{self.name}")
+        self._service = BridgeService(self.roster.figures, lambda: self.receiver.connected)
+        self._membership = self._sharing()
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None
 
@@ -77,14 +70,38 @@ class Bridge:
 
     def _serve(self) -> None:
         self._service.waits_for = ""
-        _log.info("bridge %s serves %d sources", self.name, len(self.sources))
         try:
             self.receiver.start()
-            for source in self.sources.values():
-                source.start()
+            if self._membership is not None:
+                _log.info("bridge %s shares %d sources", self.name, len(self.roster.homes))
+                self._lost(self.roster.homes)
+                self._membership.start()
+            else:
+                _log.info("bridge %s serves %d sources", self.name, len(self.roster.homes))
+                self.roster.start(self.roster.homes, self.receiver)
             self._watch()
         finally:
             self._end()
+
+    def _sharing(self) -> Membership | None:
+        sharing = self._file.sharing
+        if sharing is None:
+            return None
+        first = {(home.topic, home.partitions[0]): home.source for home in self.roster.homes.values()}
+        return Membership(self._file.kafka, sharing, first, self._gained, self._lost)
+
+    def _gained(self, sources: Collection[str]) -> None:
+        _log.info("sources that fell to this bridge: %s", ", ".join(sorted(sources)) or "none")
+        for source in sources:
+            self.roster.figures[source].state = "starting"
+            self.receiver.admit(source)
+        self.roster.start(sources, self.receiver)
+
+    def _lost(self, sources: Collection[str]) -> None:
+        self.roster.end(sources, self.receiver, _STOP_SECONDS)
+        for source in sources:
+            self.roster.figures[source].state = "elsewhere"
+            self.receiver.refuse(source, ELSEWHERE, f"{source} is served by another bridge")
 
     def stop(self) -> None:
         """Have `run` end: open transactions are finished, their batches accepted."""
@@ -92,7 +109,7 @@ class Bridge:
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """Return the figures of every source."""
-        return {name: source.figures.snapshot() for name, source in self.sources.items()}
+        return {name: figures.snapshot() for name, figures in self.roster.figures.items()}
 
     def _wait_for_kafka(self) -> bool:
         """Return once the topics are seen to be right; False when stopped before."""
@@ -126,10 +143,12 @@ class Bridge:
         report_at = time.monotonic() + _REPORT_SECONDS
         while not self._stopping.wait(0.25):
             self._service.turned_at = time.monotonic()
-            failures = [self.receiver.failure, *(source.failure for source in self.sources.values())]
-            for failure in filter(None, failures):
+            parts: list[Any] = [self.receiver, *self.roster.running.copy().values(), *filter(None, [self._membership])]
+            for failure in filter(None, (part.failure for part in parts)):
                 raise failure
-            if all(source.figures.state == "taken over" for source in self.sources.values()):
+            if self._membership is None and all(
+                figures.state == "taken over" for figures in self.roster.figures.values()
+            ):
                 raise NeedsOperator(
                     "other bridges have taken over all sources of this one",
                     hint="Two bridges must not serve the same sources: see 'headrace bridge positions', and stop one.",
@@ -153,24 +172,9 @@ class Bridge:
             )
 
     def _end(self) -> None:
-        started = [source for source in self.sources.values() if source.ident is not None]
-        for source in started:
-            self.receiver.withhold_credit(source.source)
-            source.stop()
-        until = time.monotonic() + _STOP_SECONDS
-        for source in started:
-            source.join(max(0.0, until - time.monotonic()))
-            if source.is_alive():
-                _log.warning("%s: did not end in time; what was not committed is sent again", source.source)
+        if self._membership is not None:
+            self._membership.stop(2 * _STOP_SECONDS)
+        self.roster.end(list(self.roster.running), self.receiver, _STOP_SECONDS)
         self.receiver.stop(2.0)
         self._report()
         _log.info("stopped")
-
-
-def homes(file: BridgeFile) -> dict[str, Home]:
-    """Return where the records of each source go."""
-    return {
-        source: Home(source, file.topic(name), tuple(partitions))
-        for name, stream in file.streams.items()
-        for source, partitions in stream.sources.items()
-    }

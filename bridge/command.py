@@ -97,9 +97,9 @@ def move(path: Path, source: str) -> None:
 
     Records that stand in its former partitions stay there. A bridge that serves the source is fenced: stop it first.
     """
-    from bridge.bridge import homes
     from bridge.committer import Committer
     from bridge.kafka import admin
+    from bridge.roster import homes
 
     file = load(path, BridgeFile)
     file.stream_of(source)

@@ -14,7 +14,7 @@ from headrace.batch import Figures
 from headrace.metrics.figure import Metric, Seconds, counter, gauge, histogram, states, worked_out
 from headrace.metrics.rate import Rate
 
-STATES = ("starting", "serving", "gap", "waiting for Kafka", "needs an operator", "taken over", "stopped")
+STATES = ("starting", "serving", "elsewhere", "gap", "waiting for Kafka", "needs an operator", "taken over", "stopped")
 #: An edge that is silent for more heartbeats than this is not heard any more; a second more for the way.
 _HEARTBEATS = 3
 #: What an edge that does not tell its heartbeat is taken to have, in seconds.

@@ -49,6 +49,11 @@ class Inbox:
             self._deliveries.clear()
             return taken
 
+    def open(self) -> None:
+        """Give deliveries out again."""
+        with self._changed:
+            self._closed = False
+
     def close(self) -> None:
         """Give nothing out any more and wake who waits."""
         with self._changed:

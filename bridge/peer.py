@@ -100,11 +100,17 @@ class Peer(Handler):  # type: ignore[misc]
             self.commands.popleft()()
 
     def refuse(self, source: str, condition: str, description: str) -> None:
-        """Close a source's link, and every one that comes, for good."""
+        """Close a source's link, and every one that comes, until it is admitted."""
         self._refused[source] = (condition, description)
         feed = self.feeds.of(source)
         if feed is not None:
             self._close(feed, condition, description)
+
+    def admit(self, source: str) -> None:
+        """Take a source's links again; where the bridge connected out, attach to its address."""
+        self._refused.pop(source, None)
+        if self._url is not None and self.feeds.of(source) is None:
+            self._attach(source)
 
     def part(self) -> None:
         """Close everything; the loop ends when all have answered, or do not in time."""

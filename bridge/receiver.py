@@ -86,6 +86,10 @@ class Receiver:
         """Close the source's link, and any that comes later, with an error that the edge can show."""
         self._call(partial(self._peer.refuse, source, condition, description))
 
+    def admit(self, source: str) -> None:
+        """Take the source's links again that `refuse` closed."""
+        self._call(partial(self._peer.admit, source))
+
     def _call(self, command: Callable[[], None]) -> None:
         """Have a command done in the receiver's thread; between two connections it waits for the next."""
         self._peer.commands.append(command)

@@ -36,14 +36,18 @@ class BridgeService:
             return Health(well=False, reason=self.waits_for)
         if not self._connected():
             return Health(well=False, reason="the interconnect is away")
+        elsewhere = [name for name, figures in self._figures.items() if figures.state == "elsewhere"]
         served = [name for name, figures in self._figures.items() if figures.state == "serving"]
         troubled = [
             f"{name}: {figures.state}, {figures.reason or 'no reason given'}"
             for name, figures in self._figures.items()
-            if figures.state != "serving"
+            if figures.state not in {"serving", "elsewhere"}
         ]
         told = f"{len(served)} of {len(self._figures)} sources are served"
-        return Health(well=bool(served), reason="; ".join([told, *troubled]))
+        told += f", {len(elsewhere)} by other bridges" if elsewhere else ""
+        # One to which no source fell stands by.
+        well = bool(served) or len(elsewhere) == len(self._figures)
+        return Health(well=well, reason="; ".join([told, *troubled]))
 
     def status(self) -> Answer:
         """Tell how every source is doing."""

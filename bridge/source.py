@@ -39,6 +39,8 @@ class Source(threading.Thread):
         name: str,
         committer: Committer,
         deliverer: Deliverer,
+        inbox: Inbox,
+        figures: SourceFigures,
         *,
         transaction_seconds: float,
         recommit_seconds: float,
@@ -46,8 +48,8 @@ class Source(threading.Thread):
         super().__init__(name=f"source {name}", daemon=True)
         #: The source, `region/name`.
         self.source = name
-        self.inbox = Inbox()
-        self.figures = SourceFigures()
+        self.inbox = inbox
+        self.figures = figures
         #: What went wrong that nobody expected; the bridge ends with it.
         self.failure: BaseException | None = None
         #: The bridge that has taken the source over; empty while this one has it.

@@ -13,6 +13,7 @@ def bridge_file(
     url: str = "",
     credit: int = 64,
     metrics: str = "",
+    sharing: str = "",
 ) -> Path:
     """Write a bridge's file with one stream and return its path."""
     owned = ", ".join(f'"{source}" = {partitions}' for source, partitions in sources.items())
@@ -21,6 +22,7 @@ def bridge_file(
     path.write_text(
         f'[kafka]\nbootstrap = "{bootstrap}"\n\n'
         f"[interconnect]\n{interconnect}\ncredit = {credit}\n\n"
+        + (f'[sharing]\ngroup = "{sharing}"\nsession_seconds = 6\n\n' if sharing else "")
         + (f'[metrics]\nlisten = "{metrics}"\n\n' if metrics else "")
         + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n',
         encoding="utf-8",

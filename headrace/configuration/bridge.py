@@ -86,12 +86,23 @@ class Stream(Section, frozen=True, kw_only=True):
             raise ValueError("a partition has two owners")
 
 
+class Sharing(Section, frozen=True, kw_only=True):
+    """Sources shared with other bridges: Kafka's consumer-group assignment says which bridge serves which."""
+
+    #: The consumer group of all bridges that share these sources.
+    group: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,200}$")] = "headrace.bridges"
+    #: After so long without a sign of life a bridge's sources go to the others; the broker allows no less than 6.
+    session_seconds: Annotated[float, Meta(ge=6, le=300)] = 8.0
+
+
 class BridgeFile(File, frozen=True, kw_only=True):
     """A whole bridge file."""
 
     kafka: Kafka
     interconnect: Interconnect
     metrics: Metrics = Metrics()
+    #: None: this bridge serves all sources of the file by itself.
+    sharing: Sharing | None = None
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
 
     def __post_init__(self) -> None:

@@ -1,0 +1,70 @@
+"""The roster: the sources of the bridge's file, and the threads of those that it serves now.
+
+Inboxes and figures stay for as long as the bridge; threads come and go where sources are shared with other bridges. Made by
+the bridge; `start` and `end` are called by one thread.
+"""
+
+import logging
+import time
+from collections.abc import Collection
+from typing import Any
+
+from bridge.committer import Committer, Home
+from bridge.figures import SourceFigures
+from bridge.inbox import Inbox
+from bridge.receiver import Receiver
+from bridge.source import Source
+from headrace.configuration.bridge import BridgeFile
+
+_log = logging.getLogger(__name__)
+
+
+class Roster:
+    """Every source of one file."""
+
+    def __init__(self, file: BridgeFile, client: Any, bridge: str, recommit_seconds: float) -> None:
+        self._file = file
+        self._client = client
+        self._bridge = bridge
+        self._recommit_seconds = recommit_seconds
+        self.homes = homes(file)
+        self.inboxes = {name: Inbox() for name in self.homes}
+        self.figures = {name: SourceFigures() for name in self.homes}
+        #: The thread of each source that is served, or was until it ended by itself.
+        self.running: dict[str, Source] = {}
+
+    def start(self, names: Collection[str], receiver: Receiver) -> None:
+        """Serve sources, from what Kafka says of each."""
+        for name in names:
+            self.inboxes[name].open()
+            self.running[name] = source = Source(
+                name,
+                Committer(self._file.kafka, self._client, self.homes[name], self._bridge),
+                receiver,
+                self.inboxes[name],
+                self.figures[name],
+                transaction_seconds=self._file.kafka.transaction_milliseconds / 1000,
+                recommit_seconds=self._recommit_seconds,
+            )
+            source.start()
+
+    def end(self, names: Collection[str], receiver: Receiver, seconds: float) -> None:
+        """Serve sources no more: finish what is open, release the rest, all within `seconds`."""
+        ending = [self.running.pop(name) for name in names if name in self.running]
+        for source in ending:
+            receiver.withhold_credit(source.source)
+            source.stop()
+        until = time.monotonic() + seconds
+        for source in ending:
+            source.join(max(0.0, until - time.monotonic()))
+            if source.is_alive():
+                _log.warning("%s: did not end in time; what was not committed is sent again", source.source)
+
+
+def homes(file: BridgeFile) -> dict[str, Home]:
+    """Return where the records of each source go."""
+    return {
+        source: Home(source, file.topic(name), tuple(partitions))
+        for name, stream in file.streams.items()
+        for source, partitions in stream.sources.items()
+    }

@@ -1,0 +1,118 @@
+"""Bridges that share sources: each is served by one of them, and moves in seconds when its bridge comes, goes, dies or sleeps."""
+
+import itertools
+import os
+import random
+import signal
+from collections import Counter
+
+from bridge.positions import read_committed as committed_position
+from bridge.positions import reading
+from headrace.configuration.kafka import KafkaConnection
+from tests.edge_double import Edge, log
+from tests.kafka_reading import read_committed
+from tests.waiting import eventually
+
+pytest_plugins = ["tests.fix_bridge"]
+
+SEED = int(os.environ.get("HEADRACE_SEED", "7"))
+
+
+class Roaming(Edge):
+    """An edge that knows the addresses of several bridges, and tries the next when one has nothing for it."""
+
+    def __init__(self, bridges, *arguments, accepted, **options):
+        self._bridges = bridges
+        self._next = itertools.count()
+        super().__init__(0, *arguments, **options)
+        self.accepted = accepted
+
+    @property
+    def port(self):
+        bridges = list(self._bridges)
+        return bridges[next(self._next) % len(bridges)].port
+
+    @port.setter
+    def port(self, _port):
+        pass
+
+    def _talk(self, sender):
+        super()._talk(sender)
+        if self.end.startswith("amqp:resource-locked"):
+            self.end = ""
+
+
+def holders(kafka, name, sources):
+    """Return how many sources each bridge serves, by its process id."""
+    found = Counter()
+    for source in sources:
+        with reading(KafkaConnection(bootstrap=kafka.bootstrap), source) as client:
+            held = committed_position(client, source, name)
+        if held is not None:
+            found[int(held.bridge.split("/")[1])] += 1
+    return found
+
+
+def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake(kafka, topic, outside):
+    chance = random.Random(SEED)
+    name = topic(partitions=6)
+    sources = {f"shared/bank{number}": [number] for number in range(6)}
+    rows = {source: log(source, 6_000) for source in sources}
+    options = {"topic": name, "sharing": f"bridges-{name}"}
+    bridges = [outside(kafka.bootstrap, sources, **options)]
+
+    def feed(upto, accepted):
+        edges = [
+            Roaming(bridges, source, rows[source][:upto], sizes=lambda: chance.randint(1, 60), accepted=accepted)
+            for source in sources
+        ]
+        for edge in edges:
+            edge.start()
+        return edges
+
+    def some(edges, accepted):
+        eventually(lambda: all(edge.accepted > accepted for edge in edges), 60, saying="every source moves")
+
+    def done(edges):
+        for edge in edges:
+            edge.join(90)
+            assert edge.end == "done", edge.end
+
+    # Given one bridge that serves all; when a second one comes, then they share.
+    edges = feed(2_000, 0)
+    some(edges, 0)
+    bridges.append(outside(kafka.bootstrap, sources, **options))
+    done(edges)
+    first, second = bridges
+    eventually(
+        lambda: holders(kafka, name, sources) == {first.pid: 3, second.pid: 3}, 60, saying="each serves three sources"
+    )
+
+    # When the first is killed in the middle of it, then the other takes over what it had.
+    edges = feed(4_000, 2_000)
+    some(edges, 2_100)
+    first.kill()
+    bridges.remove(first)
+    done(edges)
+    assert holders(kafka, name, sources) == {second.pid: 6}
+
+    # When another comes and the second sleeps past its session, and wakes up while the sources move without it.
+    third = outside(kafka.bootstrap, sources, **options)
+    bridges.append(third)
+    eventually(lambda: holders(kafka, name, sources)[third.pid] == 3, 60, saying="the third serves its share")
+    edges = feed(6_000, 4_000)
+    os.kill(second.pid, signal.SIGSTOP)
+    bridges.remove(second)
+    eventually(lambda: holders(kafka, name, sources) == {third.pid: 6}, 60, saying="the third serves all")
+    os.kill(second.pid, signal.SIGCONT)
+    bridges.append(second)
+    done(edges)
+
+    # Then every row stands in Kafka once, in its source's order, and the one that slept serves again.
+    records = read_committed(kafka.bootstrap, name)
+    for source, [partition] in sources.items():
+        assert [record.value for record in records if record.partition == partition] == [
+            row.value for row in rows[source]
+        ]
+    eventually(lambda: holders(kafka, name, sources)[second.pid] > 0, 60, saying="the one that slept serves again")
+    assert [bridge.terminate() for bridge in bridges] == [0, 0]
