@@ -94,7 +94,7 @@ def _compiled(
         names = ", ".join(texts) + ","
         body += [
             f"t = {joined}",
-            f"if len(encode(str(t, 'utf-8'))) - len(t) != 2 + (z & {_TEXT_NULLS}):",
+            f"if len(encode(t.decode())) - len(t) != 2 + (z & {_TEXT_NULLS}):",
             f"    {names} = escape(({names}))",
         ]
     body.append(f"value = {_joined(value)}")
@@ -119,7 +119,7 @@ def _compiled(
 
 def _escaped(texts: tuple[bytes, ...]) -> list[bytes]:
     """Return texts as they stand between the quotes of JSON; marks as they are."""
-    return [text if text is _MARK else json.encode(str(text, "utf-8"))[1:-1] for text in texts]
+    return [text if text is _MARK else json.encode(text.decode())[1:-1] for text in texts]
 
 
 #: How the counter of nulls is split: by how much marks make the checked texts longer, and whether there are others.
@@ -206,7 +206,7 @@ def _take(kind: int, number: int, name: str) -> list[str]:
     elif kind == values.FORMED:
         text = [f"{name} = form{number}(m[p:(p := p + n)])"]
     elif kind in values.ESCAPED:
-        text = [f"{name} = encode(str(m[p:(p := p + n)], 'utf-8'))"]
+        text = [f"{name} = encode(m[p:(p := p + n)].decode())"]
     else:
         text = [f"{name} = m[p:(p := p + n)]"]
     if _is_quoted(kind):
