@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bridge.figures import SourceFigures, number, words
 from headrace import __version__
-from headrace.metrics.collector import FiguresCollector
 from headrace.status.answer import Answer, Health, SourceStatus
+
+if TYPE_CHECKING:
+    from headrace.metrics.collector import FiguresCollector
 
 PREFIX = "headrace_bridge"
 #: A bridge whose main thread did not turn for so long, in seconds, hangs.
@@ -23,7 +27,13 @@ class BridgeService:
         self.waits_for = "Kafka has not answered yet"
         #: When the main thread turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
-        self.collector = FiguresCollector(PREFIX, SourceFigures, lambda: figures)
+
+    @cached_property
+    def collector(self) -> "FiguresCollector":
+        """What Prometheus reads; its library is imported only for that."""
+        from headrace.metrics.collector import FiguresCollector
+
+        return FiguresCollector(PREFIX, SourceFigures, lambda: self._figures)
 
     def live(self) -> Health:
         """Tell whether the main thread still turns."""

@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from edge.figures import Figures
 from headrace import __version__
-from headrace.metrics.collector import FiguresCollector
 from headrace.status.answer import Answer, Health, SourceStatus
+
+if TYPE_CHECKING:
+    from headrace.metrics.collector import FiguresCollector
 
 PREFIX = "headrace_edge"
 #: A capturing thread that did not turn for so long, in seconds, hangs: every call it makes ends sooner, one way or another.
@@ -20,7 +24,13 @@ class EdgeService:
         self._source = source
         self._figures = figures
         self._position = position
-        self.collector = FiguresCollector(PREFIX, Figures, lambda: {source: figures})
+
+    @cached_property
+    def collector(self) -> "FiguresCollector":
+        """What Prometheus reads; its library is imported only for that."""
+        from headrace.metrics.collector import FiguresCollector
+
+        return FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures})
 
     def live(self) -> Health:
         """Tell whether the capturing thread still turns."""

@@ -9,8 +9,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import NoReturn
 
 import click
-from rich.console import Console
-from rich.markup import escape
 
 from headrace import __version__, logs
 from headrace.errors import ReplicationError
@@ -104,6 +102,9 @@ def main() -> NoReturn:
         if logs.structured():
             logs.tell(error)
             sys.exit(error.exit_code)
+        from rich.console import Console
+        from rich.markup import escape
+
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"[bold red]headrace:[/] {escape(error.message)}")
         if error.hint:

@@ -8,12 +8,9 @@ import json
 import time
 
 import click
-from rich.console import Console
-from rich.live import Live
 
 from edge.snapshot.folder import Request, SnapshotFolder
 from edge.snapshot.plan import Plan
-from edge.snapshot.report import as_dict, as_table, is_quiet
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
@@ -86,6 +83,11 @@ def snapshot(
 
 
 def _show(folder: SnapshotFolder, *, watch: bool, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from edge.snapshot.report import as_dict, as_table, is_quiet
+
     if as_json:
         click.echo(json.dumps(as_dict(*_now(folder))))
         return

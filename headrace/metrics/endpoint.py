@@ -8,16 +8,20 @@ import http.server
 import logging
 import threading
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from headrace.errors import ConfigurationError
-from headrace.metrics.collector import FiguresCollector
 from headrace.status.answer import Answer, Health
 
+if TYPE_CHECKING:
+    from headrace.metrics.collector import FiguresCollector
+
 _log = logging.getLogger(__name__)
+
+#: Prometheus's text form.
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 #: A client that says or takes nothing for so long, in seconds, is let go.
 _PATIENCE = 5.0
@@ -26,7 +30,9 @@ _PATIENCE = 5.0
 class Served(Protocol):
     """What an endpoint asks of its part, from its own threads."""
 
-    collector: FiguresCollector
+    @property
+    def collector(self) -> "FiguresCollector":
+        """What Prometheus reads."""
 
     def live(self) -> Health:
         """Tell whether the process works; if not, only a restart helps."""
@@ -73,7 +79,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Answer a question."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, self.served.collector.text())
+            self._answer(HTTPStatus.OK, _PROMETHEUS, self.served.collector.text())
         elif path == "/status":
             self._json(HTTPStatus.OK, self.served.status())
         elif path in {"/health/live", "/health/ready"}:
