@@ -58,6 +58,7 @@ def test_message_tells_what_it_carries(edge, database, interconnect):
     assert message.creation_time > 0
 
 
+# B12
 def test_truncate_and_table_without_key_do_not_stall(edge, database, interconnect):
     database.execute("create table keyless (word text)")
     with edge.running():
@@ -87,6 +88,7 @@ def test_restart_resumes_after_last_acknowledged_change(edge, database, intercon
     assert sum(changes) == 9
 
 
+# B1
 def test_edge_killed_within_a_large_copy_loses_and_doubles_nothing(edge, database, interconnect):
     interconnect.credit = 2
     edge.start()
@@ -107,6 +109,7 @@ def test_edge_killed_within_a_large_copy_loses_and_doubles_nothing(edge, databas
     assert positions(interconnect) == sorted(set(positions(interconnect)))
 
 
+# B2
 def test_restart_between_transactions_repeats_and_skips_none(edge, database, interconnect):
     for number in range(1, 4):
         with edge.running():

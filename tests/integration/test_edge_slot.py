@@ -24,6 +24,7 @@ def refused(edge, **options):
     return error
 
 
+# B3
 def test_slot_dropped_while_the_edge_was_down_stops_it(edge, database, interconnect):
     with edge.running():
         database.execute("insert into t values (1)")
@@ -110,6 +111,22 @@ def test_slot_of_an_idle_database_moves_on_while_another_database_writes(edge, d
     assert interconnect.changes == []
 
 
+def test_nothing_of_the_log_holds_the_slot_back(edge, database, interconnect):
+    with edge.running():
+        database.execute("insert into t values (1)")
+        database.execute("truncate t")
+        database.execute(
+            "select pg_logical_emit_message(true, 'nobody', 'asked'), pg_logical_emit_message(false, 'nor', 'here')"
+        )
+        database.execute("create table u (id int); alter table t add more text; drop table u")
+        database.execute("begin; insert into t values (2); rollback")
+        ((end,),) = database.execute("select pg_current_wal_lsn()::text")
+
+        eventually(lambda: edge.confirmed() >= parse_lsn(end), saying="the slot moves on")
+
+    assert [change["op"] for change in interconnect.changes] == ["c", "t"]
+
+
 def test_much_retained_log_is_a_warning_while_it_lasts(edges, database, interconnect, caplog):
     database.execute("create table t (id int primary key, note text)")
     edge = edges(database, interconnect.url)
@@ -131,6 +148,7 @@ def test_much_retained_log_is_a_warning_while_it_lasts(edges, database, intercon
     assert caplog.text.count("more than [limits]") == 1
 
 
+# B4
 def test_lost_slot_stops_the_edge_within_seconds(private_postgres, edges, interconnect):
     server = private_postgres(
         settings={"max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB", "wal_keep_size": "0"}

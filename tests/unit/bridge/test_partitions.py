@@ -23,6 +23,7 @@ def test_records_before_the_first_new_one_are_left_out():
     assert sum(len(each.values) for each in shares(BATCH, 150, [0, 1])) == 50
 
 
+# B9
 def test_the_hash_of_a_key_never_changes():
     rows = [
         Row(Position(1_700_000_000, 5, number), key, b"") for number, key in enumerate([b'{"id":1}', b'{"id":2}', b"x"])

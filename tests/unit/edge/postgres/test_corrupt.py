@@ -124,6 +124,7 @@ def test_a_damaged_byte_is_refused_or_decoded(name, data):
         assert state(log) == before
 
 
+# B6 and B12: messages of a protocol that was not asked for are neither guessed at nor waited for.
 def test_a_type_of_message_that_is_unknown_is_named():
     error = assert_refused(a_log(), b"S" + struct.pack(">IB", 1, 1))
     assert "b'S'" in error.message
