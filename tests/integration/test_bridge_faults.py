@@ -168,7 +168,7 @@ def test_of_two_bridges_the_newest_has_the_source_and_nothing_is_doubled(kafka, 
     (outcome,) = send(first.port, f"cdc/{source}", [message(two)])
     # then the first one takes nothing, says who has the source, sends the edge away, and stops
     assert outcome.state in {"released", "closed"}
-    eventually(lambda: first.bridge.sources[source].taken_by == second.bridge.name)
+    eventually(lambda: first.bridge.roster.running[source].taken_by == second.bridge.name)
     assert first.join(20)
     assert "other bridges have taken over all sources" in str(first.error)
     edge = Edge(second.port, source, rows, sizes=lambda: 33)
@@ -207,7 +207,7 @@ def test_a_bridge_that_slept_through_a_take_over_does_not_take_it_for_a_gap(kafk
     for _ in range(2):
         send(first.port, f"cdc/{source}", [message(three)])
     # then
-    eventually(lambda: first.bridge.sources[source].taken_by == second.bridge.name)
+    eventually(lambda: first.bridge.roster.running[source].taken_by == second.bridge.name)
 
 
 def test_a_transaction_that_kafka_gave_up_on_is_not_taken_for_another_bridge(kafka, topic, inside):

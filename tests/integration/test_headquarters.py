@@ -29,7 +29,7 @@ class Pipeline:
 
     @property
     def figures(self):
-        return self.bridge.bridge.sources[self.source].figures
+        return self.bridge.bridge.roster.figures[self.source]
 
     def ask(self, path):
         port = self.bridge.bridge.endpoint.port
