@@ -105,7 +105,7 @@ class Agent:
         """Take up the spool, of which all that the checkpoint relies on has to be there."""
         settings = self._config.spool
         spool = Spool(self._state.folder, self._config.source.name, settings.megabytes << 20)
-        spool.open(checkpoint.position, checkpoint.promised)
+        spool.open(checkpoint.position, checkpoint.promised, checkpoint.confirmed)
         return Spooler(spool, outbox, self.figures, after_seconds=settings.after_seconds)
 
     def _capture(self, progress: Progress, outbox: Outbox) -> None:

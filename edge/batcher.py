@@ -38,6 +38,11 @@ class SealedBatch:
     #: When the last change was committed, in milliseconds since 1970; 0 for an empty batch.
     commit_ms: int
 
+    @property
+    def first(self) -> Position:
+        """The position of its first record."""
+        return Position.parse(self.properties["first"])
+
 
 class Batcher:
     """The open batch of a source, and those that are closed and not yet taken."""

@@ -56,11 +56,11 @@ def _with_spool(
     engine: Engine, checkpoint: Checkpoint, spool: Spool, kept: Position, say: Callable[[str], None]
 ) -> Checkpoint:
     """Let the adopted checkpoint rely on the spool that is still there: the source may have discarded what it holds."""
-    if kept <= checkpoint.position:
-        return checkpoint
     try:
-        spool.open(checkpoint.position, kept)
-        checkpoint = msgspec.structs.replace(checkpoint, spooled=str(kept))
+        spool.open(checkpoint.position, kept, checkpoint.confirmed)
+        if spool.end is None:
+            return checkpoint
+        checkpoint = msgspec.structs.replace(checkpoint, spooled=str(spool.end))
         engine.state.write(checkpoint)
     except NeedsOperator:
         # As if nothing had been adopted.
@@ -68,5 +68,5 @@ def _with_spool(
         raise
     finally:
         spool.close()
-    say(f"Kept the spool, which has what comes after {checkpoint.acknowledged}, up to {kept}")
+    say(f"Kept the spool, which has what comes after {checkpoint.acknowledged}, up to {checkpoint.spooled}")
     return checkpoint

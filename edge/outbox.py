@@ -32,8 +32,8 @@ class Outbox:
         self.wake_capture: Callable[[], None] = _nobody
         #: Called after something happened that is the spool's business, by any thread.
         self.wake_spooler: Callable[[], None] = _nobody
-        #: Makes the spool drop what is read again, and returns its newest row; there may be no spool.
-        self.rewind_spool: Callable[[], int] = lambda: 0
+        #: Makes the spool drop what is read again from a place, and returns its newest row; there may be no spool.
+        self.rewind_spool: Callable[[int], int] = lambda _place: 0
         self.problem: Exception | None = None
         #: When the acknowledged tail moved last, by the monotonic clock.
         self.moved_at = time.monotonic()
@@ -120,7 +120,7 @@ class Outbox:
 
     def rewind(self) -> None:
         """Drop what is not acknowledged and not spooled for good, because the log is read again from the confirmed place."""
-        row = self.rewind_spool()
+        row = self.rewind_spool(self.progress()[1])
         with self.lock:
             self.window.restart(self.window.acknowledged, row)
 

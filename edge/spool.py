@@ -60,8 +60,8 @@ class Spool:
         """Return how many batches it holds."""
         return self.last_row - self.first_row + 1
 
-    def open(self, acknowledged: Position, promised: Position | None) -> None:
-        """Take up what a former process left, checked whole.
+    def open(self, acknowledged: Position, promised: Position | None, confirmed: int) -> None:
+        """Take up what a former process left, checked whole, without what is read again from the confirmed place.
 
         `promised` is the position up to which the checkpoint says that the spool holds what is not acknowledged; None when
         nothing depends on it. Raises NeedsOperator, naming the range that is lost, unless it is all there.
@@ -69,7 +69,7 @@ class Spool:
         if promised is not None and promised <= acknowledged:
             promised = None
         try:
-            found = self._found(acknowledged)
+            found = self._found(acknowledged, confirmed)
         except _DAMAGED as error:
             if promised is not None:
                 raise self.lost(acknowledged, promised, f"is damaged ({error})") from error
@@ -123,8 +123,8 @@ class Spool:
                     row += 1
                     head, body = _head(batch), batch.body
                     connection.execute(
-                        "insert into batch values (?, ?, ?, ?, ?, ?, ?)",
-                        (row, str(batch.last), confirm, put_at, _checksum(head, body), head, body),
+                        "insert into batch values (?, ?, ?, ?, ?, ?, ?, ?)",
+                        (row, str(batch.first), str(batch.last), confirm, put_at, _checksum(head, body), head, body),
                     )
         except sqlite3.Error as error:
             raise self._file.problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
@@ -170,12 +170,12 @@ class Spool:
             self.first_row = row + 1
             self.bytes -= size
 
-    def rewind(self) -> None:
-        """Leave out the newest batches that end within a transaction alone: the source has them, and they are read again."""
+    def rewind(self, confirmed: int) -> None:
+        """Leave out the newest batches whose changes all commit at the confirmed place or after it: they are read again."""
         if not self._file.is_open:
             return
         try:
-            self._measure(self.first_row, self.last_row)
+            self._measure(self.first_row, self.last_row, confirmed)
         except sqlite3.Error as error:
             raise self._file.problem(error) from error
 
@@ -183,7 +183,7 @@ class Spool:
         """Close the file."""
         self._file.close()
 
-    def _found(self, acknowledged: Position) -> bool:
+    def _found(self, acknowledged: Position, confirmed: int) -> bool:
         """Open the file if there is one, leave out what is acknowledged or read again, and check every row that is left."""
         if not self.path.exists():
             return False
@@ -195,7 +195,7 @@ class Spool:
             .fetchone()
         )
         if first is not None:
-            self._measure(first, last)
+            self._measure(first, last, confirmed)
         if not len(self):
             self._drop()
             return True
@@ -206,13 +206,14 @@ class Spool:
             before = one.batch.last
         return True
 
-    def _measure(self, first: int, last: int) -> None:
-        """Take the rows from one to another for the spool, without those at the end that let nothing be confirmed."""
+    def _measure(self, first: int, last: int, confirmed: int) -> None:
+        """Take the rows from one to another for the spool, without those at the end that are read again."""
         connection = self._file.connection()
         between = "from batch where id between ? and ?"
-        newest, confirm = connection.execute(
-            f"select max(id), max(confirm) {between} and confirm > 0", (first, last)
-        ).fetchone()
+        (confirm,) = connection.execute(f"select coalesce(max(confirm), 0) {between}", (first, last)).fetchone()
+        (epoch,) = connection.execute("select last from batch where id = ?", (first,)).fetchone()
+        again = Position(Position.parse(epoch).epoch, max(confirm, confirmed), 0)
+        (newest,) = connection.execute(f"select max(id) {between} and first < ?", (first, last, str(again))).fetchone()
         if newest is None:
             self._drop()
             self.first_row, self.last_row = first, first - 1

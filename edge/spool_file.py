@@ -22,7 +22,7 @@ _JOURNAL_BYTES = 8 << 20
 _ABOUT = "create table about (version integer not null, source text not null)"
 _BATCH = """
     create table batch (
-        id integer primary key, last text not null, confirm integer not null, put_at real not null,
+        id integer primary key, first text not null, last text not null, confirm integer not null, put_at real not null,
         checksum integer not null, head blob not null, body blob not null
     )
 """

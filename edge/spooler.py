@@ -159,9 +159,9 @@ class Spooler:
         waits = min(now - self._outbox.moved_at, clock - oldest)
         return waits >= min(_BLOCKED_SECONDS, self._after) and (window.spooling or self._outbox.full)
 
-    def _rewind(self) -> int:
+    def _rewind(self, place: int) -> int:
         with self._disk:
-            self._spool.rewind()
+            self._spool.rewind(place)
             with self._outbox.lock:
                 self._outbox.window.spooling = False
             self._tell()

@@ -53,6 +53,8 @@ class Window:
         self.acknowledged = tail
         #: The last position that the spool holds for good; it matters while it is greater than `acknowledged`.
         self.spooled = tail
+        # First commit and last position of the batches of the spool that would still be read again.
+        self._spooled: deque[tuple[int, Position]] = deque()
         #: The greatest position that was ever given out.
         self.sent = tail
         #: Place below which everything is acknowledged or spooled.
@@ -105,6 +107,7 @@ class Window:
         )
         if newest is None or newest.row:
             self.confirmable = max(self.confirmable, place)
+            self._rely()
         else:
             newest.confirm = max(newest.confirm, place)
 
@@ -166,6 +169,7 @@ class Window:
             else:
                 self._release(entry)
         self._entries, self._behind = kept, deque()
+        self._spooled.clear()
         self.newest_row, self.loaded_row = newest_row, min(self.loaded_row, newest_row)
         self._last = tail
 
@@ -187,8 +191,7 @@ class Window:
             self.newest_row += 1
             entry.row = self.newest_row
             self.confirmable = max(self.confirmable, entry.confirm)
-            if entry.confirm:
-                self.spooled = max(self.spooled, entry.batch.last)
+            self._spooled.append((entry.batch.first.commit, entry.batch.last))
             if self._behind and self._behind[0] is entry:
                 # It is loaded when its turn comes.
                 self._behind.popleft()
@@ -197,6 +200,7 @@ class Window:
                 self.loaded_row = entry.row
                 if not entry.gone:
                     self.loaded_bytes += len(entry.batch.body)
+        self._rely()
 
     def unload(self, limit_bytes: int) -> None:
         """Let go of the newest spooled batches that are not sent, until no more than the limit of them is in memory."""
@@ -223,6 +227,11 @@ class Window:
 
     def _in_memory_alone(self) -> Iterator[Entry]:
         return chain((entry for entry in self._entries if not entry.row), self._behind)
+
+    def _rely(self) -> None:
+        """Note which of the spool's batches are not read again from the place that may be confirmed."""
+        while self._spooled and self._spooled[0][0] < self.confirmable:
+            self.spooled = max(self.spooled, self._spooled.popleft()[1])
 
     def _release(self, entry: Entry) -> None:
         self.bytes -= len(entry.batch.body)

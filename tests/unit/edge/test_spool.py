@@ -22,7 +22,7 @@ noise = random.Random(1)
 
 def full(number, size=50_000, **options):
     """Return a batch whose body does not shrink."""
-    return dataclasses.replace(batch(number, **options), body=noise.randbytes(size), properties={"last": str(number)})
+    return dataclasses.replace(batch(number, **options), body=noise.randbytes(size))
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def spools(tmp_path):
     """Return what opens the spool of one folder, again and again as after crashes: nothing is closed in between."""
     made = []
 
-    def make(acknowledged=START, promised=None, *, megabytes=4):
+    def make(acknowledged=START, promised=None, *, confirmed=1, megabytes=4):
         for former in made:
             # The kernel drops a dead process's lock; nothing else of it is let go.
             former.close()
         made.append(Spool(tmp_path, SOURCE, megabytes * MEGABYTE))
-        made[-1].open(acknowledged, promised)
+        made[-1].open(acknowledged, promised, confirmed)
         return made[-1]
 
     yield make
@@ -102,10 +102,11 @@ def test_what_the_checkpoint_has_is_deleted_and_the_file_goes_with_the_last(spoo
 
 def test_batches_that_end_within_a_transaction_alone_are_read_again(spools):
     spool = spools()
-    fill(spool, 1, 2)
+    fill(spool, 1, confirm=2)
+    fill(spool, 2, confirm=3)
     fill(spool, 3, 4, confirm=0)
 
-    spool.rewind()
+    spool.rewind(2)
 
     assert numbers(spool) == [1, 2]
     fill(spool, 3)
@@ -116,7 +117,7 @@ def test_spool_with_nothing_but_the_beginning_of_a_transaction_is_emptied_by_goi
     spool = spools()
     fill(spool, 1, 2, confirm=0)
 
-    spool.rewind()
+    spool.rewind(1)
 
     assert len(spool) == 0
     assert list(tmp_path.iterdir()) == []
@@ -155,7 +156,7 @@ def test_full_disk_is_told_from_a_full_spool_and_nothing_is_lost(tmp_path):
         from tests.unit.edge.test_spool import *
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, {resource.RLIM_INFINITY}))
         spool = Spool(Path({str(tmp_path)!r}), SOURCE, 100 * MEGABYTE)
-        spool.open(START, None)
+        spool.open(START, None, 1)
         try:
             fill_up(spool)
         except NoRoom as error:
@@ -239,5 +240,5 @@ def test_spool_of_another_source_is_refused(spools, tmp_path):
 
     spools().close()
     with pytest.raises(NeedsOperator, match="of another source"):
-        stranger.open(START, None)
+        stranger.open(START, None, 1)
     stranger.close()

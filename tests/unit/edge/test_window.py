@@ -19,7 +19,7 @@ def position(number):
 def batch(number, *, size=10, confirm=None):
     """Return the batch that ends at commit `number`, and by default ends a transaction there."""
     return SealedBatch(
-        properties={},
+        properties={"first": str(position(number))},
         body=bytes(size),
         follows=position(number - 1),
         last=position(number),
