@@ -1,0 +1,184 @@
+"""Ways that break: several addresses, a wire that says nothing, one that flaps, a far side that reads slowly."""
+
+import os
+import threading
+
+import pytest
+from proton import Condition
+from proton.handlers import MessagingHandler
+from proton.reactor import ApplicationEvent, Container, EventInjector
+
+from bridge import amqp
+from edge import link
+from headrace.backoff import Backoff
+from headrace.errors import NeedsOperator
+from infra.local.ports import free_port
+from tests.interconnect_ends import SOURCE, Edge, Far, at, sealed
+from tests.router_double import Router
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def ends():
+    made = []
+
+    def start(kind, *arguments, **settings):
+        made.append(kind(*arguments, **settings))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def test_an_edge_goes_on_by_another_address(ends, proxies):
+    far = ends(Far)
+    first, second = (proxies("127.0.0.1", far.receiver.port) for _ in range(2))
+    nobody = f"amqp://127.0.0.1:{free_port()}"
+    edge = ends(Edge, [nobody, f"amqp://127.0.0.1:{first.port}", f"amqp://127.0.0.1:{second.port}"])
+    edge.put(sealed(1, 5))
+    edge.acknowledged(at(5))
+    # when the way in use dies, again and again
+    for number in (6, 7, 8, 9):
+        down, up = (first, second) if number % 2 == 0 else (second, first)
+        up.start()
+        down.stop()
+        edge.put(sealed(number, number))
+        edge.acknowledged(at(number))
+    assert far.numbers[SOURCE] == list(range(1, 10))
+
+
+def test_a_bridge_goes_on_by_another_router(ends, caplog):
+    caplog.set_level("INFO")
+    routers = [Router({f"cdc/{SOURCE}": []}) for _ in range(2)]
+    urls = [f"amqp://127.0.0.1:{router.port}" for router in routers]
+    try:
+        ends(Far, url=urls)
+        eventually(lambda: routers[0].connected == 1)
+        routers[0].close()
+        eventually(lambda: routers[1].connected == 1)
+    finally:
+        routers[1].close()
+
+
+def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkeypatch, caplog):
+    monkeypatch.setattr(link, "_IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(link, "_ATTEMPT_SECONDS", 1.0)
+    monkeypatch.setattr(amqp, "IDLE_TIMEOUT", 1.0)
+    monkeypatch.setattr("bridge.peer.IDLE_TIMEOUT", 1.0)
+    far = ends(Far)
+    wire = proxies("127.0.0.1", far.receiver.port)
+    edge = ends(Edge, f"amqp://127.0.0.1:{wire.port}")
+    edge.put(sealed(1, 1))
+    edge.acknowledged(at(1))
+    # when the wire swallows everything and closes nothing
+    wire.stall()
+    edge.put(sealed(2, 2))
+    # then both sides give the connection up, and the edge goes on trying
+    eventually(lambda: "local-idle-timeout expired" in caplog.text, saying="the edge notices")
+    eventually(lambda: not far.receiver._peer.feeds.all(), saying="the bridge notices")
+    eventually(lambda: "did not answer within" in caplog.text, saying="attempts through the black hole end")
+    assert not edge.outbox.empty
+    # when it carries again
+    wire.resume()
+    edge.acknowledged(at(2))
+    assert far.numbers[SOURCE] == [1, 2]
+
+
+def test_a_wire_that_flaps_carries_everything_once(ends, proxies):
+    far = ends(Far)
+    wire = proxies("127.0.0.1", far.receiver.port)
+    edge = ends(Edge, f"amqp://127.0.0.1:{wire.port}")
+    edge.put(*[sealed(number, number, size=40_000) for number in range(1, 301)])
+    for flap in range(1, 9):
+        eventually(lambda flap=flap: len(far.numbers[SOURCE]) >= min(300, 20 * flap))
+        wire.cut()
+    edge.acknowledged(at(300))
+    assert far.numbers[SOURCE] == list(range(1, 301))
+
+
+def test_a_bridge_that_reads_slowly_holds_the_edge_back_and_no_more(ends):
+    far = ends(Far, credit=4)
+    # Nothing is settled: the source's thread does not look into its inbox.
+    far.inboxes[SOURCE].close()
+    edge = ends(Edge, far.url())
+    edge.put(*[sealed(number, number, size=40_000) for number in range(1, 101)])
+    eventually(lambda: len(far.inboxes[SOURCE]) == 4)
+    assert edge.figures.sent == 4
+    assert edge.outbox.batches == 100
+
+
+def test_the_link_is_named_for_its_source_and_asks_a_broker_for_a_queue(ends, caplog):
+    caplog.set_level("INFO")
+    far = ends(Far)
+    edge = ends(Edge, far.url())
+    edge.put(sealed(1, 1))
+    edge.acknowledged(at(1))
+    (feed,) = far.receiver._peer.feeds.all()
+    assert feed.link.name == f"headrace {SOURCE}"
+    assert "link up, from headrace-edge jakarta/bank" in caplog.text
+    assert [str(each) for each in _capabilities(feed.link)] == ["queue"]
+
+
+def _capabilities(link):
+    data = link.remote_target.capabilities
+    data.rewind()
+    while data.next() is not None:
+        yield data.get_object()
+
+
+def test_an_edge_goes_back_over_what_was_accepted_past_a_hole(ends, interconnect):
+    # given a receiver that was lost with deliveries in flight, and another that came at once: outcomes as routers gave them
+    edge = ends(Edge, interconnect.url)
+    edge.put(sealed(1, 1))
+    edge.acknowledged(at(1))
+    interconnect.hold()
+    edge.put(*[sealed(number, number) for number in range(2, 9)])
+    eventually(lambda: len(interconnect.messages) == 8)
+    interconnect.faults.extend(["modify", "modify", "release", "release", "accept", "accept", "accept"])
+    # when
+    interconnect.let_go()
+    # then
+    edge.acknowledged(at(8))
+    assert [value["n"] for _, _, value in interconnect.records] == list(range(1, 9))
+
+
+def test_a_limit_that_looks_temporary_calls_an_operator_in_the_end(ends, monkeypatch):
+    monkeypatch.setattr("edge.sender.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
+    crowded = Crowded()
+    try:
+        problem = ends(Edge, f"amqp://127.0.0.1:{crowded.port}").problem()
+    finally:
+        crowded.close()
+    assert isinstance(problem, NeedsOperator)
+    assert "amqp:resource-limit-exceeded" in problem.message
+    assert "8 times in a row" in problem.message
+
+
+class Crowded(MessagingHandler):
+    """Closes every connection as a router does whose policy knows no such user."""
+
+    def __init__(self):
+        super().__init__()
+        self._container = Container(self)
+        self._acceptor = self._container.acceptor("127.0.0.1", 0)
+        self.port = self._acceptor._selectable.getsockname()[1]
+        self._injector = EventInjector()
+        self._container.selectable(self._injector)
+        self._thread = threading.Thread(target=self._container.run, daemon=True)
+        self._thread.start()
+
+    def on_connection_opened(self, event):
+        event.connection.condition = Condition("amqp:resource-limit-exceeded", "connection disallowed by local policy")
+        event.connection.close()
+
+    def on_end(self, event):
+        self._acceptor.close()
+        self._injector.close()
+        self._container.stop()
+
+    def close(self):
+        self._injector.trigger(ApplicationEvent("end"))
+        self._thread.join(10)
+        for end in self._injector.pipe:
+            os.close(end)

@@ -1,0 +1,149 @@
+"""The routers' configurations: syntax, attributes that the router knows, TLS everywhere, each source its own address alone."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.configuration.load import SOURCE_NAME
+
+ROUTERS = Path(__file__).parents[3] / "infra" / "router"
+FILES = sorted(ROUTERS.glob("*.conf"))
+#: Of skupper-router's schema (skrouter.json), as far as they are used here.
+KNOWN = {
+    "router": {"id", "mode", "workerThreads", "timestampsInUTC", "defaultDistribution"},
+    "sslProfile": {"name", "caCertFile", "certFile", "privateKeyFile", "uidFormat", "password"},
+    "listener": {
+        "name",
+        "host",
+        "port",
+        "role",
+        "sslProfile",
+        "requireSsl",
+        "authenticatePeer",
+        "saslMechanisms",
+        "initialHandshakeTimeoutSeconds",
+        "idleTimeoutSeconds",
+        "maxFrameSize",
+        "linkCapacity",
+        "policyVhost",
+    },
+    "connector": {"name", "host", "port", "role", "sslProfile", "saslMechanisms", "maxFrameSize", "linkCapacity"},
+    "address": {"prefix", "pattern", "distribution"},
+    "policy": {"enableVhostPolicy", "policyDir", "maxConnections"},
+}
+ROLES = {"normal", "inter-router", "edge"}
+
+
+def sections(path):
+    """Return the sections of a file: (kind, attributes). Raises AssertionError for what is none."""
+    found, kind, attributes = [], None, {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        if opened := re.fullmatch(r"(\w+) \{", text):
+            assert kind is None, f"{path.name}:{number}: a section in a section"
+            kind, attributes = opened[1], {}
+        elif text == "}":
+            assert kind is not None, f"{path.name}:{number}"
+            found.append((kind, attributes))
+            kind = None
+        else:
+            given = re.fullmatch(r"(\w+): (\S.*)", text)
+            assert given, f"{path.name}:{number}: {text}"
+            assert kind is not None, f"{path.name}:{number}: outside of a section"
+            assert given[1] not in attributes, f"{path.name}:{number}: twice"
+            attributes[given[1]] = given[2]
+    assert kind is None, f"{path.name}: a section is not closed"
+    return found
+
+
+def of_kind(path, kind):
+    return [attributes for found, attributes in sections(path) if found == kind]
+
+
+def vhosts():
+    made = {}
+    for path in sorted((ROUTERS / "policy").glob("*.json")):
+        for kind, attributes in json.loads(path.read_text()):
+            assert kind == "vhost"
+            made[attributes["hostname"]] = attributes
+    return made
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_attribute_is_one_that_the_router_knows(path):
+    for kind, attributes in sections(path):
+        assert set(attributes) <= KNOWN[kind], kind
+    assert [each["mode"] for each in of_kind(path, "router")] == [path.name.partition("-")[0]]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_everybody_is_authenticated_over_tls(path):
+    (profile,) = of_kind(path, "sslProfile")
+    assert profile["uidFormat"] == "n"
+    for attributes in of_kind(path, "listener"):
+        assert attributes["sslProfile"] == profile["name"]
+        assert (attributes["requireSsl"], attributes["authenticatePeer"]) == ("yes", "yes")
+        assert attributes["saslMechanisms"] == "EXTERNAL"
+        assert attributes["role"] in ROLES
+        assert (attributes["role"] == "normal") == ("policyVhost" in attributes)
+    for attributes in of_kind(path, "connector"):
+        assert attributes["sslProfile"] == profile["name"]
+        assert attributes["role"] in ROLES
+    (policy,) = of_kind(path, "policy")
+    assert policy["enableVhostPolicy"] == "true"
+    assert of_kind(path, "address") == [{"prefix": "cdc", "distribution": "balanced"}]
+
+
+def test_a_region_only_connects_outwards_and_to_both_interior_routers():
+    (edge,) = [path for path in FILES if path.name.startswith("edge-")]
+    interior = {
+        path.stem: {attributes["port"]: attributes["role"] for attributes in of_kind(path, "listener")}
+        for path in FILES
+        if path.name.startswith("interior-")
+    }
+    assert [attributes["role"] for attributes in of_kind(edge, "listener")] == ["normal"]
+    connectors = of_kind(edge, "connector")
+    assert {attributes["host"].partition(".")[0] for attributes in connectors} == set(interior)
+    for attributes in connectors:
+        assert interior[attributes["host"].partition(".")[0]][attributes["port"]] == attributes["role"] == "edge"
+
+
+def test_the_interior_routers_meet():
+    (there,) = of_kind(ROUTERS / "interior-b.conf", "connector")
+    ports = {attributes["port"]: attributes["role"] for attributes in of_kind(ROUTERS / "interior-a.conf", "listener")}
+    assert there["host"].startswith("interior-a.")
+    assert ports[there["port"]] == there["role"] == "inter-router"
+
+
+def test_a_source_may_send_to_its_own_address_alone_and_receive_nothing():
+    sources = []
+    for vhost in vhosts().values():
+        assert vhost["allowUnknownUser"] is False
+        assert "$default" not in vhost["groups"]
+        for name, group in vhost["groups"].items():
+            assert not group["allowAnonymousSender"]
+            assert not group["allowDynamicSource"]
+            if name == "bridges":
+                assert "targets" not in group
+                assert (group["sources"], group["maxSenders"]) == ("cdc/*", 0)
+                continue
+            sources.append(group["users"])
+            assert re.match(SOURCE_NAME, group["users"])
+            assert group["targets"] == f"cdc/{group['users']}"
+            assert "sources" not in group
+            assert group["maxReceivers"] == 0
+    assert sorted(sources) == ["jakarta/bank", "london/bank"]
+
+
+def test_the_policy_of_every_listener_is_there():
+    named = {
+        attributes["policyVhost"]
+        for path in FILES
+        for attributes in of_kind(path, "listener")
+        if "policyVhost" in attributes
+    }
+    assert named == set(vhosts())
