@@ -126,8 +126,11 @@ class Agent:
                     raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)
             except CheckpointChanged as error:
-                progress.replace(error.checkpoint, until=error.until)
-                _log.warning("%s", error.message)
+                try:
+                    progress.replace(error.checkpoint, until=error.until)
+                    _log.warning("%s", error.message)
+                except Retryable as full:
+                    self._pause(backoff.pause(), full, progress, outbox)
             except (NotConnected, Retryable) as error:
                 self._pause(backoff.pause(), error, progress, outbox)
             finally:
