@@ -138,3 +138,8 @@ class EdgeFile(File, frozen=True, kw_only=True):
     metrics: Metrics = Metrics()
     #: Seconds between the empty batches of an idle source.
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that would not be followed."""
+        if self.source.postgresql is None and self.records != Records():
+            raise ValueError("'records' is for 'postgresql' sources")

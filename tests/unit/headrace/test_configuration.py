@@ -182,3 +182,19 @@ def test_connection_parameters_reveal_the_password_and_the_text_does_not(read, m
     connection = read(EDGE, EdgeFile).source.postgresql
     assert connection.parameters()["password"] == "s3cret"
     assert "s3cret" not in f"{connection} {connection!r}"
+
+
+def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
+    file = tmp_path / "edge.toml"
+    file.write_text(EDGE + "\n[records]\ntombstones = true\n")
+    assert load(file, EdgeFile).records.tombstones
+    maria = (
+        EDGE.replace("postgresql", "mariadb")
+        .replace('tables = ["public.accounts"]', "server_id = 7")
+        .replace('database = "bank"\n', "")
+    )
+    file.write_text(maria)
+    assert load(file, EdgeFile).source.postgresql is None
+    file.write_text(maria + "\n[records]\ntombstones = true\n")
+    with pytest.raises(ConfigurationError, match="records"):
+        load(file, EdgeFile)
