@@ -83,7 +83,7 @@ class ChunkDecoder(Decoder):
             ordinal = self._ordinal
             message = message_of(row)
             key, value = read(
-                message + PAD, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
+                message, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
             )
             assert key is not None
             if not keeps(key):
@@ -92,7 +92,7 @@ class ChunkDecoder(Decoder):
                 continue
             size = len(value)
             if size > batcher.room or not table.told or self._records.transactions:
-                add(table, key, self._fitted(table.for_snapshot(), message, value))
+                add(table, key, self._fitted(table.for_snapshot(), message.removesuffix(PAD), value))
             else:
                 batcher.keys.append(key)
                 batcher.values.append(value)

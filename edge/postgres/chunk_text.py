@@ -8,7 +8,8 @@ log byte for byte.
 import re
 import struct
 from collections.abc import Callable
-from itertools import chain
+
+from edge.postgres.table import PAD
 
 _NULL = b"\\N"
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
@@ -24,23 +25,47 @@ def columns(row: bytes) -> list[bytes | None]:
 
 
 def insert(oid: int, count: int) -> Callable[[bytes], bytes]:
-    """Return what turns rows of a relation with so many columns into Insert messages.
+    """Return what turns rows of a relation with so many columns into padded Insert messages; ValueError for another number.
 
     Byte1('I') Int32(relation) Byte1('N') Int16(columns) {Byte1('n') | Byte1('t') Int32(length) Byten(text)}...
     """
     head = b"I" + oid.to_bytes(4, "big") + b"N" + count.to_bytes(2, "big")
-    join, header, pairs = b"".join, _HEADERS.__getitem__, chain.from_iterable
+    join = b"".join
 
-    def message(row: bytes) -> bytes:
-        if b"\\" not in row:
-            try:
-                texts = row.split(b"\t")
-                return head + join(pairs(zip(map(header, map(len, texts)), texts, strict=True)))
-            except IndexError:
-                pass
-        return head + join(b"n" if text is None else _HEADER(b"t", len(text)) + text for text in columns(row))
+    def escaped(row: bytes) -> bytes:
+        return head + join([_column(column) for column in row.split(b"\t")]) + PAD
 
+    names = [f"c{number}" for number in range(count)]
+    # Straight code for rows without null, escape or long text: nothing but lookups of headers, and one join.
+    source = f"""
+def message(row):
+    {", ".join(names)}, = row.split(tab)
+    if backslash not in row:
+        try:
+            return join((head, {", ".join(f"header[len({name})], {name}" for name in names)}, pad))
+        except IndexError:
+            pass
+    return escaped(row)
+"""
+    scope = {
+        "tab": b"\t",
+        "backslash": b"\\",
+        "join": join,
+        "head": head,
+        "header": _HEADERS,
+        "pad": PAD,
+        "escaped": escaped,
+    }
+    exec(compile(source, f"<rows of {oid}>", "exec"), scope)  # noqa: S102 - made of numbers alone.
+    message: Callable[[bytes], bytes] = scope["message"]  # type: ignore[assignment]
     return message
+
+
+def _column(column: bytes) -> bytes:
+    if column == _NULL:
+        return b"n"
+    text = _plain(column)
+    return _HEADER(b"t", len(text)) + text
 
 
 def _plain(column: bytes) -> bytes:

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import drain, impact, lake, latency, outage, results
+from tests.benchmarks import distance, drain, impact, lake, latency, outage, results, snapshot
 
 #: The server's own habits, out of the way: no checkpoint in the middle of a run.
 _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
-PARTS = ("drain", "shapes", "latency", "impact", "outage", "lake")
+PARTS = ("drain", "shapes", "latency", "snapshot", "impact", "outage", "distance", "lake")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,12 +45,18 @@ def bench(*, quick: bool, only: tuple[str, ...]) -> None:
             console.rule("Latency")
             for rate in latency.RATES:
                 found += latency.measure(console, folder, postgres, kafka, rate, 10 if quick else 30)
+        if "snapshot" in parts:
+            console.rule("Snapshot")
+            found += snapshot.measure(console, folder, postgres, kafka, 200_000 if quick else 2_000_000)
         if "impact" in parts:
             console.rule("Impact on the source")
             found += impact.measure(console, folder, postgres, kafka, 10 if quick else 30)
         if "outage" in parts:
             console.rule("Outage")
             found += outage.measure(console, folder, postgres, kafka, 100_000 if quick else 1_000_000)
+        if "distance" in parts:
+            console.rule("Distance")
+            found += distance.measure(console)
         if "lake" in parts:
             console.rule("Lake")
             postgres.stop()
