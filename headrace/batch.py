@@ -16,7 +16,7 @@ Body: zstd of MessagePack `[segments, keys, values, figures]`:
 
     segments  [[commit, ordinal, count], ...]: the next `count` records are of the transaction that commits at `commit`,
               with ordinals from `ordinal` on, one each. A schema record has a segment of its own, with the position of the
-              change that it goes ahead of.
+              change that it goes ahead of; so has a tombstone, with that of its delete.
     keys      a binary or nil for each record
     values    a binary or nil for each record; nil is a tombstone
     figures   what the edge says about itself: {name: number or text}
