@@ -64,6 +64,8 @@ class Batcher:
         self.closed: list[SealedBatch] = []
         #: Transactions that ended since somebody last set this to 0.
         self.transactions = 0
+        #: Changes too large for a record, in whose places others stand; counted by the decoder.
+        self.dead_letters = 0
         self._limit = 0
         self._source = source
         self._tail = tail

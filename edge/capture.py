@@ -192,6 +192,8 @@ class Capture:
         figures.captured_bytes += sum(batch.raw_bytes for batch in batches)
         figures.captured_transactions += self._batcher.transactions
         self._batcher.transactions = 0
+        figures.dead_letters += self._batcher.dead_letters
+        self._batcher.dead_letters = 0
         figures.rate.add(count)
         if commit_ms := batches[-1].commit_ms:
             figures.commit_ms = commit_ms

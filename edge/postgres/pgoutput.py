@@ -208,6 +208,7 @@ class Decoder:
                 "that tells key, size and SHA-256 takes its place. REPLICA IDENTITY FULL carries large columns twice.",
             )
         _log.warning("%s: a dead letter takes its place", told)
+        self._batcher.dead_letters += 1
         return table.without_row(message + PAD, size, *self._around())
 
     def _message(self, message: bytes) -> None:

@@ -100,11 +100,12 @@ def test_row_beyond_the_limit_stops_the_edge_with_its_place(asked, database, int
 
 def test_row_beyond_the_limit_becomes_a_dead_letter_and_the_rest_goes_on(asked, database, interconnect):
     edge = asked('largest_megabytes = 1\non_too_large = "dead-letter"')
-    with edge.running():
+    with edge.running() as running:
         database.execute("insert into t values (1, 'x')")
         database.execute("update t set note = repeat('x', 1100000)")
         database.execute("insert into t values (2, 'x')")
         arrive(interconnect, 3)
+        assert running.figures.dead_letters == 1
 
     _, letter, after = interconnect.changes
     row = b'{"id":1,"note":"' + b"x" * 1_100_000 + b'"}'
