@@ -69,6 +69,7 @@ bench-lake: setup ## Measure the lake's loads, each beside its floor; writes bui
 
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@uv pip compile --quiet --python-version 3.11 --universal --all-extras --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.txt
+	@for part in edge bridge; do uv pip compile --quiet --python-version 3.11 --universal --extra $$part --generate-hashes --no-emit-index-url --no-header --no-annotate -c requirements.txt pyproject.toml -o infra/images/$$part.txt; done
 
 clean: ## Remove everything that set-up, runs and tests made
 	rm -rf .setup $(VENV) .headrace build *.egg-info
