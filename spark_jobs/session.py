@@ -10,9 +10,13 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -39,6 +43,8 @@ _SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
 }
 _JAVA = "spark.driver.extraJavaOptions"
+#: What the JVM says, whatever its log settings are, of a module that Spark always asks for.
+_NOISE = b"WARNING: Using incubator modules"
 #: Where tasks run in this very process, nothing listens beyond it.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -71,10 +77,32 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     if _JAVA in given and _JAVA in settings:
         # Added to ours, not in their place: ours name the log settings.
         given[_JAVA] = f"{settings[_JAVA]} {given[_JAVA]}"
+    settings |= given
+    # A JVM that runs already is used again.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
+        conf = SparkConf().setAll(list(settings.items()))
+        SparkContext(conf=conf, gateway=_gateway(conf))
     builder = SparkSession.builder
-    for key, value in (settings | given).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _gateway(conf: SparkConf) -> JavaGateway:
+    """Start the JVM; what it writes to standard error goes on, but for what says nothing."""
+    ours, its = os.pipe()
+    threading.Thread(target=_pass_on, args=(ours,), name="words of Spark", daemon=True).start()
+    try:
+        return launch_gateway(conf, {"stderr": its})
+    finally:
+        os.close(its)
+
+
+def _pass_on(words: int) -> None:
+    with open(words, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                os.write(2, line)
 
 
 def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
