@@ -1,4 +1,4 @@
-"""One DAG for each stream of the lake's file, and one that verifies: schedules, no logic.
+"""A DAG for each stream of the lake's file that loads it, one that verifies, one that replays: schedules, no logic.
 
 Airflow imports this file often, so it reads the file that HEADRACE_LAKE_CONFIG names with the standard library alone and
 imports nothing heavy. What a run loads is computed by the load from committed offsets, never from a date of Airflow's, so
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, Asset, task
+from airflow.sdk import DAG, Asset, Param, task
 from airflow.sdk.exceptions import AirflowFailException
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
 #: A schedule's fields and what they are when the file does not say.
-_SCHEDULE = {"cron": "", "retries": 2, "retry_seconds": 60, "timeout_minutes": 120}
-#: Exit codes that another try cannot change: wrong configuration, an operator's decision, corrupt input; not equal.
+_SCHEDULE = {"cron": "", "retries": 2, "retry_seconds": 60, "timeout_minutes": 120, "pool": "default_pool"}
+#: Exit codes that another try cannot change: not equal, wrong configuration, an operator's decision, corrupt input.
 _FINAL = {1, 2, 3, 4}
 
 
@@ -50,19 +50,25 @@ def _streams(path: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{path}: streams: the file has no [streams.NAME]")
     schedules = {}
     for name, stream in streams.items():
-        schedule = stream.get("schedule", {}) if isinstance(stream, dict) else None
-        if not isinstance(schedule, dict) or not _STREAM.fullmatch(name):
+        if not isinstance(stream, dict) or not _STREAM.fullmatch(name):
             raise ValueError(
                 f"{path}: streams.{name}: a stream is a table, named in lower-case letters, digits, - and _"
             )
-        for field, value in schedule.items():
-            if field not in _SCHEDULE:
-                raise ValueError(f"{path}: streams.{name}.schedule.{field}: no such field, only {', '.join(_SCHEDULE)}")
-            if type(value) is not type(_SCHEDULE[field]):
-                expected = type(_SCHEDULE[field]).__name__
-                raise ValueError(f"{path}: streams.{name}.schedule.{field}: expected {expected}")
-        schedules[name] = _SCHEDULE | schedule
+        schedules[name] = _schedule(path, f"streams.{name}", stream)
     return schedules
+
+
+def _schedule(path: Path, where: str, section: dict[str, Any]) -> dict[str, Any]:
+    """Return a section's schedule with the defaults filled in; raise ValueError naming file, field and rule."""
+    schedule = section.get("schedule", {})
+    if not isinstance(schedule, dict):
+        raise ValueError(f"{path}: {where}.schedule: expected a table")  # noqa: TRY004 - the file is wrong.
+    for field, value in schedule.items():
+        if field not in _SCHEDULE:
+            raise ValueError(f"{path}: {where}.schedule.{field}: no such field, only {', '.join(_SCHEDULE)}")
+        if type(value) is not type(_SCHEDULE[field]):
+            raise ValueError(f"{path}: {where}.schedule.{field}: expected {type(_SCHEDULE[field]).__name__}")
+    return _SCHEDULE | schedule
 
 
 def _jars() -> str:
@@ -115,19 +121,10 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
             **more,
         )
 
-    with DAG(
-        dag_id=f"headrace_load_{stream}",
-        description=f"Load what came since the last run of stream {stream} from Kafka into Delta.",
-        schedule=schedule["cron"] or None,
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        tags=["headrace"],
-        default_args={
-            "retries": schedule["retries"],
-            "retry_delay": timedelta(seconds=schedule["retry_seconds"]),
-            "execution_timeout": timedelta(minutes=schedule["timeout_minutes"]),
-        },
+    with _dag(
+        f"headrace_load_{stream}",
+        f"Load what came since the last run of stream {stream} from Kafka into Delta.",
+        schedule,
     ) as dag:
 
         @task(task_id="check")
@@ -142,28 +139,84 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
     return dag
 
 
-def _verify(path: Path) -> DAG:
-    """Return the DAG that proves the lake equal to the sources; it runs when somebody asks."""
-    with DAG(
-        dag_id="headrace_verify",
-        description="Prove that the lake's tables equal the databases'. Assumes that writers rest and loads have caught up.",
-        schedule=None,
+def _dag(dag_id: str, description: str, schedule: dict[str, Any], **more: Any) -> DAG:
+    """Return a DAG with a schedule of the lake's file; one run at a time, and none for times that were missed."""
+    return DAG(
+        dag_id=dag_id,
+        description=description,
+        schedule=schedule["cron"] or None,
         start_date=_START,
         catchup=False,
         max_active_runs=1,
         tags=["headrace"],
+        default_args={
+            "retries": schedule["retries"],
+            "retry_delay": timedelta(seconds=schedule["retry_seconds"]),
+            "execution_timeout": timedelta(minutes=schedule["timeout_minutes"]),
+            "pool": schedule["pool"],
+        },
+        **more,
+    )
+
+
+def _verify(path: Path, section: dict[str, Any], streams: list[str]) -> DAG:
+    """Return the DAG that proves the lake equal to the sources, while both are written to."""
+    asked = {
+        "stream": Param("", type="string", enum=["", *streams], description="One stream; all when empty."),
+        "source": Param("", type="string", description="One source, region/name; all when empty."),
+        "table": Param("", type="string", description="One table; all when empty."),
+        "sample": Param(
+            section.get("sample", 100),
+            type="number",
+            exclusiveMinimum=0,
+            maximum=100,
+            description="Percent of each table.",
+        ),
+    }
+    with _dag(
+        "headrace_verify",
+        "Prove that the lake's tables equal the databases', at one place of each source's log.",
+        _schedule(path, "verify", section),
+        params=asked,
     ) as dag:
 
         @task(task_id="verify")
-        def verify() -> None:
-            _command("verify", "--config", str(path))
+        def verify(params: dict[str, Any]) -> None:
+            options = [f"--{name}={params[name]}" for name in ("source", "table") if params[name]]
+            options += [f"--sample={params['sample']}"] if params["sample"] != 100 else []
+            _command("verify", *filter(None, [params["stream"]]), *options, "--config", str(path))
 
         verify()
     return dag
 
 
+def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
+    """Return the DAG that does a layer of a stream again, when somebody asks; readers see the old rows until the new stand."""
+    asked = {
+        "stream": Param(next(iter(streams)), type="string", enum=list(streams)),
+        "layer": Param("silver", type="string", enum=["silver", "bronze"]),
+        "from": Param("", type="string", description="An offset, a time or a position; the beginning when empty."),
+    }
+    with _dag(
+        "headrace_replay",
+        "Do silver again from bronze, or bronze from Kafka. Pause the stream's load meanwhile.",
+        _SCHEDULE | {"timeout_minutes": max(schedule["timeout_minutes"] for schedule in streams.values())},
+        params=asked,
+    ) as dag:
+
+        @task(task_id="replay")
+        def replay(params: dict[str, Any]) -> None:
+            since = [f"--from={params['from']}"] if params["from"] else []
+            _command("lake", "replay", params["stream"], "--layer", params["layer"], *since, "--config", str(path))
+
+        replay()
+    return dag
+
+
 _path, _given = _lake_file()
 _jar_list = _jars()
-for _stream, _schedule in _streams(_path, _given).items():
-    globals()[f"headrace_load_{_stream}"] = _load(_stream, _schedule, _path, _given.get("spark", {}), _jar_list)
-headrace_verify = _verify(_path)
+_all = _streams(_path, _given)
+for _stream, _planned in _all.items():
+    globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _given.get("spark", {}), _jar_list)
+headrace_verify = _verify(_path, _given.get("verify", {}), list(_all))
+headrace_replay = _replay(_path, _all)

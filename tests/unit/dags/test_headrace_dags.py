@@ -23,6 +23,7 @@ def describe(made):
             "schedule": None if dag.schedule is None else str(dag.schedule),
             "catchup": dag.catchup,
             "runs": dag.max_active_runs,
+            "params": dag.params.dump(),
             "tasks": {
                 task.task_id: {
                     "kind": task.task_type,
@@ -30,6 +31,7 @@ def describe(made):
                     "outlets": [outlet.name for outlet in task.outlets],
                     "retries": task.retries,
                     "retry_seconds": task.retry_delay.total_seconds(),
+                    "pool": task.pool,
                     "timeout": task.execution_timeout and task.execution_timeout.total_seconds(),
                     "application": getattr(task, "application", None),
                     "arguments": getattr(task, "application_args", None),
@@ -93,13 +95,16 @@ def stream(name: str, schedule: str = "") -> str:
 def test_a_hundred_streams_make_a_dag_each_and_import_nothing_heavy(parse):
     found = parse("".join(stream(f"s{number}") for number in range(100)))
 
-    assert set(found["dags"]) == {f"headrace_load_s{number}" for number in range(100)} | {"headrace_verify"}
+    assert set(found["dags"]) == {f"headrace_load_s{number}" for number in range(100)} | {
+        "headrace_verify",
+        "headrace_replay",
+    }
     heavy = {"pyspark", "delta", "confluent_kafka", "proton", "psycopg", "psycopg2", "pandas", "headrace", "spark_jobs"}
     assert heavy.isdisjoint(found["modules"])
 
 
 def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_its_asset(parse, tmp_path):
-    schedule = 'cron = "@hourly"\nretries = 5\nretry_seconds = 7\ntimeout_minutes = 3'
+    schedule = 'cron = "@hourly"\nretries = 5\nretry_seconds = 7\ntimeout_minutes = 3\npool = "lake"'
 
     dag = parse(stream("bank", schedule))["dags"]["headrace_load_bank"]
 
@@ -108,7 +113,7 @@ def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_
     assert (check["after"], bronze["after"], silver["after"]) == ([], ["check"], ["bronze"])
     assert (check["outlets"], bronze["outlets"], silver["outlets"]) == ([], [], ["headrace/bank"])
     for task in (check, bronze, silver):
-        assert (task["retries"], task["retry_seconds"], task["timeout"]) == (5, 7.0, 180.0)
+        assert (task["retries"], task["retry_seconds"], task["timeout"], task["pool"]) == (5, 7.0, 180.0, "lake")
     for name, task in (("bronze", bronze), ("silver", silver)):
         assert task["kind"] == "SparkSubmitOperator"
         assert task["application"].endswith("/spark_jobs/submit.py")
@@ -125,6 +130,23 @@ def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_la
         assert task["retries"] == default.retries
         assert task["retry_seconds"] == default.retry_seconds
         assert task["timeout"] == default.timeout_minutes * 60
+        assert task["pool"] == default.pool
+
+
+def test_verification_has_a_schedule_of_its_own_and_can_be_asked_for_less(parse):
+    text = stream("bank") + stream("sales") + '[verify]\nsample = 5\n[verify.schedule]\ncron = "@daily"\nretries = 1\n'
+
+    dag = parse(text)["dags"]["headrace_verify"]
+
+    assert (dag["schedule"], dag["runs"], dag["tasks"]["verify"]["retries"]) == ("@daily", 1, 1)
+    assert dag["params"] == {"stream": "", "source": "", "table": "", "sample": 5}
+
+
+def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
+    dag = parse(stream("bank") + stream("sales"))["dags"]["headrace_replay"]
+
+    assert (dag["schedule"], dag["runs"]) == (None, 1)
+    assert dag["params"] == {"stream": "bank", "layer": "silver", "from": ""}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +160,8 @@ def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_la
         (stream("bank", "retries = true"), {}, "streams.bank.schedule.retries: expected int"),
         (stream("bank", "tries = 3"), {}, "streams.bank.schedule.tries: no such field"),
         ('[streams."Bank/1"]\n', {}, "streams.Bank/1: "),
+        (stream("bank") + "[verify.schedule]\ncron = 1", {}, "verify.schedule.cron: expected str"),
+        ("[streams.bank]\nschedule = 3", {}, "streams.bank.schedule: expected a table"),
         ("streams = 1", {}, "streams: "),
         (stream("bank"), {"HEADRACE_JARS": "/nowhere"}, "no Spark jars in /nowhere/spark"),
     ],
