@@ -3,7 +3,9 @@
 import logging
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -11,56 +13,81 @@ from rich.console import Console
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
 from tests.benchmarks import distance, drain, impact, lake, latency, outage, results, snapshot
+from tests.benchmarks.results import Result
 
 #: The server's own habits, out of the way: no checkpoint in the middle of a run.
 _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
-PARTS = ("drain", "shapes", "latency", "snapshot", "impact", "outage", "distance", "lake")
+
+
+class Bench(NamedTuple):
+    """What the parts share."""
+
+    console: Console
+    folder: Path
+    postgres: Postgres
+    kafka: Kafka
+    quick: bool
+
+    def size(self, whole: int) -> int:
+        """Return a size, or a tenth of it."""
+        return whole // 10 if self.quick else whole
+
+    @property
+    def seconds(self) -> int:
+        """How long a part that runs at a steady rate does."""
+        return 10 if self.quick else 30
+
+
+def _drain(bench: Bench) -> list[Result]:
+    return drain.measure(*bench[:4], drain.orders_backlog(bench.size(1_000_000)))
+
+
+def _shapes(bench: Bench) -> list[Result]:
+    backlogs = drain.shaped_backlogs(bench.size(400_000))
+    return [result for backlog in backlogs for result in drain.measure(*bench[:4], backlog)]
+
+
+def _latency(bench: Bench) -> list[Result]:
+    return [result for rate in latency.RATES for result in latency.measure(*bench[:4], rate, bench.seconds)]
+
+
+def _lake(bench: Bench) -> list[Result]:
+    bench.postgres.stop()
+    return lake.measure(*bench[:4])
+
+
+#: The parts in their order; the lake reads what `drain` left in Kafka, and needs no PostgreSQL any more.
+PARTS: dict[str, Callable[[Bench], list[Result]]] = {
+    "drain": _drain,
+    "shapes": _shapes,
+    "latency": _latency,
+    "snapshot": lambda bench: snapshot.measure(*bench[:4], bench.size(2_000_000)),
+    "impact": lambda bench: impact.measure(*bench[:4], bench.seconds),
+    "outage": lambda bench: outage.measure(*bench[:4], bench.size(1_000_000)),
+    "distance": lambda bench: distance.measure(bench.console),
+    "lake": _lake,
+}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="A tenth of everything: to see that it works, not to quote.")
-@click.option("--only", type=click.Choice(PARTS), multiple=True, help="Measure these parts alone.")
-def bench(*, quick: bool, only: tuple[str, ...]) -> None:
+@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help="Measure these parts alone.")
+def main(*, quick: bool, only: tuple[str, ...]) -> None:
     """Measure, print a table, and write build/bench.json."""
     logging.basicConfig(level=logging.WARNING)
     console = Console()
-    parts = only or PARTS
+    wanted = {*only, "drain"} if "lake" in only else set(only or PARTS)
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     postgres, kafka = Postgres(folder / "postgres", settings=_POSTGRES), Kafka(folder / "kafka", heap_megabytes=1024)
-    found: list[results.Result] = []
+    found: list[Result] = []
     try:
         with console.status("starting PostgreSQL and Kafka"):
             postgres.start()
             kafka.start()
-        if "drain" in parts or "lake" in parts:
-            console.rule("WAL to Kafka")
-            found += drain.measure(
-                console, folder, postgres, kafka, drain.orders_backlog(100_000 if quick else 1_000_000)
-            )
-        if "shapes" in parts:
-            console.rule("WAL to Kafka, other shapes")
-            for backlog in drain.shaped_backlogs(40_000 if quick else 400_000):
-                found += drain.measure(console, folder, postgres, kafka, backlog)
-        if "latency" in parts:
-            console.rule("Latency")
-            for rate in latency.RATES:
-                found += latency.measure(console, folder, postgres, kafka, rate, 10 if quick else 30)
-        if "snapshot" in parts:
-            console.rule("Snapshot")
-            found += snapshot.measure(console, folder, postgres, kafka, 200_000 if quick else 2_000_000)
-        if "impact" in parts:
-            console.rule("Impact on the source")
-            found += impact.measure(console, folder, postgres, kafka, 10 if quick else 30)
-        if "outage" in parts:
-            console.rule("Outage")
-            found += outage.measure(console, folder, postgres, kafka, 100_000 if quick else 1_000_000)
-        if "distance" in parts:
-            console.rule("Distance")
-            found += distance.measure(console)
-        if "lake" in parts:
-            console.rule("Lake")
-            postgres.stop()
-            found += lake.measure(console, folder, postgres, kafka)
+        for name, measure in PARTS.items():
+            if name in wanted:
+                console.rule(name)
+                found += measure(Bench(console, folder, postgres, kafka, quick))
     finally:
         kafka.kill()
         postgres.kill()
@@ -72,4 +99,4 @@ def bench(*, quick: bool, only: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    bench()
+    main()
