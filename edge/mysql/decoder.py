@@ -155,7 +155,7 @@ class Decoder:
 
     def _rotate(self, found: bytes, end: int) -> None:
         name, _ = event.rotated(found, end)
-        base, number = split_name(name)
+        base, number = _split(name)
         if base != self._base or number < self._number:
             raise NeedsOperator(
                 f"the binlog goes on in {name}, after {file_name(self._base, self._number)}: its files were renamed or reset",
@@ -168,7 +168,7 @@ class Decoder:
     def _beat(self, found: bytes, end: int) -> None:
         """Int32 end position in the header; the body is the file's name."""
         if self._transaction is None:
-            _, number = split_name(found[event.HEADER_SIZE : end].decode())
+            _, number = _split(found[event.HEADER_SIZE : end].decode())
             if number == self._number:
                 self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
 
@@ -330,6 +330,13 @@ class Decoder:
             hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, look "
             "whether the server is of a kind that this release reads (docs/mariadb.md), and report it.",
         )
+
+
+def _split(name: str) -> tuple[str, int]:
+    try:
+        return split_name(name)
+    except CorruptInput as error:
+        raise ValueError(error.message) from error
 
 
 def taken(marks: deque[Mark], until: int) -> Iterator[Group]:

@@ -4,6 +4,7 @@ Guarantees that nothing is made or changed here: whatever does not fit is a Need
 if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/watch.py.
 """
 
+import logging
 from typing import NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint
@@ -12,6 +13,8 @@ from edge.mysql.place import file_name, place, split_name
 from edge.mysql.problems import ANEW, NEW_EPOCH, ServerIdTaken
 from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
 
 
 class Log(NamedTuple):
@@ -170,7 +173,11 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
 
 
 def check_server_id(database: Database, server_id: int, former_pid: int) -> None:
-    """Raise ServerIdTaken while another replica with this number reads the binlog."""
+    """Raise ServerIdTaken while another replica with this number reads the binlog.
+
+    `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
+    it is gone, and is told so.
+    """
     hosts = database.rows("show slave hosts" if database.is_mariadb else "show replicas")
     if server_id == int(database.value("select @@global.server_id")):
         raise NeedsOperator(
@@ -181,6 +188,8 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
     dumps = {int(row[0]) for row in database.rows("show processlist") if str(row[4]).startswith("Binlog Dump")}
     if former_pid not in dumps:
         raise ServerIdTaken(server_id)
+    _log.info("ending the server's connection %d that was lost", former_pid)
+    database.rows(f"kill {former_pid}")
 
 
 def gtids_at(database: Database, file: str, offset: int) -> str:

@@ -164,8 +164,10 @@ class LogStream:
 
     def close(self) -> None:
         """Close the connection, without a farewell that the server would not read."""
+        # The driver's own reader would keep the socket open.
         with contextlib.suppress(OSError):
-            self._socket.close()
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends a farewell.
 
     def _checked(self, found: bytes) -> int:
         """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""

@@ -119,8 +119,8 @@ def vector(value: bytes) -> bytes:
 def inflated(value: bytes) -> bytes:
     """Return what a compressed column holds.
 
-    Int8 header: method in bits 4 to 7 (0 none, 8 deflate), wrapped in bit 3, bytes of the length in bits 0 to 2; then the
-    length, big-endian, and the data.
+    Int8 header: method in bits 4 to 7 (0 none, 8 deflate), bit 3 where zlib's own header is left out, bytes of the length in
+    bits 0 to 2; then the length, big-endian, and the data.
     """
     if not value:
         return b""
@@ -131,7 +131,7 @@ def inflated(value: bytes) -> bytes:
         raise ValueError("a column is compressed in an unknown way")
     length = int.from_bytes(value[1 : 1 + size], "big")
     try:
-        inflate = zlib.decompressobj(zlib.MAX_WBITS if value[0] & 8 else -zlib.MAX_WBITS)
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS if value[0] & 8 else zlib.MAX_WBITS)
         plain = inflate.decompress(value[1 + size :], max(length, 1))
     except zlib.error as error:
         raise ValueError("a compressed column is damaged") from error

@@ -1,0 +1,200 @@
+"""Fixtures: a MariaDB server shared by the session, fresh databases in it, and edges that capture them."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from infra.local.mariadb import Mariadb
+from tests.fix_edge import EdgeUnderTest
+from tests.fix_interconnect import Interconnect
+
+_numbers = itertools.count(1)
+#: Replicas of one server need different numbers.
+_server_ids = itertools.count(1001)
+#: Makes a server quick where a test does not crash it.
+QUICK = {"sync-binlog": 0, "innodb-flush-log-at-trx-commit": 0}
+
+
+class MariadbDatabase:
+    """A fresh database of a server."""
+
+    def __init__(self, server: Mariadb) -> None:
+        self.server = server
+        self.name = f"d{next(_numbers)}"
+        self._connection: Any = None
+        self.execute(f"create database {self.name}", database=None)
+
+    def connect(self, database: str | None = "") -> Any:
+        """Return a new connection that commits by itself; the caller closes it."""
+        return pymysql.connect(
+            host="127.0.0.1",
+            port=self.server.port,
+            user="root",
+            database=self.name if database == "" else database,
+            charset="utf8mb4",
+            autocommit=True,
+            ssl_disabled=True,
+        )
+
+    def execute(self, sql: str, parameters: Any = None, *, database: str | None = "") -> list[tuple[Any, ...]]:
+        """Run a statement, which commits by itself, and return its rows if it has any."""
+        kept = self._connection if database is not None else None
+        connection = kept or self.connect(database)
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            rows = list(cursor.fetchall())
+        if database is None:
+            connection.close()
+        else:
+            self._connection = connection
+        return rows
+
+    def disconnect(self) -> None:
+        """Let go of the connection that `execute` keeps."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def drop(self) -> None:
+        self.disconnect()
+        self.execute(f"drop database if exists {self.name}", database=None)
+
+
+class MariadbEdge(EdgeUnderTest):
+    """An edge of one database of a MariaDB server."""
+
+    def __init__(self, folder: Path, database: MariadbDatabase, url: str, **changes: Any) -> None:
+        self.folder, self.server_id = folder, changes.pop("server_id", None) or next(_server_ids)
+        self.source = changes.pop("source", "jakarta/bank")
+        self.path = folder / "edge.toml"
+        self.process = None
+        settings = {
+            "port": database.server.port,
+            "databases": f'["{database.name}"]',
+            "heartbeat_seconds": 0.3,
+            "window_megabytes": 32,
+            "kilobytes": 64,
+            "url": url,
+            "more": "",
+            "rest": "",
+        } | changes
+        self.path.write_text(_FILE.format(source=self.source, server_id=self.server_id, **settings))
+
+    def reading(self) -> bool:
+        raise NotImplementedError
+
+
+_FILE = """
+heartbeat_seconds = {heartbeat_seconds}
+
+[source]
+name = "{source}"
+
+[source.mariadb]
+host = "127.0.0.1"
+port = {port}
+user = "root"
+server_id = {server_id}
+databases = {databases}
+{more}
+
+[interconnect]
+url = "{url}"
+
+[state]
+folder = "state"
+
+[batches]
+kilobytes = {kilobytes}
+window_megabytes = {window_megabytes}
+
+{rest}
+"""
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
+    """Yield a running server, shared by the session: do not stop it."""
+    server = Mariadb(tmp_path_factory.mktemp("mariadb"), settings=QUICK)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.delete()
+
+
+@pytest.fixture(scope="session")
+def _second_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
+    settings = QUICK | {"server-id": 2, "log-slave-updates": "ON", "slave-connections-needed-for-purge": 0}
+    server = Mariadb(tmp_path_factory.mktemp("mariadb"), settings=settings)
+    yield server
+    server.delete()
+
+
+@pytest.fixture
+def own_mariadb(_second_mariadb: Mariadb) -> Iterator[Mariadb]:
+    """Yield a running server that the test may stop, reset and set otherwise: its settings and its binlog are new each time."""
+    server = _second_mariadb
+    if not server.running:
+        server.start()
+    server.sql("reset master")
+    kept = dict(row.split("\t") for row in server.sql(_SETTINGS).splitlines())
+    yield server
+    if server.running:
+        server.sql("".join(f"set global {name} = '{value}';" for name, value in kept.items()))
+
+
+_SETTINGS = """
+    show global variables where variable_name in ('binlog_format', 'binlog_row_image', 'binlog_row_metadata', 'log_bin_compress')
+"""
+
+
+@pytest.fixture
+def own_maria(own_mariadb: Mariadb) -> Iterator[MariadbDatabase]:
+    """Yield a fresh database of that server, with a table `t`."""
+    made = MariadbDatabase(own_mariadb)
+    made.execute("create table t (id int primary key, note text)")
+    yield made
+    made.disconnect()
+    if own_mariadb.running:
+        made.drop()
+
+
+@pytest.fixture
+def maria(mariadb: Mariadb) -> Iterator[MariadbDatabase]:
+    """Yield a fresh database of the shared server, with a table `t`."""
+    made = MariadbDatabase(mariadb)
+    made.execute("create table t (id int primary key, note text)")
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def maria_edges(tmp_path: Path) -> Iterator[Callable[..., MariadbEdge]]:
+    """Return what makes edges; their processes end with the test."""
+    made: list[MariadbEdge] = []
+
+    def make(database: MariadbDatabase, url: str, **changes: Any) -> MariadbEdge:
+        folder = tmp_path / f"edge{len(made)}"
+        folder.mkdir()
+        made.append(MariadbEdge(folder, database, url, **changes))
+        return made[-1]
+
+    yield make
+    for edge in made:
+        if edge.process is not None and edge.process.poll() is None:
+            edge.kill()
+
+
+@pytest.fixture
+def maria_edge(
+    maria_edges: Callable[..., MariadbEdge], maria: MariadbDatabase, interconnect: Interconnect
+) -> MariadbEdge:
+    """Return an initialised edge of a fresh database, towards a far side that accepts."""
+    made = maria_edges(maria, interconnect.url)
+    made.init()
+    return made
