@@ -24,6 +24,8 @@ class Outbox:
     def __init__(self, *, limit_bytes: int, tail: Position, confirmed: int) -> None:
         #: Guards the window; the spooling side, which looks at it closely, takes it itself.
         self.lock = threading.Lock()
+        #: Held during every step of the spooling side, and while the capturing side goes back; taken before the other one.
+        self.disk = threading.Lock()
         self.window = Window(tail, confirmed)
         self.limit_bytes = limit_bytes
         #: Called after batches were put in, by the capturing thread.
@@ -120,9 +122,11 @@ class Outbox:
 
     def rewind(self) -> None:
         """Drop what is not acknowledged and not spooled for good, because the log is read again from the confirmed place."""
-        row = self.rewind_spool(self.progress()[1])
-        with self.lock:
-            self.window.restart(self.window.acknowledged, row)
+        with self.disk:
+            row = self.rewind_spool(self.progress()[1])
+            with self.lock:
+                self.window.spooling = False
+                self.window.restart(self.window.acknowledged, row)
 
     def restart(self, tail: Position) -> None:
         """Drop what was put in since `rewind`; the next batch follows `tail`."""

@@ -38,8 +38,6 @@ class Spooler:
         self._outbox = outbox
         self._figures = figures
         self._after = after_seconds
-        # Held during every step on the disk, and while the capturing thread goes back.
-        self._disk = threading.Lock()
         self._bell = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="spooler", daemon=True)
@@ -64,12 +62,12 @@ class Spooler:
         self._bell.set()
         if self._thread.is_alive():
             self._thread.join(10)
-        with self._disk:
+        with self._outbox.disk:
             self._spool.close()
 
     def step(self) -> bool:
         """Delete, write and read what is due; return whether there may be more to do at once."""
-        with self._disk:
+        with self._outbox.disk:
             self._forget()
             more = self._write()
             more |= self._load()
@@ -160,12 +158,9 @@ class Spooler:
         return waits >= min(_BLOCKED_SECONDS, self._after) and (window.spooling or self._outbox.full)
 
     def _rewind(self, place: int) -> int:
-        with self._disk:
-            self._spool.rewind(place)
-            with self._outbox.lock:
-                self._outbox.window.spooling = False
-            self._tell()
-            return self._spool.last_row
+        self._spool.rewind(place)
+        self._tell()
+        return self._spool.last_row
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:

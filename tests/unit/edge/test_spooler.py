@@ -1,6 +1,7 @@
 """Spooling: when it begins and ends, what may be confirmed, and a model of an edge that dies at any arrow of the way."""
 
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -191,6 +192,28 @@ def test_new_session_keeps_the_spool_and_drops_what_is_read_again(processes):
     edge.put(3)
     edge.spool_all()
     assert list(edge.send()) == [1, 2, 3]
+
+
+def test_nothing_is_spooled_while_the_capturing_thread_goes_back(processes):
+    edge = processes()
+    edge.put(1, 2)
+    rewind, steps = edge.outbox.rewind_spool, []
+
+    def meanwhile(place):
+        row = rewind(place)
+        steps.append(threading.Thread(target=edge.spooler.step))
+        steps[0].start()
+        steps[0].join(0.2)
+        return row
+
+    edge.outbox.rewind_spool = meanwhile
+    edge.start()
+    steps[0].join()
+    edge.put(1, 2)
+    edge.spool_all()
+
+    assert len(edge.spool) == 2
+    assert list(edge.send()) == [1, 2]
 
 
 def test_idle_log_that_passes_is_confirmable_at_once_when_all_is_spooled(processes):
