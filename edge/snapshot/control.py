@@ -67,10 +67,13 @@ class Control:
         table.finished_ms = time.time_ns() // 1_000_000
         self.save()
 
-    def progressed(self, now: float) -> None:
+    def progressed(self) -> None:
         """Note that the plan has moved: it is written soon."""
         self._dirty = True
-        if now - self._saved_at >= _SAVE_SECONDS:
+
+    def save_due(self, now: float) -> None:
+        """Write the plan if it has moved and the last write is long enough ago."""
+        if self._dirty and now - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = now
             self.save()
 

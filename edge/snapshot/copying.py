@@ -67,6 +67,7 @@ class Copying:
             self._looked_at = now
             self._look()
         self._settle(now)
+        self._control.save_due(now)
         if self._expected is None and not self._worker.busy and now >= self._not_before:
             self._go_on()
         return _LOOK_SECONDS
@@ -98,7 +99,7 @@ class Copying:
         if copy is None or not copy.unacknowledged:
             return
         if copy.settle(self._acknowledged(), now):
-            self._control.progressed(now)
+            self._control.progressed()
         if copy.finished:
             _log.info("the snapshot of %s is done: %d rows", copy.plan.name, copy.plan.rows)
             self._control.ended(copy.plan, "done")

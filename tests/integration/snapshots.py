@@ -24,6 +24,8 @@ def ended(edge, *names, seconds=30):
     """Wait until the snapshots of these tables have ended, and all others; return them by name."""
 
     def found():
+        if folder(edge).waiting():
+            return None
         tables = plans(edge)
         return set(names) <= set(tables) and not any(it.unfinished for it in tables.values()) and tables
 
