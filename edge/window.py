@@ -92,19 +92,21 @@ class Window:
         return self._behind[0].put_at if self._behind else None
 
     def add(self, batch: SealedBatch, put_at: float = 0.0) -> None:
-        """Append a batch, which must follow the one before it."""
+        """Append a batch, which must follow the one before it; an empty one that would have to wait is left out."""
         if batch.follows != self._last:
             raise ValueError(f"a batch follows {batch.follows}, the one before it ends at {self._last}")
         self._last = batch.last
         apart = self.spooling or self.unloaded or self._behind
+        if apart and not batch.count:
+            return
         (self._behind if apart else self._entries).append(Entry(batch, batch.confirm, put_at))
         self.bytes += len(batch.body)
 
     def note(self, place: int) -> None:
         """Let `place` be confirmed once all that is held now is accepted or spooled: nothing below it is still to come."""
-        newest = (
-            self._behind[-1] if self._behind else self._entries[-1] if self._entries and not self.unloaded else None
-        )
+        held = self._behind or (() if self.unloaded else self._entries)
+        # An empty batch holds nothing back.
+        newest = next((entry for entry in reversed(held) if entry.batch.count), None)
         if newest is None or newest.row:
             self.confirmable = max(self.confirmable, place)
             self._rely()
@@ -176,7 +178,7 @@ class Window:
     # The spool's side.
 
     def unspooled(self, limit_bytes: int) -> list[Entry]:
-        """Return the oldest batches that are in memory alone, about as many bytes as the limit allows."""
+        """Return the oldest batches with changes that are in memory alone, about as many bytes as the limit allows."""
         found, size = list[Entry](), 0
         for entry in self._in_memory_alone():
             if found and size + len(entry.batch.body) > limit_bytes:
@@ -226,7 +228,7 @@ class Window:
         return True
 
     def _in_memory_alone(self) -> Iterator[Entry]:
-        return chain((entry for entry in self._entries if not entry.row), self._behind)
+        return chain((entry for entry in self._entries if not entry.row and entry.batch.count), self._behind)
 
     def _rely(self) -> None:
         """Note which of the spool's batches are not read again from the place that may be confirmed."""

@@ -1,5 +1,6 @@
 """Spooling: when it begins and ends, what may be confirmed, and a model of an edge that dies at any arrow of the way."""
 
+import dataclasses
 import tempfile
 import threading
 import time
@@ -26,6 +27,12 @@ from tests.unit.edge.test_window import START, batch, position
 SOURCE = "jakarta/bank"
 SIZE = 1000
 MEGABYTE = 1 << 20
+
+
+def idle(tail):
+    """Return an empty batch."""
+    properties = {"first": str(tail)}
+    return dataclasses.replace(batch(1, confirm=0), properties=properties, follows=tail, last=tail, count=0, body=b"")
 
 
 class Process:
@@ -243,6 +250,23 @@ def test_what_is_confirmed_only_because_log_passes_behind_it_stays_in_the_spool(
     assert edge.outbox.tail == position(1)
     edge.spool_all()
     assert list(edge.send()) == [1]
+
+
+def test_source_that_says_only_that_it_is_idle_writes_nothing_and_its_log_is_confirmable(processes, tmp_path):
+    edge = processes()
+    edge.outbox.put([idle(START)])
+    edge.spool_all()
+
+    edge.outbox.note(950)
+
+    assert edge.outbox.progress() == (START, 950)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.json"]
+    edge.put(1)
+    edge.spool_all()
+    edge.outbox.put([idle(position(1))])
+    assert len(edge.spool) == 1
+    edge.spool_all()
+    assert edge.outbox.batches == 2
 
 
 def test_full_spool_makes_capture_wait_says_so_and_goes_on_when_there_is_room(processes, monkeypatch):
