@@ -154,10 +154,8 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
         accounts = bank.path("public.accounts")
         spark.sql(f"UPDATE delta.`{accounts}` SET balance = balance + 0.01 WHERE id = {WRITTEN + 17}")
         spark.sql(f"DELETE FROM delta.`{accounts}` WHERE id = {WRITTEN + 170}")
-        spark.sql(
-            f"INSERT INTO delta.`{accounts}` SELECT id + 900, balance, _source, _position, _commit_time "
-            f"FROM delta.`{accounts}` WHERE id = {WRITTEN + 1}"
-        )
+        another = f"SELECT id + 900 AS id, * EXCEPT (id) FROM delta.`{accounts}` WHERE id = {WRITTEN + 1}"
+        spark.sql(f"INSERT INTO delta.`{accounts}` BY NAME {another}")
         bank.load(spark)
         # And a table less at the source.
         bank.database.execute("DROP TABLE branches")
