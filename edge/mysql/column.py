@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from edge.mysql import charset, moments, types, values
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
+from edge.policy import Treatment
 from headrace.errors import NeedsOperator
 
 
@@ -29,6 +30,8 @@ class Code(NamedTuple):
     scope: dict[str, Any] = {}
     length: int | None = None
     scale: int | None = None
+    #: What the edge's policy does to the values; `exclude` for a column that is read and not told.
+    policy: str | None = None
 
 
 #: What every generated function may use.
@@ -37,7 +40,7 @@ SHARED: dict[str, Any] = {
     "timestamp": moments.timestamp, "old_timestamp": moments.old_timestamp, "moment": moments.moment,
     "old_moment": moments.old_moment, "duration": moments.duration, "old_duration": moments.old_duration,
     "float_json": values.float_json, "double_json": values.double_json, "vector": values.vector,
-    "inflated": values.inflated, "json_text": json_text, "seconds": moments.SECONDS,
+    "inflated": values.inflated, "plain": values.plain, "json_text": json_text, "seconds": moments.SECONDS,
 }  # fmt: skip
 _INTEGERS = {types.TINY: "bB", types.SHORT: "hH", types.LONG: "iI", types.LONGLONG: "qQ"}
 _QUOTED = '"%b"'
@@ -72,6 +75,22 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) 
     raise NeedsOperator(
         f"column {where} is of a type that this release does not read ({known})",
         hint="Alter the column, or leave its table out of the source's tables.",
+    )
+
+
+def treated(way: Code, treatment: Treatment) -> Code:
+    """Return the way of a column that the edge's policy hides."""
+    if treatment.hide is None:
+        return way._replace(policy=treatment.action)
+    text = "{v}" if way.is_text else f"plain({way.form.encode()!r} % ({', '.join(way.arguments)},))"
+    return Code(
+        "TEXT",
+        way.fixed,
+        (*way.lines, f"{{v}} = hide_{{v}}({text})"),
+        _QUOTED,
+        is_text=True,
+        scope=way.scope | {"hide_{v}": treatment.hide},
+        policy=treatment.action,
     )
 
 

@@ -54,13 +54,17 @@ class Mark(NamedTuple):
 class Decoder:
     """One source's events, decoded into a batcher."""
 
-    def __init__(self, *, epoch: int, base: str, after: int, batcher: Batcher, tables: Tables, mariadb: bool) -> None:
+    def __init__(
+        self, *, epoch: int, base: str, after: int, batcher: Batcher, tables: Tables, mariadb: bool, largest: int
+    ) -> None:
         #: The end of the last transaction that was fed whole, or of log without transactions after it.
         self.passed = after
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
         self._epoch, self._base, self._batcher, self._tables, self._mariadb = epoch, base, batcher, tables, mariadb
         self._number = after >> 32
+        self._largest = largest
+        batcher.bound(largest)
         self._group: Group | None = None
         self._transaction: Transaction | None = None
         self._explicit = False
@@ -142,6 +146,8 @@ class Decoder:
         for key, value in zip(keys, values, strict=True):
             assert value is not None
             size = len(value) + len(schema or b"")
+            if len(value) > self._largest:
+                raise self._too_large(table, len(value), ordinal)
             if size > batcher.room and batcher.values:
                 batcher.cut(ordinal)
             if schema is not None:
@@ -152,6 +158,16 @@ class Decoder:
             batcher.room -= len(value)
             ordinal += 1
         self._ordinal = ordinal
+
+    def _too_large(self, table: Table, size: int, ordinal: int) -> NeedsOperator:
+        assert self._transaction is not None
+        position = Position(self._epoch, self._transaction.commit, ordinal)
+        return NeedsOperator(
+            f"a change of {table.schema.schema}.{table.schema.table} at position {position} makes a record of {size} bytes, "
+            f"the limit is {self._largest}",
+            hint="Raise [records] largest_megabytes and the topic's max.message.bytes, or leave the table out by [policy] "
+            "exclude_tables and start a new epoch.",
+        )
 
     def _rotate(self, found: bytes, end: int) -> None:
         name, _ = event.rotated(found, end)

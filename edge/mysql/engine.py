@@ -17,8 +17,10 @@ from edge.mysql.session import Database, LogStream
 from edge.mysql.tables import Chosen, Tables
 from edge.mysql.watch import Watch
 from edge.outbox import Outbox
+from edge.policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
-from headrace.errors import NeedsOperator
+from headrace.configuration.records import Records
+from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.position import Position
 
 
@@ -27,6 +29,7 @@ class MysqlEngine:
 
     def __init__(self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"]) -> None:
         self._config, self._names, self._engine = config, names, engine
+        _check_records(config)
         self.address = str(names)
         self.state = State(config.beside(config.state.folder), MysqlCheckpoint)
         #: What was read and is not in the checkpoint yet: shared with the session that runs.
@@ -83,7 +86,7 @@ class MysqlEngine:
             "server_id": checkpoint.server_id if checkpoint else None,
             "binlog_first": found.files[0][0],
             "binlog_end": f"{found.end[0]}:{found.end[1]}",
-            "retained_binlog_bytes": found.retained(checkpoint.confirmed) if checkpoint else None,
+            "retained_wal_bytes": found.retained(checkpoint.confirmed) if checkpoint else None,
         }
 
 
@@ -108,10 +111,12 @@ class MysqlSession:
     def start(self, checkpoint: MysqlCheckpoint, batcher: Batcher) -> None:
         """Start the stream after the checkpoint's GTID set."""
         self._charsets = _charsets(self._database)
+        policy = Policy(self._config.policy)
         tables = Tables(
             connector=self._engine,
             source=self._config.source.name,
-            chosen=Chosen(self._names.databases, self._names.tables),
+            chosen=Chosen(self._names.databases, self._names.tables, policy),
+            policy=policy,
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
         )
@@ -122,6 +127,7 @@ class MysqlSession:
             batcher=batcher,
             tables=tables,
             mariadb=self._engine == "mariadb",
+            largest=self._config.records.largest_bytes,
         )
         # What a session before read is read again.
         self._marks.clear()
@@ -183,6 +189,17 @@ class MysqlSession:
             "select column_name, data_type from information_schema.columns where table_schema = %s and table_name = %s"
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
+
+
+def _check_records(config: EdgeFile) -> None:
+    """Raise ConfigurationError for what records of this engine cannot be told to be."""
+    given, usual = config.records, Records()
+    for name in ("decimal", "time", "messages", "transactions", "tombstones", "on_too_large"):
+        if getattr(given, name) != getattr(usual, name):
+            raise ConfigurationError(
+                f"{config.path}: records.{name}: sources of MariaDB and MySQL have no such records yet",
+                hint="Leave it out of [records].",
+            )
 
 
 def _charsets(database: Database) -> dict[int, str]:

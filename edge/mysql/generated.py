@@ -81,7 +81,7 @@ def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: byte
             forms.append((code.form, [argument.replace("{v}", name) for argument in code.arguments]))
     flush()
     body += _escaping(texts)
-    row_code = _object(names, forms, range(len(codes)))
+    row_code = _object(names, forms, (number for number, code in enumerate(codes) if code.policy != "exclude"))
     body.append(f"return p, {_object(names, forms, key) if key else None}, {row_code}")
     parameters = "m, p" if nulls is not None else "m, p, nulls"
     source = f"def image({parameters}):\n" + "".join(f"    {line}\n" for line in body)

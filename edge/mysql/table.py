@@ -28,6 +28,7 @@ class Table:
         names = [json.encode(field.name) for field in described.fields]
         index = {field.name: number for number, field in enumerate(described.fields)}
         key = [index[name] for name in described.key]
+        told = [(field, code) for field, code in zip(described.fields, codes, strict=True) if code.policy != "exclude"]
         self.envelope = shared
         self.schema = TableSchema(
             schema=described.database,
@@ -41,8 +42,9 @@ class Table:
                     scale=code.scale,
                     position=number,
                     optional=field.nullable,
+                    policy=code.policy,
                 )
-                for number, (field, code) in enumerate(zip(described.fields, codes, strict=True), 1)
+                for number, (field, code) in enumerate(told, 1)
             ],
         )
         #: Whether its schema record went ahead.

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from edge.mysql import envelope, types
-from edge.mysql.column import code
+from edge.mysql.column import code, treated
 from edge.mysql.table import Table
 from edge.mysql.table_map import TableMap, parse
+from edge.policy import Policy
 from headrace.errors import NeedsOperator
 
 #: The servers' own.
@@ -23,16 +24,19 @@ _ADDRESS_LENGTHS: Final = frozenset({4, 16})
 
 
 class Chosen:
-    """Which tables are captured: of some databases or all, and of these some tables or all."""
+    """Which tables are captured: of some databases or all, of these some tables or all, and what the policy admits."""
 
-    def __init__(self, databases: list[str], tables: list[str]) -> None:
-        self._databases, self._tables = frozenset(databases), frozenset(tables)
+    def __init__(self, databases: list[str], tables: list[str], policy: Policy) -> None:
+        self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
 
     def __call__(self, database: str, table: str) -> bool:
         """Say whether a table is captured."""
+        name = f"{database}.{table}"
         if self._tables:
-            return f"{database}.{table}" in self._tables
-        return database in self._databases if self._databases else database not in SYSTEM
+            chosen = name in self._tables
+        else:
+            chosen = database in self._databases if self._databases else database not in SYSTEM
+        return chosen and self._policy.admits(name)
 
 
 class Tables:
@@ -44,10 +48,11 @@ class Tables:
         connector: str,
         source: str,
         chosen: Chosen,
+        policy: Policy,
         charset_of: Callable[[int], str],
         kinds_of: Callable[[str, str], dict[str, str]],
     ) -> None:
-        self._connector, self._source, self._chosen = connector, source, chosen
+        self._connector, self._source, self._chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of = charset_of, kinds_of
         self._described: dict[bytes, Table | None] = {}
         self._current: dict[tuple[str, str], Table] = {}
@@ -108,6 +113,11 @@ class Tables:
         codes = [
             code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
             for field in described.fields
+        ]
+        treatments = self._policy.treatments(where, [field.name for field in described.fields], described.key)
+        codes = [
+            way if treatment is None else treated(way, treatment)
+            for way, treatment in zip(codes, treatments, strict=True)
         ]
         shared = envelope.Table(
             connector=self._connector, source=self._source, database=described.database, table=described.table

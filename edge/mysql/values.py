@@ -73,6 +73,11 @@ def decimal(precision: int, scale: int, data: bytes) -> str:
     return f"{'-' * negative}{integer}{'.' * bool(digits)}{digits}"
 
 
+def plain(value: bytes) -> bytes:
+    """Return the text of a value in JSON."""
+    return str(json.decode(value)).encode() if value.startswith(b'"') else value
+
+
 class Sets(dict[int, bytes]):
     """A SET's values as JSON, by their bits."""
 

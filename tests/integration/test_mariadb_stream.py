@@ -175,7 +175,7 @@ def test_position_shows_gtids_and_binlog(maria_edge, maria):
 
     assert done.returncode == 0, done.stderr
     assert shown["confirmed_gtids"] == maria.execute("select @@gtid_binlog_pos")[0][0]
-    assert shown["retained_binlog_bytes"] == 0
+    assert shown["retained_wal_bytes"] == 0
 
 
 def test_init_again_changes_nothing_and_adopt_takes_a_position(maria_edge, maria, interconnect):

@@ -2,12 +2,14 @@
 
 import struct
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from edge.batcher import Batcher
 from edge.mysql.decoder import Decoder
 from edge.mysql.tables import Chosen, Tables
+from edge.policy import Policy
+from headrace.configuration.policy import Policy as Section
 from headrace.position import Position
 
 SERVER, MADE, NOW_MS = 5, 1_769_850_900, 1_769_850_900_261
@@ -105,17 +107,26 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> byte
     return event(40, head + b"\0" + data, end)
 
 
-def decoder(engine: str = "mysql", **options: object) -> tuple[Decoder, Batcher]:
+def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
+    policy = Policy(options.get("policy", Section()))
     tables = Tables(
         connector=engine,
         source="jakarta/bank",
-        chosen=Chosen([], []),
+        chosen=Chosen([], [], policy),
+        policy=policy,
         charset_of=CHARSETS.__getitem__,
-        kinds_of=lambda _database, _table: options.get("kinds", {}),  # type: ignore[arg-type,return-value]
+        kinds_of=lambda _database, _table: options.get("kinds", {}),
     )
+    largest = options.get("largest", 15 << 20)
     made = Decoder(
-        epoch=1, base="binlog", after=7 << 32 | 4, batcher=batcher, tables=tables, mariadb=engine == "mariadb"
+        epoch=1,
+        base="binlog",
+        after=7 << 32 | 4,
+        batcher=batcher,
+        tables=tables,
+        mariadb=engine == "mariadb",
+        largest=largest,
     )
     return made, batcher
 

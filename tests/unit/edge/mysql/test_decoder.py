@@ -6,6 +6,7 @@ import pytest
 import zstandard
 
 from edge.mysql.decoder import taken
+from headrace.configuration.policy import ColumnRule, Policy
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,
@@ -206,3 +207,36 @@ def test_large_event_is_cut_into_batches_that_keep_positions():
     assert [batch.follows for batch in batches[1:]] == [batch.last for batch in batches[:-1]]
     assert batches[-1].last.ordinal == count - 1
     assert [batch.confirm for batch in batches] == [0] * (len(batches) - 1) + [7 << 32 | 500]
+
+
+def test_policy_decides_which_tables_and_values_leave():
+    rules = [
+        ColumnRule(columns=["bank.accounts.name"], action="truncate", characters=2),
+        ColumnRule(columns=["*.*.price"], action="mask"),
+        ColumnRule(columns=["*.*.secret"], action="exclude"),
+    ]
+    made, batcher = decoder(policy=Policy(columns=rules, exclude_tables=["bank.hidden"]))
+    price = Column("price", 246, b"\x04\x02", unsigned=False)
+    table = table_map(ID, NAME, price, Column("secret", 1, unsigned=False))
+    hidden = table_map(ID, NAME, table="hidden", id_=22)
+    row = b"\0" + b"\1\0\0\0" + b'\4"\xc3\xbcx' + b"\x8c\x22" + b"\5"
+
+    feed(made, rotate(), *transaction(hidden, rows(30, 2, ANA, id_=22), table, rows(30, 4, row + b"\6\2\0\0\0\5")))
+
+    first, second = changes(batcher)
+    assert first["after"] == {"id": 1, "name": '"ü', "price": "****"}
+    assert second["after"] == {"id": 2, "name": None, "price": None}
+    columns = json.loads(batcher.values[0])["tableChanges"][0]["table"]["columns"]
+    assert [(column["name"], column["typeName"], column.get("policy")) for column in columns] == [
+        ("id", "INT", None), ("name", "TEXT", "truncate"), ("price", "TEXT", "mask"),
+    ]  # fmt: skip
+
+
+def test_record_that_is_too_large_calls_an_operator_and_names_no_value():
+    made, batcher = decoder(largest=1000)
+    table = table_map(ID, Column("name", 252, b"\2", collation=255))
+
+    with pytest.raises(NeedsOperator, match="the limit is 1000") as caught:
+        feed(made, rotate(), *transaction(table, rows(30, 2, b"\0\1\0\0\0" + b"\x88\x13" + b"s" * 5000)))
+    assert "sss" not in caught.value.message
+    assert not changes(batcher)
