@@ -89,6 +89,29 @@ def topics(path: Path, as_json: bool) -> None:
     _table(("stream", "topic", "partition", "source", "in_kafka"), known)
 
 
+@bridge.command("dead-letters")
+@_CONFIG
+@_JSON
+@click.argument("stream")
+def dead_letters(path: Path, stream: str, as_json: bool) -> None:
+    """Show the changes of STREAM whose rows were too large to be sent, by position, key, size and SHA-256.
+
+    Reads the whole topic. To have such a row after all, raise [records] largest_megabytes at its edge and the topic's
+    max.message.bytes, and copy it again: headrace edge snapshot TABLE --where "CONDITION".
+    """
+    from bridge import dead_letters as letters
+
+    file = load(path, BridgeFile)
+    file.stream(stream)
+    found = list(letters.dead_letters(file, stream))
+    if as_json:
+        print(json.dumps(found, indent=2))
+    elif found:
+        _table(("source", "position", "table", "op", "bytes", "sha256", "offset", "key"), found)
+    else:
+        print(f"stream {stream}: no dead letters")
+
+
 @bridge.command()
 @_CONFIG
 @click.argument("source")

@@ -11,9 +11,6 @@ from bridge.kafka import PATIENCE, NewPartitions, NewTopic, topic_resource, tran
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator
 
-#: The largest record that a topic made by us takes, in bytes: a row of a database is sometimes much larger than Kafka's 1 MB.
-LARGEST_RECORD = 16 * 1024 * 1024
-
 
 class Made(NamedTuple):
     """What `init` did about a topic."""
@@ -80,8 +77,9 @@ def make(admin: Any, file: BridgeFile) -> list[Made]:
             settings = {
                 "cleanup.policy": "delete",
                 "retention.ms": str(hours * 3_600_000 if hours else -1),
-                "max.message.bytes": str(LARGEST_RECORD),
-                "min.insync.replicas": str(max(1, stream.replication - 1)),
+                # A row of a database is sometimes much larger than Kafka's 1 MB.
+                "max.message.bytes": str(stream.largest_record_megabytes << 20),
+                "min.insync.replicas": str(stream.min_insync_replicas or max(1, stream.replication - 1)),
             }
             _wait(admin.create_topics([NewTopic(topic, needed, stream.replication, config=settings)]), f"make {topic}")
             made.append(Made(topic, needed, "created"))

@@ -76,6 +76,10 @@ class Stream(Section, frozen=True, kw_only=True):
     sources: Annotated[dict[SourceName, Annotated[list[Partition], Meta(min_length=1)]], Meta(min_length=1)]
     #: Of the topic, when `headrace bridge init` creates it.
     replication: Annotated[int, Meta(ge=1)] = 1
+    #: How many replicas have to have a record before it counts as written; one less than there are when left out.
+    min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
+    #: Largest record that the topic takes, in MB.
+    largest_record_megabytes: Annotated[int, Meta(ge=1, le=1024)] = 16
     #: How long Kafka keeps the stream, in hours; 0 for ever. Used by `headrace bridge init`.
     retention_hours: Annotated[int, Meta(ge=0)] = 168
 
@@ -84,6 +88,8 @@ class Stream(Section, frozen=True, kw_only=True):
         owned = [partition for partitions in self.sources.values() for partition in partitions]
         if len(owned) != len(set(owned)):
             raise ValueError("a partition has two owners")
+        if self.min_insync_replicas is not None and self.min_insync_replicas > self.replication:
+            raise ValueError("'min_insync_replicas' is more than 'replication': nothing could be written")
 
 
 class Sharing(Section, frozen=True, kw_only=True):
@@ -114,9 +120,17 @@ class BridgeFile(File, frozen=True, kw_only=True):
         if len(topics) != len(set(topics)):
             raise ValueError("two streams have one topic")
 
+    def stream(self, name: str) -> Stream:
+        """Return a stream; raise ConfigurationError when the file has none of that name."""
+        if name not in self.streams:
+            raise ConfigurationError(
+                f"no stream {name!r} in {self.path}", hint=f"It has: {', '.join(sorted(self.streams))}."
+            )
+        return self.streams[name]
+
     def topic(self, stream: str) -> str:
         """Return the topic of a stream."""
-        return self.streams[stream].topic or stream
+        return self.stream(stream).topic or stream
 
     def stream_of(self, source: str) -> str:
         """Return the stream that a source joins; raise ConfigurationError when it is in none."""

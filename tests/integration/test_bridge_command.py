@@ -6,12 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import Producer
 
 from infra.local.ports import free_port
 from tests.bridge_file import bridge_file
 from tests.edge_double import cut, log, message, send
 from tests.kafka_reading import read_committed
 from tests.router_double import Router
+from tests.unit.edge.postgres.messages import INT8, Column, Log, insert, relation
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
@@ -185,3 +187,40 @@ def test_a_router_that_is_away_is_waited_for(kafka, topic, inside, caplog):
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, url=f"amqp://127.0.0.1:{port}")
     eventually(lambda: "refused" in caplog.text)
     bridge.serves(source)
+
+
+def test_dead_letters_are_listed_with_what_an_operator_needs(kafka, topic, tmp_path):
+    # Given a stream with a change whose row was too large, among others, one of which only talks about such things.
+    name = topic()
+    log_of = Log(on_too_large="dead-letter", largest_megabytes=1)
+    talk = '"too_large":{"bytes":1,"sha256":"x"}'
+    log_of.transaction(
+        relation(Column("id", INT8, key=True), Column("body"), table="documents"),
+        insert(1, talk),
+        insert(2, "x" * (2 << 20)),
+        insert(3, "small"),
+    )
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 4 << 20})
+    for batch in log_of.batches():
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            producer.produce(name, value, key, partition=0)
+    assert producer.flush(30) == 0
+    path = bridge_file(tmp_path, kafka.bootstrap, {"jakarta/bank": [0]}, topic=name)
+
+    # When they are asked for.
+    code, out, _ = headrace("dead-letters", "bank", "--config", path, "--json")
+
+    # Then there is the one, with its place, key and size.
+    assert code == 0
+    (letter,) = json.loads(out)
+    assert (letter["source"], letter["table"], letter["op"], letter["key"]) == (
+        "jakarta/bank",
+        "public.documents",
+        "c",
+        '{"id":2}',
+    )
+    assert (letter["bytes"] > 2 << 20, len(letter["sha256"]), letter["offset"]) == (True, 64, f"{name}[0]@2")
+    assert letter["position"].endswith("/00000001")
+    assert "public.documents" in headrace("dead-letters", "bank", "--config", path)[1]
+    code, _, said = headrace("dead-letters", "other", "--config", path)
+    assert (code, "no stream 'other'" in said) == (2, True)
