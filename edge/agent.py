@@ -106,6 +106,8 @@ class Agent:
         settings = self._config.spool
         spool = Spool(self._state.folder, self._config.source.name, settings.megabytes << 20)
         spool.open(checkpoint.position, checkpoint.promised, checkpoint.confirmed)
+        if len(spool):
+            _log.info("the spool has %d batches, up to %s: they are sent first", len(spool), spool.end)
         return Spooler(spool, outbox, self.figures, after_seconds=settings.after_seconds)
 
     def _capture(self, progress: Progress, outbox: Outbox) -> None:
