@@ -11,18 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 
-from proton import Condition, Delivery, Endpoint, Event, Handler, Message, SSLDomain, SSLException, symbol
+from proton import Delivery, Endpoint, Event, Handler, Message, SSLDomain, SSLException, symbol
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
 
+from edge import parting
 from edge.batcher import SealedBatch
 from edge.credentials import credentials
 from edge.figures import Figures
 from edge.outbox import Outbox
 from headrace.backoff import Backoff
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
-from headrace.certificates import files, words
+from headrace.certificates import files
 from headrace.configuration.edge import Interconnect
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import ConfigurationError, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -154,14 +155,8 @@ class Connection(Handler):  # type: ignore[misc]
                 self._returns = 0
                 self._pauses.reset()
         elif outcome == Delivery.REJECTED:
-            condition = delivery.remote.condition
             self._figures.rejected += 1
-            self._end(
-                NeedsOperator(
-                    f"the far side rejected a batch of {self._source}: {_said(condition)}",
-                    hint="See the bridge's log, and 'headrace bridge positions'. Nothing is lost: the batch stays in the slot.",
-                )
-            )
+            self._end(parting.rejected(self._source, delivery.remote.condition))
         elif outcome in {Delivery.RELEASED, Delivery.MODIFIED} or delivery.settled:
             self._returned(number)
         else:
@@ -171,48 +166,22 @@ class Connection(Handler):  # type: ignore[misc]
 
     def on_link_remote_close(self, event: Event) -> None:
         """End: refused, or lost."""
-        condition = event.link.remote_condition
-        if condition is not None and condition.name == "amqp:unauthorized-access":
-            self._end(
-                NeedsOperator(
-                    f"interconnect {self._url} does not let this edge send to {self._address}: {_said(condition)}",
-                    hint="Check [interconnect] certificate or user, and what the interconnect lets it send to: [interconnect] "
-                    "identities of a bridge that listens, the policy of a router or broker.",
-                )
-            )
-        elif condition is not None:
-            self._end(
-                NotConnected(
-                    f"interconnect {self._url} closed the link to {self._address}: {_said(condition)}",
-                    hint="Is the source in the bridge's configuration?" if condition.name == "amqp:not-found" else "",
-                )
-            )
-        else:
-            self._end(NotConnected(f"interconnect {self._url} closed the link to {self._address}"))
+        self._end(parting.link_closed(self._url, self._address, event.link.remote_condition))
 
     def on_session_remote_close(self, event: Event) -> None:
         """End: lost."""
-        self._end(NotConnected(f"interconnect {self._url} closed the session: {_said(event.session.remote_condition)}"))
+        reason = parting.said(event.session.remote_condition)
+        self._end(NotConnected(f"interconnect {self._url} closed the session: {reason}"))
 
     def on_connection_remote_close(self, event: Event) -> None:
         """End: refused, or lost."""
         condition = event.connection.remote_condition
         self.refused = condition is not None and condition.name == "amqp:resource-limit-exceeded"
-        self._end(NotConnected(f"interconnect {self._url} closed the connection: {_said(condition)}"))
+        self._end(NotConnected(f"interconnect {self._url} closed the connection: {parting.said(condition)}"))
 
     def on_transport_error(self, event: Event) -> None:
         """Note why the transport ended; `on_transport_closed` follows."""
-        condition = event.transport.condition
-        if condition is not None and condition.name == "amqp:unauthorized-access":
-            self._note(
-                NeedsOperator(
-                    f"interconnect {self._url} does not let this edge in: {_said(condition)}",
-                    hint="Check [interconnect] certificate, or user and password"
-                    + ("." if self._tls else ", and whether it wants an amqps:// address."),
-                )
-            )
-        else:
-            self._note(NotConnected(f"interconnect {self._url} cannot be reached: {self._reason(condition)}"))
+        self._note(parting.way_lost(self._interconnect, self._url, event.transport.condition))
 
     def on_transport_closed(self, event: Event) -> None:
         """End the loop."""
@@ -284,13 +253,6 @@ class Connection(Handler):  # type: ignore[misc]
         elif not self._ending:
             self._after(CERTIFICATE_SECONDS, self._renew)
 
-    def _reason(self, condition: Condition | None) -> str:
-        said = _said(condition)
-        if self._tls is None:
-            return said
-        more = words.why(self._url, self._interconnect) if "certificate verify failed" in said else words.meaning(said)
-        return f"{more} ({said})" if more else said
-
     def _note(self, problem: ReplicationError) -> None:
         if self._problem is None and not self._closing:
             self._problem = problem
@@ -357,9 +319,3 @@ class _Queue(SenderOption):  # type: ignore[misc]
     def apply(self, sender: Endpoint) -> None:
         """Ask on the link's target."""
         sender.target.capabilities.put_object(symbol("queue"))
-
-
-def _said(condition: Condition | None) -> str:
-    if condition is None:
-        return "it gave no reason"
-    return " ".join(f"{condition.name} {condition.description or ''}".split())[:300]
