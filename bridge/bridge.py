@@ -93,7 +93,7 @@ class Bridge:
     def _gained(self, sources: Collection[str]) -> None:
         _log.info("sources that fell to this bridge: %s", ", ".join(sorted(sources)) or "none")
         for source in sources:
-            self.roster.figures[source].state = "starting"
+            self.roster.figures[source].begin()
             self.receiver.admit(source)
         self.roster.start(sources, self.receiver)
 

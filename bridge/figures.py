@@ -33,7 +33,7 @@ def told(figure: str, name: str, text: str) -> Any:
     """Declare a gauge that the edge tells in its batches."""
 
     def read(figures: "SourceFigures") -> float | None:
-        return number(figures.edge, figure)
+        return number(figures.edge, figure) if figures.served else None
 
     read.metric = Metric(name, "gauge", text)  # type: ignore[attr-defined]
     return property(read, doc=text)
@@ -100,7 +100,7 @@ class SourceFigures:
     )
     def lag(self) -> float | None:
         """Seconds; what is not heard of counts as missing. None where another bridge has the source, or after the end."""
-        if self.state in {"taken over", "stopped"}:
+        if not self.served:
             return None
         now = time.monotonic()
         if self.complete is None:
@@ -114,29 +114,43 @@ class SourceFigures:
     @worked_out("edge_silent_seconds", "How long the edge has not been heard; absent before the first time.")
     def silent(self) -> float | None:
         """Seconds since the last batch came."""
-        return time.monotonic() - self.heard_at if self.heard_at else None
+        return time.monotonic() - self.heard_at if self.heard_at and self.served else None
 
     @property
     @worked_out("edge_heard", "1 while the edge is heard as often as it promises, 0 while not.")
-    def heard(self) -> int:
-        """Whether a batch came lately."""
-        return int(self.silent is not None and self.silent <= self._patience)
+    def heard(self) -> int | None:
+        """Whether a batch came lately; None where another bridge has to know."""
+        return int(self.silent is not None and self.silent <= self._patience) if self.served else None
 
     @property
     @worked_out("edge_ready", "1 while the edge is heard and says that it captures, 0 while not.")
-    def edge_ready(self) -> int:
+    def edge_ready(self) -> int | None:
         """Whether all is well at the edge."""
-        return int(self.heard and self.edge.get("state", "capturing") == "capturing")
+        return (
+            int(self.heard and self.edge.get("state", "capturing") == "capturing") if self.heard is not None else None
+        )
 
     @property
     @worked_out("edge_warned", "1 while the edge tells of a warning, 0 while not.")
-    def edge_warned(self) -> int:
+    def edge_warned(self) -> int | None:
         """Whether the edge has something to say."""
-        return int("warnings" in self.edge)
+        return int("warnings" in self.edge) if self.served else None
 
     @property
     def _patience(self) -> float:
         return _HEARTBEATS * (number(self.edge, "heartbeat_seconds") or _HEARTBEAT_SECONDS) + 1.0
+
+    @property
+    def served(self) -> bool:
+        """Whether it is for this bridge to know how the source is doing."""
+        return self.state not in {"elsewhere", "taken over", "stopped"}
+
+    def begin(self) -> None:
+        """Note that the source falls to this bridge now: what is known of it from before says nothing."""
+        self.state, self.reason = "starting", ""
+        self.started_at, self.heard_at = time.monotonic(), 0.0
+        self.waiting_since = self.complete = None
+        self.edge = {}
 
     def hear(self, figures: Figures, size: int) -> None:
         """Note that a batch came, with the figures that it carries, if any."""

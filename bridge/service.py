@@ -92,12 +92,16 @@ def _status(source: str, figures: SourceFigures) -> SourceStatus:
 
 
 def _edge_state(figures: SourceFigures) -> str | None:
+    if not figures.served:
+        return None
     told = words(figures.edge, "state") or None
     # One that has ended has said why; of the others nobody knows.
     return told if figures.heard or told in {"stopped", "needs an operator"} else "silent"
 
 
 def _warnings(figures: SourceFigures) -> list[str]:
+    if not figures.served:
+        return []
     told = [words(figures.edge, name) for name in ("reason", "warnings")]
     if figures.silent is None:
         return ["its edge has not been heard since the bridge started"]

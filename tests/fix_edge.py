@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,7 +66,8 @@ class EdgeUnderTest:
         return said
 
     def command(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run `headrace edge ...` to its end."""
+        """Run `headrace edge ...` to its end, with its words as a person sees them."""
+        options.setdefault("env", os.environ | {"HEADRACE_LOG_FORMAT": "text"})
         return subprocess.run(
             [sys.executable, "-m", "headrace", "edge", *arguments, "--config", str(self.path)],
             capture_output=True,

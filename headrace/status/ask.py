@@ -20,17 +20,19 @@ from headrace.errors import ConfigurationError
 from headrace.status.answer import Answer, SourceStatus
 
 _PATIENCE = 5.0
+#: The state of a source that another bridge serves.
+_ELSEWHERE = "elsewhere"
 
 #: Returns what is durable for the sources of a file.
 Durable = Callable[[EdgeFile | BridgeFile], list[SourceStatus]]
 
 
-def ask(path: Path, at: str | None) -> Answer:
+def ask(path: Path, at: tuple[str, ...] = ()) -> Answer:
     """Return what the part of a file answers, or what is durable where nobody does.
 
     Args:
         path: an edge's or a bridge's file.
-        at: `host:port` of the endpoint; that of the file when None.
+        at: `host:port` of the endpoints of all who serve the file's sources; that of the file when none is given.
 
     Raises:
         ConfigurationError: it is neither.
@@ -38,14 +40,33 @@ def ask(path: Path, at: str | None) -> Answer:
     """
     file = _loaded(path)
     part = "edge" if isinstance(file, EdgeFile) else "bridge"
-    listen = at or file.metrics.listen
-    if listen is None:
-        why = "[metrics] listen is not in the file, so whoever runs cannot be asked"
-    else:
+    listens = at or tuple(filter(None, [file.metrics.listen]))
+    answers, silences = [], []
+    for listen in listens:
         answer, why = _asked(listen)
-        if answer is not None:
-            return answer
+        if answer is None:
+            silences.append(why)
+        else:
+            answers.append(answer)
+    if answers:
+        return _together(answers, silences)
+    why = "; ".join(silences) or "[metrics] listen is not in the file, so whoever runs cannot be asked"
     return Answer(part=part, running=False, version=__version__, reason=why, sources=_durable(part)(file))
+
+
+def _together(answers: list[Answer], silences: list[str]) -> Answer:
+    """Return one answer, in which each source stands as whoever serves it sees it."""
+    sources: dict[str, SourceStatus] = {}
+    for answer in answers:
+        for source in answer.sources:
+            if source.source not in sources or source.state != _ELSEWHERE:
+                sources[source.source] = source
+    together = answers[0]
+    together.address = ", ".join(answer.address for answer in answers)
+    together.ready = not silences and all(answer.ready for answer in answers)
+    together.reason = "; ".join([*(answer.reason for answer in answers), *silences])
+    together.sources = list(sources.values())
+    return together
 
 
 def _loaded(path: Path) -> EdgeFile | BridgeFile:

@@ -27,7 +27,12 @@ _EVERY = 2.0
     type=click.Path(path_type=Path),
     help="An edge's file, or a bridge's for all of its sources; repeat for more.",
 )
-@click.option("--at", metavar="HOST:PORT", help="Ask here instead of at the file's [metrics] listen.")
+@click.option(
+    "--at",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Ask here instead of at the file's [metrics] listen; repeat for bridges that share the file's sources.",
+)
 @click.option("--watch", is_flag=True, help="Ask again every two seconds, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: with --watch, an object a line.")
 @click.option(
@@ -39,7 +44,7 @@ _EVERY = 2.0
 )
 @click.pass_context
 def status(
-    context: click.Context, paths: tuple[Path, ...], at: str | None, folder: Path, *, watch: bool, as_json: bool
+    context: click.Context, paths: tuple[Path, ...], at: tuple[str, ...], folder: Path, *, watch: bool, as_json: bool
 ) -> None:
     """Show how sources are doing: position, rate, the lag of each hop, what waits where.
 
@@ -68,7 +73,7 @@ def _print(answers: list[Answer], *, as_json: bool, indent: int = 0) -> None:
         out.print(screen(answers, out.width))
 
 
-def _watch(paths: tuple[Path, ...], at: str | None, *, as_json: bool) -> None:
+def _watch(paths: tuple[Path, ...], at: tuple[str, ...], *, as_json: bool) -> None:
     out = console()
     with Live(console=out, auto_refresh=False, screen=not as_json and out.is_terminal) as live:
         while True:

@@ -33,7 +33,8 @@ def _head(answer: Answer) -> str:
     if not answer.running:
         return f"[bold]{answer.part}[/], [red]no answer[/]: {escape(answer.reason)}. What is durable:"
     state = "[green]ready[/]" if answer.ready else "[bold red]not ready[/]"
-    return f"[bold]{answer.part}[/] {escape(answer.version)} at {escape(answer.address)}, {state}"
+    said = "" if answer.ready or not answer.reason else f": {escape(answer.reason)}"
+    return f"[bold]{answer.part}[/] {escape(answer.version)} at {escape(answer.address)}, {state}{said}"
 
 
 def _table(answer: Answer, *, wide: bool) -> Table:

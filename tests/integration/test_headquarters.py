@@ -149,8 +149,18 @@ def test_with_kafka_away_lag_grows_at_both_ends(pipelines, private_kafka):
         here.edge.database.execute("insert into t values (2, 'b')")
         eventually(lambda: agent.figures.accepted_lag > 2, saying="lag grows at the edge")
         eventually(lambda: here.row()["committed_lag_seconds"] > 2, saying="lag grows at headquarters")
-        eventually(lambda: here.row()["state"] == "waiting for Kafka", saying="the bridge says why")
+
+
+def test_a_bridge_that_never_met_kafka_lives_and_is_not_ready(inside):
+    port = free_port()
+    bridge = inside(f"127.0.0.1:{port}", {"hq/early": [0]}, topic="early", metrics=f"127.0.0.1:{free_port()}")
+    here = Pipeline("hq/early", None, bridge, None)
+    eventually(lambda: bridge.bridge.endpoint, saying="the endpoint listens")
+
+    def refused():
         code, said = here.ask("/health/ready")
-        assert code == 503
-        assert "waiting for Kafka" in json.loads(said)["reason"]
-        assert here.ask("/health/live")[0] == 200
+        return code == 503 and f"Kafka at 127.0.0.1:{port} does not answer" in json.loads(said)["reason"]
+
+    eventually(refused, saying="it says what it waits for")
+    assert here.ask("/health/live")[0] == 200
+    assert here.row()["state"] == "starting"
