@@ -56,8 +56,8 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = _file(config, stream)
+    from spark_jobs import idle, report
     from spark_jobs import load as job
-    from spark_jobs import report
     from spark_jobs.session import session
 
     def show(done: job.Report) -> None:
@@ -66,6 +66,9 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         else:
             report.show(Console(highlight=False, soft_wrap=True), done)
 
+    if not continuous and (nothing := idle.report(file, stream, only)):
+        show(nothing)
+        return
     spark = session(file)
     if not continuous:
         with report.progress(Console(stderr=True)) as tell:

@@ -56,7 +56,11 @@ def version(spark: SparkSession, path: str) -> int:
 
 def only_maintained(spark: SparkSession, path: str, after: int) -> bool:
     """Whether all commits after a version have changed files and no rows."""
-    for number, info in _commits(spark, path):
+    return _only_maintained(_commits(spark, path), after)
+
+
+def _only_maintained(commits: Iterator[tuple[int, Note]], after: int) -> bool:
+    for number, info in commits:
         if number <= after:
             return True
         if str(info.get("operation")) not in _MAINTENANCE:
@@ -85,6 +89,18 @@ def local_note(path: str, kind: str) -> Note | None:
     """Return the newest note of a kind in the log of a table on this machine, or None; starts no Spark."""
     found = _newest(_local_commits(path), kind)
     return found[1] if found else None
+
+
+def local_notes(path: str, kind: str) -> Iterator[Note]:
+    """Yield the notes of a kind in the log of a table on this machine, newest first; starts no Spark."""
+    for _, info in _local_commits(path):
+        if found := _parse(info.get("userMetadata"), kind):
+            yield found
+
+
+def local_only_maintained(path: str, after: int) -> bool:
+    """Whether all commits after a version of a table on this machine have changed files and no rows; starts no Spark."""
+    return _only_maintained(_local_commits(path), after)
 
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from spark_jobs import storage
-from spark_jobs.silver import overlay, past, published, read
+from spark_jobs.silver import overlay, past, read
 from spark_jobs.silver.overlay import Moment
+from spark_jobs.silver.published import Published
 from spark_jobs.silver.read import Place
 
 
@@ -38,9 +39,12 @@ class Overlays:
         """Remove what was written."""
         storage.delete(self._spark, self._folder)
 
-    def statements(self, asked: str, *, everything: bool) -> Iterator[tuple[str, str]]:
-        """Yield name and statement of each table that a question names and that stands otherwise than when it was last asked."""
-        for place, name in read.names(self._places()).items():
+    def statements(self, asked: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
+        """Yield name and statement of each table that a question names and that stands otherwise than when it was last asked.
+
+        `streams` is what they published last.
+        """
+        for place, name in read.names(self._places(streams)).items():
             moment = self._moments[place[0]]
             old = self._written.get(place)
             if not (everything or name.casefold() in asked) or (old and old[0] is moment):
@@ -51,11 +55,12 @@ class Overlays:
             if old:
                 storage.delete(self._spark, old[1])
 
-    def _places(self) -> list[Place]:
+    def _places(self, streams: list[Published]) -> list[Place]:
         """Return the tables, after every stream was looked at."""
+        states = {state.stream: state for state in streams}
         for stream in sorted(self._lake.streams):
             if self._as_of is None:
-                self._look(stream)
+                self._look(states.get(stream, Published(stream=stream)))
             elif stream not in self._moments and (found := past.at(self._spark, self._lake, stream, self._as_of)):
                 self._moments[stream] = found
         if self._as_of is not None and not self._moments:
@@ -65,9 +70,8 @@ class Overlays:
             )
         return [(stream, table) for stream, moment in self._moments.items() for table in moment.tables()]
 
-    def _look(self, stream: str) -> None:
+    def _look(self, base: Published) -> None:
         """Bring a stream's moment up to its newest whole transactions."""
-        base = published.latest(self._spark, self._lake, stream)
-        found = overlay.moment(self._spark, self._lake, base, known=self._moments.get(stream))
+        found = overlay.moment(self._spark, self._lake, base, known=self._moments.get(base.stream))
         if found is not None:
-            self._moments[stream] = found
+            self._moments[base.stream] = found

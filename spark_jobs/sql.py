@@ -21,7 +21,8 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from spark_jobs.failures import explained
 from spark_jobs.overlays import Overlays
-from spark_jobs.silver import read
+from spark_jobs.silver import published, read
+from spark_jobs.silver.published import Published
 from spark_jobs.silver.read import Relation
 
 Form = Literal["table", "json", "csv"]
@@ -50,9 +51,9 @@ class Desk:
         for overlays in self._overlays:
             overlays.close()
 
-    def relations(self) -> list[Relation]:
-        """Return the tables that can be asked, as published now."""
-        return [one for one in read.relations(self._spark, self._lake) if one.database not in self._laid]
+    def _relations(self, streams: list[Published]) -> list[Relation]:
+        """Return the tables that can be asked as they are published."""
+        return [one for one in read.relations(self._spark, self._lake, streams) if one.database not in self._laid]
 
     def names(self) -> list[str]:
         """Return the names of the tables that can be asked, without looking for tables that no load has seen yet."""
@@ -74,13 +75,14 @@ class Desk:
         asked = question.casefold()
         with explained("sql"):
             everything = bool(_LISTING.match(question))
-            for relation in self.relations():
+            streams = published.latest_of_all(self._spark, self._lake)
+            for relation in self._relations(streams):
                 if everything or relation.name.casefold() in asked:
                     self._register(relation)
             for overlays in self._overlays:
                 # A stream's newest rows are looked for only when somebody asks for them.
                 if everything or overlays.database in asked:
-                    for name, statement in overlays.statements(asked, everything=everything):
+                    for name, statement in overlays.statements(asked, streams, everything=everything):
                         self._view(f"{overlays.database}.`{name}`", statement)
             try:
                 return self._spark.sql(question)

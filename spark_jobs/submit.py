@@ -17,7 +17,7 @@ from rich.console import Console  # noqa: E402 - as above.
 from headrace.configuration.lake import LakeFile  # noqa: E402 - as above.
 from headrace.configuration.load import load as load_file  # noqa: E402 - as above.
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
-from spark_jobs import load, report  # noqa: E402 - as above.
+from spark_jobs import idle, load, report  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
 
 
@@ -32,11 +32,7 @@ def submit(stream: str, config: str, step: load.Step | None) -> None:
     try:
         lake = load_file(config, LakeFile)
         lake.stream(stream)
-        spark = session(lake, name=f"headrace {stream} {step or 'load'}")
-        try:
-            done = load.run(spark, lake, stream, only=step)
-        finally:
-            spark.stop()
+        done = idle.report(lake, stream, step) or _run(lake, stream, step)
         report.show(Console(highlight=False, soft_wrap=True), done)
         done.check()
     except ReplicationError as error:
@@ -44,6 +40,14 @@ def submit(stream: str, config: str, step: load.Step | None) -> None:
         if error.hint:
             click.echo(f"What to do: {error.hint}", err=True)
         sys.exit(error.exit_code)
+
+
+def _run(lake: LakeFile, stream: str, step: load.Step | None) -> load.Report:
+    spark = session(lake, name=f"headrace {stream} {step or 'load'}")
+    try:
+        return load.run(spark, lake, stream, only=step)
+    finally:
+        spark.stop()
 
 
 if __name__ == "__main__":

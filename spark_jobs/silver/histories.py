@@ -9,6 +9,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs import delta_log, tail
 from spark_jobs.silver import apply as write
@@ -53,6 +54,15 @@ def rebuild(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
     return replace(done, history=delta_log.version(spark, work.history_path))
 
 
+def _check_names(form: Shape) -> None:
+    own = {name.casefold() for name in (history.START, history.END, history.FROM, history.UPTO)}
+    if taken := sorted(name for name in form.columns if name.casefold() in own):
+        raise NeedsOperator(
+            f"{form.table}: columns {', '.join(taken)} have names that its history uses itself",
+            hint="Keep no history of this table (history = false), or rename them at the source.",
+        )
+
+
 def _from(spark: SparkSession, job: Job, work: Work, floors: dict[str, str]) -> Work:
     """Return the work that begins at positions of its own."""
     rows = tail.rows(spark, job.bronze, None, job.version)
@@ -66,6 +76,7 @@ def _write(
 ) -> None:
     assert work.history is not None
     place = work.history_path
+    _check_names(form)
     if exists:
         form = write.fit(spark, place, form)
     raw = tail.rows(spark, job.bronze, work.after, job.version)

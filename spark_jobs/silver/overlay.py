@@ -33,6 +33,8 @@ class Moment:
     #: The version of bronze that is read, and the one after which the changes came; None when not known.
     version: int
     after: int | None
+    #: Its rows between them.
+    raw: DataFrame
 
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
@@ -53,8 +55,9 @@ def moment(
     version = delta_log.version(spark, path)
     if known is not None and (known.base.load, known.version) == (base.load, version):
         return known
-    new = survey.extent(tail.rows(spark, path, base.bronze_done, version), base.positions, upto)
-    return Moment(base=base, new=new, version=version, after=base.bronze_done)
+    raw = tail.rows(spark, path, base.bronze_done, version)
+    new = survey.extent(raw, base.positions, upto)
+    return Moment(base=base, new=new, version=version, after=base.bronze_done, raw=raw)
 
 
 def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str) -> str:
@@ -74,7 +77,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
         below = spark.read.format("delta").option("versionAsOf", stored).load(doing.path)
         form = _fitted(form, below)
     truncated = table.truncates(doing, ahead, floors)
-    raw = tail.rows(spark, bronze.table_path(lake, at.base.stream), doing.after, at.version)
+    raw = at.raw if doing.after == at.after else _whole(spark, lake, at)
     inside = changes.of_range(raw, name, survey.within(floors, doing.cuts), truncated)
     with table.kept() as keep:
         found = table.rows(form, inside, ahead, below, keep)
@@ -137,6 +140,9 @@ def work(spark: SparkSession, lake: LakeFile, at: Moment, name: str) -> Work:
     known = at.base.tables.get(name)
     if known is None or known.positions == at.base.positions:
         return table.work(lake, at.base, name, at.new, after=at.after)
-    bronze_rows = tail.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)
-    new = survey.extent(bronze_rows.filter(F.col("table") == name), known.positions, at.new.cuts)
+    new = survey.extent(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.cuts)
     return table.work(lake, replace(at.base, tables={name: known}), name, new, after=None)
+
+
+def _whole(spark: SparkSession, lake: LakeFile, at: Moment) -> DataFrame:
+    return tail.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)

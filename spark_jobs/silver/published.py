@@ -13,9 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
+from headrace.schema import TableSchema
 from spark_jobs import delta_log
 
 Positions = dict[str, str]
+NOTE = "published"
 
 _STRUCTURE = (
     "stream string, load bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
@@ -108,6 +110,19 @@ def _read(row: Row) -> Published:
     return Published(**found, **times, tables=tables)
 
 
+def _note(done: Published) -> str:
+    """Return what a look without Spark must know: whether the next load has anything to do."""
+    tables = {
+        name: {
+            "keyed": any(TableSchema.parse(text).key for text in one.schemas.values()),
+            "history": one.history is not None,
+        }
+        for name, one in done.tables.items()
+    }
+    whole = all(one.problem is None and one.positions == done.positions for one in done.tables.values())
+    return delta_log.write(NOTE, stream=done.stream, bronze_version=done.bronze_version, whole=whole, tables=tables)
+
+
 def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
     """Publish; raise Retryable when another load, or maintenance, of the stream has published meanwhile."""
     # At the very same time it is a conflict of Delta's; a number that is there already would be passed over in silence.
@@ -130,6 +145,7 @@ def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
         .option("mergeSchema", "true")
         .option("txnAppId", f"headrace.published.{done.stream}")
         .option("txnVersion", done.load)
+        .option("userMetadata", _note(done))
         .save(path(lake))
     )
     if done.load % _COMPACT_EVERY == 0:

@@ -9,6 +9,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import bronze, delta_log, loads
 from spark_jobs.silver import history, published, table
+from spark_jobs.silver.published import Published
 
 #: A stream and a table of it, by its source's `schema.table`.
 Place = tuple[str, str]
@@ -42,12 +43,13 @@ def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFr
     return spark.read.format("delta").option("versionAsOf", known.version).load(table.path(lake, stream, name))
 
 
-def relations(spark: SparkSession, lake: LakeFile) -> list[Relation]:
+def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
     """Return every table of every stream: `silver.<table>`, `silver.<schema>_<table>` outside of schema public.
 
+    `streams` is what they published last, where that is known already.
     A name that two streams would share has the stream ahead of it in both: `silver.<stream>_<table>`.
     """
-    streams = published.latest_of_all(spark, lake)
+    streams = published.latest_of_all(spark, lake) if streams is None else streams
     there = {(one.stream, t.table): t for one in streams for t in one.tables.values() if t.version is not None}
     silver = [
         Relation(database="silver", name=name, path=table.path(lake, *place), version=there[place].version)
@@ -81,7 +83,7 @@ def _name(name: str) -> str:
     return own if schema == "public" else f"{schema}_{own}"
 
 
-def positions(spark: SparkSession, lake: LakeFile, stream: str) -> published.Published:
+def positions(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
     """Return what is published of a stream; raise NeedsOperator when nothing is."""
     state = published.latest(spark, lake, stream)
     if not state.load:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs import bronze
+from spark_jobs import bronze, delta_log, idle
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import read, table
 from tests.lake_death import dying_before_it_publishes
@@ -40,10 +40,15 @@ def test_rows_are_current_by_source_and_key(spark, feed, lake_file, loaded):
     one.commit(one.schema(), *(one.insert(id=i, name="a", balance="1.50") for i in (1, 2, 3)))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="9.99"))
     first = loaded(lake)
+    assert idle.report(lake, "bank").plain()["silver"]["changes"] == {}
     # when
     one.commit(one.update(id=1, name="b", balance="2.50"), one.delete(id=2), one.insert(id=4, name="d", balance="0.00"))
     one.commit(one.update(id=1, name="c", balance="3.50"), one.delete(id=4))
     one.commit(one.insert(id=2, name="again", balance="-7.00"))
+    assert idle.report(lake, "bank") is None
+    assert idle.report(lake, "bank", "silver") is not None
+    bronze.load(spark, lake, "bank")
+    assert idle.report(lake, "bank", "silver") is None
     second = loaded(lake)
     third = loaded(lake)
     # then
@@ -126,6 +131,7 @@ def test_truncate_takes_its_place_among_the_changes(spark, feed, lake_file, load
     assert rows(spark, lake, "public.log", columns=["entry"]) == [(L, "old")]
 
 
+# B8
 def test_column_that_the_log_did_not_carry_keeps_its_value(spark, feed, lake_file, loaded):
     # given
     source = feed()
@@ -201,6 +207,7 @@ def test_table_without_a_key_appends_and_stops_alone_at_an_update(spark, feed, l
     assert [key for _, key, _, _ in rows(spark, lake)] == [1]
     assert len(rows(spark, lake, "audit.log", columns=["entry"])) == 3
     assert "audit.log" in loaded(lake).problems
+    assert idle.report(lake, "bank") is None
     source.commit(source.insert(id=2, name="b", balance="1.00"))
     assert "audit.log" in loaded(lake).problems
     assert len(rows(spark, lake)) == 2
@@ -249,6 +256,7 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
     before = rows(spark, lake)
     # when
     shutil.rmtree(table.path(lake, "bank", "public.accounts"))
+    assert idle.report(lake, "bank") is None
     loaded(lake)
     # then
     assert rows(spark, lake) == before == [(J, 1, "a", Decimal("1.00"))]
@@ -368,6 +376,24 @@ def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file,
     assert rows(spark, lake, stream="shop")[0][2] == "shop"
     names = {relation.name for relation in read.relations(spark, lake) if relation.database == "silver"}
     assert names == {"bank_accounts", "shop_accounts"}
+
+
+# B16: what a MERGE notes of itself is a setting of its session, which tables that are written side by side must not share.
+def test_tables_written_side_by_side_each_note_their_own_progress(spark, feed, lake_file, loaded):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    names = [f"public.t{n}" for n in range(4)]
+    for name in names:
+        source.commit(source.schema(table=name), source.insert(name, id=1, name="a", balance="1.00"))
+    loaded(lake)
+    # when
+    end = source.commit(*(source.update(name, id=1, name="b", balance="1.00") for name in names))
+    loaded(lake)
+    # then
+    for name in names:
+        _, note = delta_log.note(spark, table.path(lake, "bank", name), table.NOTE)
+        assert (note["table"], note["load"], note["positions"]) == (name, 2, {J: end})
 
 
 def test_two_loads_at_once_double_nothing(spark, feed, lake_file, loaded):

@@ -11,7 +11,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import bronze, prompt, sql
+from spark_jobs import bronze, idle, prompt, sql
 from spark_jobs.command import lake as command
 from spark_jobs.silver import load as silver
 
@@ -103,7 +103,8 @@ def test_prompt_answers_goes_on_after_an_error_and_leaves(spark, bank, capsys, t
 
 def test_commands_report_what_they_did(spark, bank):
     run = CliRunner().invoke
-    # then
+    # then a load with nothing to do is known without Spark
+    assert idle.report(bank, "bank") is not None
     loaded = run(command, ["load", "bank", "--config", bank.path, "--json"], catch_exceptions=False)
     assert json.loads(loaded.output)["bronze"]["records"] == 0
     assert (

@@ -1,0 +1,56 @@
+"""Whether a load would find nothing to do, told from Kafka and from the tables' logs alone: without Spark, in a second.
+
+Only of a lake on this machine, and only where it is certain; everything else is left to the load itself. Called before a Spark
+session is made, by the command and by submit.py.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs import check, delta_log, kafka, offsets
+from spark_jobs.bronze import BronzeReport, group, table_path
+from spark_jobs.load import Report, Step
+from spark_jobs.silver import published
+from spark_jobs.silver.load import SilverReport
+
+
+def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | None:
+    """Return the report of a load that has nothing to do, or None when there is something, or may be.
+
+    Raises what the load's own look at Kafka raises.
+    """
+    began = monotonic()
+    if "://" in lake.root or delta_log.local_note(table_path(lake, stream), offsets.NOTE) is None:
+        return None
+    found = check.check(lake, stream) if only != "silver" else None
+    if (found and found["records"]) or (only != "bronze" and not _silver_stands(lake, stream)):
+        return None
+    raw = None
+    if found:
+        held = {place["partition"]: place["needed"] for place in found["partitions"]}
+        kafka.mirror(lake.kafka, group(stream), found["topic"], held)
+        raw = BronzeReport(stream=stream, topic=found["topic"], seconds=monotonic() - began)
+    current = SilverReport(stream=stream, seconds=monotonic() - began) if only != "bronze" else None
+    return Report(bronze=raw, silver=current)
+
+
+def _silver_stands(lake: LakeFile, stream: str) -> bool:
+    """Whether all tables of silver, and the histories that are wanted, are published as far as bronze goes."""
+    note = next((note for note in _notes(lake) if note["stream"] == stream), None)
+    if note is None or not note["whole"] or note["bronze_version"] is None:
+        return False
+    if not delta_log.local_only_maintained(table_path(lake, stream), note["bronze_version"]):
+        return False
+    return all(_stands(lake, stream, name, one) for name, one in note["tables"].items())
+
+
+def _stands(lake: LakeFile, stream: str, name: str, one: dict[str, Any]) -> bool:
+    wanted = lake.stream(stream).history_of(name) is not None and one["keyed"]
+    return Path(lake.root, "silver", stream, name, "_delta_log").is_dir() and (one["history"] or not wanted)
+
+
+def _notes(lake: LakeFile) -> Iterator[delta_log.Note]:
+    return delta_log.local_notes(published.path(lake), published.NOTE)
