@@ -19,6 +19,8 @@ def examine(config: EdgeFile) -> Iterator[Finding]:
     """Yield what all checks find."""
     if config.source.postgresql is not None:
         yield from _postgres(config)
+    else:
+        yield from _mysql(config)
     yield from run(machine.CHECKS, config)
 
 
@@ -42,6 +44,27 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
         yield from run(
             (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS), postgres.Patient(config, names, database, made)
         )
+    finally:
+        database.close()
+
+
+def _mysql(config: EdgeFile) -> Iterator[Finding]:
+    from edge.doctor import mysql  # noqa: PLC0415 - as above.
+    from edge.engine import engine_of  # noqa: PLC0415
+    from edge.mysql.session import Database  # noqa: PLC0415
+
+    names = config.source.mariadb or config.source.mysql
+    assert names is not None
+    try:
+        checkpoint = engine_of(config).state.read(config.source.name)
+        database = Database(names, config.source.name)
+    except ReplicationError as error:
+        yield Finding(
+            "connection", "wrong", error.message, error.hint or "Is the server running, and reachable from here?"
+        )
+        return
+    try:
+        yield from run(mysql.CHECKS, mysql.Patient(config, names, database, checkpoint))
     finally:
         database.close()
 

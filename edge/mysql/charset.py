@@ -27,6 +27,11 @@ _LATIN1 = "".join(
 )
 
 
+def known() -> frozenset[str]:
+    """Return the character sets that are read."""
+    return UTF8 | _CODECS.keys() | {"latin1", BINARY}
+
+
 def decoder(charset: str, column: str) -> str:
     """Return the name of the codec for a character set; raise NeedsOperator, naming the column, when there is none."""
     if charset == "latin1":

@@ -40,7 +40,7 @@ SHARED: dict[str, Any] = {
     "timestamp": moments.timestamp, "old_timestamp": moments.old_timestamp, "moment": moments.moment,
     "old_moment": moments.old_moment, "duration": moments.duration, "old_duration": moments.old_duration,
     "float_json": values.float_json, "double_json": values.double_json, "vector": values.vector,
-    "inflated": values.inflated, "plain": values.plain, "json_text": json_text, "seconds": moments.SECONDS,
+    "inflated": values.inflated, "plain": values.plain, "dated": values.dated, "json_text": json_text, "seconds": moments.SECONDS,
 }  # fmt: skip
 _INTEGERS = {types.TINY: "bB", types.SHORT: "hH", types.LONG: "iI", types.LONGLONG: "qQ"}
 _QUOTED = '"%b"'
@@ -76,6 +76,14 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) 
         f"column {where} is of a type that this release does not read ({known})",
         hint="Alter the column, or leave its table out of the source's tables.",
     )
+
+
+def without_zero_dates(way: Code) -> Code:
+    """Return the way of a column whose zero dates are null."""
+    if way.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:
+        return way
+    line = f"{{v}} = dated({way.form.encode()!r} % ({', '.join(way.arguments)},))"
+    return way._replace(lines=(*way.lines, line), form="%b", arguments=("{v}",))
 
 
 def treated(way: Code, treatment: Treatment) -> Code:

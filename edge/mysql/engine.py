@@ -12,7 +12,7 @@ from edge.mysql import making
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.decoder import Decoder, Mark, taken
 from edge.mysql.gtid import MysqlGtids
-from edge.mysql.server import check_gtids, check_identity, check_log, check_server_id, check_settings, log
+from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
 from edge.mysql.session import Database, LogStream
 from edge.mysql.tables import Chosen, Tables
 from edge.mysql.watch import Watch
@@ -43,7 +43,7 @@ class MysqlEngine:
             check_settings(database, mariadb=self._engine == "mariadb")
             check_identity(database, checkpoint)
             check_log(database, checkpoint)
-            if checkpoint.offset > 4:
+            if checkpoint.offset > FIRST:
                 check_gtids(database, checkpoint)
             check_server_id(database, self._names.server_id, former_pid)
             stream = LogStream(self._names, source)
@@ -117,6 +117,7 @@ class MysqlSession:
             source=self._config.source.name,
             chosen=Chosen(self._names.databases, self._names.tables, policy),
             policy=policy,
+            zero_dates=self._names.zero_dates,
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
         )

@@ -12,7 +12,7 @@ from edge.engine import Adoption
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.place import file_name, split_name
 from edge.mysql.problems import ANEW
-from edge.mysql.server import check_gtids, check_identity, check_log, check_settings, gtids_at, identity, log
+from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_settings, gtids_at, identity, log
 from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
@@ -120,9 +120,7 @@ def _adopted(
 
 def _group_before(database: Database, file: str, offset: int) -> tuple[str, int]:
     """Return where the GTID event begins that ends at an offset."""
-    rows = database.rows(f"show binlog events in '{file}' from 4 limit 0, 1") if not offset else []
-    del rows
-    start = 4
+    start = FIRST
     while True:
         events = database.rows(f"show binlog events in '{file}' from {start} limit 2000")
         for _, begins, kind, _, ends, _ in events:
@@ -148,4 +146,4 @@ def _carried_over(
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
     first = log(database).files[0][0]
     base, number = split_name(first)
-    return _checkpoint(source, engine, database, now.position, file_name(base, number), 4, checkpoint.gtids)
+    return _checkpoint(source, engine, database, now.position, file_name(base, number), FIRST, checkpoint.gtids)

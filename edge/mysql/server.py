@@ -5,16 +5,20 @@ if anything is, and what to run. Called by `init`, at each connection, and, whil
 """
 
 import logging
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.gtid import MariadbGtids
-from edge.mysql.place import file_name, place, split_name
+from edge.mysql.place import split_name
 from edge.mysql.problems import ANEW, NEW_EPOCH, ServerIdTaken
 from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
+
+
+#: Where the first event of a file stands.
+FIRST = 4
 
 
 class Log(NamedTuple):
@@ -178,7 +182,7 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
     `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
     it is gone, and is told so.
     """
-    hosts = database.rows("show slave hosts" if database.is_mariadb else "show replicas")
+    hosts = replicas(database)
     if server_id == int(database.value("select @@global.server_id")):
         raise NeedsOperator(
             f"server_id {server_id} is the server's own", hint="Give the edge a server_id that no server has."
@@ -192,6 +196,11 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
     database.rows(f"kill {former_pid}")
 
 
+def replicas(database: Database) -> list[tuple[Any, ...]]:
+    """Return the replicas that read the binlog, their numbers first."""
+    return database.rows("show slave hosts" if database.is_mariadb else "show replicas")
+
+
 def gtids_at(database: Database, file: str, offset: int) -> str:
     """Return the GTID set of everything ahead of a place of the binlog."""
     if database.is_mariadb:
@@ -203,14 +212,3 @@ def gtids_at(database: Database, file: str, offset: int) -> str:
             )
         return str(MariadbGtids.parse(str(found)))
     return str(database.value("select @@global.gtid_executed") or "").replace("\n", "")
-
-
-def place_name(number: int) -> str:
-    """Return a place as text, without the base name of its file."""
-    return f"{file_name('', number >> 32)}:{number & 0xFFFFFFFF}"
-
-
-def end_of(found: Log) -> int:
-    """Return the place at which the binlog ends."""
-    name, size = found.end
-    return place(split_name(name)[1], size)

@@ -6,10 +6,10 @@ bytes are an address or a UUID.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 from edge.mysql import envelope, types
-from edge.mysql.column import code, treated
+from edge.mysql.column import code, treated, without_zero_dates
 from edge.mysql.table import Table
 from edge.mysql.table_map import TableMap, parse
 from edge.policy import Policy
@@ -49,11 +49,12 @@ class Tables:
         source: str,
         chosen: Chosen,
         policy: Policy,
+        zero_dates: Literal["text", "null"] = "text",
         charset_of: Callable[[int], str],
         kinds_of: Callable[[str, str], dict[str, str]],
     ) -> None:
         self._connector, self._source, self._chosen, self._policy = connector, source, chosen, policy
-        self._charset_of, self._kinds_of = charset_of, kinds_of
+        self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
         self._described: dict[bytes, Table | None] = {}
         self._current: dict[tuple[str, str], Table] = {}
 
@@ -114,6 +115,8 @@ class Tables:
             code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
             for field in described.fields
         ]
+        if self._zero_dates == "null":
+            codes = [without_zero_dates(way) for way in codes]
         treatments = self._policy.treatments(where, [field.name for field in described.fields], described.key)
         codes = [
             way if treatment is None else treated(way, treatment)

@@ -78,6 +78,11 @@ def plain(value: bytes) -> bytes:
     return str(json.decode(value)).encode() if value.startswith(b'"') else value
 
 
+def dated(value: bytes) -> bytes:
+    """Return a date in JSON, null for one with a year, month or day of zero."""
+    return b"null" if value[1:5] == b"0000" or value[6:8] == b"00" or value[9:11] == b"00" else value
+
+
 class Sets(dict[int, bytes]):
     """A SET's values as JSON, by their bits."""
 

@@ -46,6 +46,8 @@ class Mysql(MysqlConnection, frozen=True, kw_only=True):
     databases: list[str] = []
     #: Tables to capture, `database.table`; empty for all of those databases.
     tables: list[str] = []
+    #: What becomes of dates with a year, month or day of zero: the server's own text, or null.
+    zero_dates: Literal["text", "null"] = "text"
 
 
 class Source(Section, frozen=True, kw_only=True):

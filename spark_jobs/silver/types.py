@@ -28,10 +28,32 @@ _PLAIN: dict[str, T.DataType] = {
     "timestamp": T.TimestampNTZType(),
     "timestamptz": T.TimestampType(),
     "bytea": T.BinaryType(),
+    # MariaDB's and MySQL's, which are in upper case.
+    "TINYINT": T.ShortType(),
+    "TINYINT UNSIGNED": T.ShortType(),
+    "SMALLINT": T.ShortType(),
+    "SMALLINT UNSIGNED": T.IntegerType(),
+    "MEDIUMINT": T.IntegerType(),
+    "MEDIUMINT UNSIGNED": T.IntegerType(),
+    "INT": T.IntegerType(),
+    "INT UNSIGNED": T.LongType(),
+    "BIGINT": T.LongType(),
+    "BIGINT UNSIGNED": T.DecimalType(20, 0),
+    "YEAR": T.ShortType(),
+    "FLOAT": T.FloatType(),
+    "DOUBLE": T.DoubleType(),
+    "DATE": T.DateType(),
+    "DATETIME": T.TimestampNTZType(),
+    "TIMESTAMP": T.TimestampType(),
+    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY"), T.BinaryType()),
 }
 _INTEGERS = (T.ShortType(), T.IntegerType(), T.LongType())
 #: Types whose JSON text is the same for equal values, whatever the column's declaration was at the time.
-_CANONICAL = {"int2", "int4", "int8", "oid", "bool", "date", "text", "varchar", "uuid"}
+_CANONICAL = {
+    "int2", "int4", "int8", "oid", "bool", "date", "text", "varchar", "uuid",
+    "TINYINT", "TINYINT UNSIGNED", "SMALLINT", "SMALLINT UNSIGNED", "MEDIUMINT", "MEDIUMINT UNSIGNED", "INT", "INT UNSIGNED",
+    "BIGINT", "BIGINT UNSIGNED", "DATE", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "UUID",
+}  # fmt: skip
 #: Times beyond every other: the extremes of Spark's own types, which sort as the database's do.
 _FOREVER = 9_223_372_036_854_775_807
 _FOREVER_DAYS = 2_147_483_647
@@ -39,7 +61,7 @@ _FOREVER_DAYS = 2_147_483_647
 
 def of(column: SourceColumn) -> T.DataType:
     """Return the type that silver stores a source's column in."""
-    if column.type_name == "numeric" and column.length is not None:
+    if column.type_name in {"numeric", "DECIMAL"} and column.length is not None:
         scale = column.scale or 0
         precision = max(column.length, scale)
         return T.DecimalType(precision, scale) if scale >= 0 and precision <= _LARGEST_PRECISION else T.StringType()

@@ -206,3 +206,34 @@ def test_adopt_refuses_a_position_of_another_log(maria_edge, interconnect, where
 
 def _at(offset):
     return Position(7, 1 << 32 | offset, 0)
+
+
+def test_stream_over_tls(maria_edges, own_maria, interconnect):
+    edge = maria_edges(own_maria, interconnect.url, more='sslmode = "require"')
+    edge.init()
+
+    with edge.running():
+        own_maria.execute("insert into t select seq, repeat('x', 200) from seq_1_to_20000")
+        arrive(interconnect, 20_000)
+        dumps = "select count(*) from information_schema.processlist where command = 'Binlog Dump'"
+        assert own_maria.execute(dumps) == [(1,)]
+
+    assert ids(interconnect) == list(range(1, 20_001))
+
+
+def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(maria_edges, own_maria, interconnect):
+    edge = maria_edges(own_maria, interconnect.url)
+    edge.init()
+    well = json.loads(edge.command("doctor", "--json").stdout)
+    own_maria.execute("set global binlog_row_metadata = 'NO_LOG'")
+    own_maria.execute("create table odd (a text character set swe7) engine = Aria")
+    done = edge.command("doctor", "--json")
+    ill = json.loads(done.stdout)
+
+    about = {"connection", "TLS", "binlog_row_metadata", "server_id", "checkpoint", "tables"}
+    assert {finding["level"] for finding in well if finding["check"] in about} == {"ok"}
+    said = {(finding["check"], finding["level"]): finding for finding in ill}
+    assert said["binlog_row_metadata", "wrong"]["mend"] == "set global binlog_row_metadata = 'FULL'"
+    assert "convert to character set utf8mb4" in said["character set", "wrong"]["mend"]
+    assert f"{own_maria.name}.odd" in said["tables", "warning"]["said"]
+    assert done.returncode != 0

@@ -1,0 +1,163 @@
+"""What an edge needs of a MariaDB or MySQL server: version, settings, its number, the binlog and how long it is kept, tables.
+
+It only reads, on one ordinary connection. The statements that it prints are for an administrator; they hold until the server
+is restarted, so they belong into its configuration too.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from edge.doctor.finding import Check, Finding
+from edge.mysql import charset, server
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.session import Database
+from edge.mysql.tables import SYSTEM, Chosen
+from edge.policy import Policy
+from headrace.configuration.edge import EdgeFile, Mysql
+
+_LOCAL = ("127.", "localhost", "::1")
+#: A log that is kept for less than this, in seconds, is gone after a long weekend.
+_LONG_ENOUGH = 4 * 86_400
+_TRANSACTIONAL = {"innodb", "rocksdb", "tokudb", "ndbcluster"}
+
+
+class Patient(NamedTuple):
+    """What the checks look at."""
+
+    config: EdgeFile
+    names: Mysql
+    database: Database
+    checkpoint: MysqlCheckpoint | None
+
+
+def connection(patient: Patient) -> Iterator[Finding]:
+    """Look at the server's kind and version, and at TLS."""
+    named = "mariadb" if patient.config.source.mariadb is not None else "mysql"
+    kind = "mariadb" if patient.database.is_mariadb else "mysql"
+    said = f"{patient.database.version} at {patient.names} as {patient.names.user}"
+    if kind != named:
+        yield Finding("connection", "wrong", f"{said}: that is {kind}", f"Name it in [source.{kind}].")
+    elif kind == "mysql":
+        yield Finding(
+            "connection", "warning", f"{said}: this release was not run against a MySQL server (docs/mariadb.md)"
+        )
+    else:
+        yield Finding("connection", "ok", said)
+    if patient.names.sslmode != "disable":
+        yield Finding("TLS", "ok", f"on, sslmode = {patient.names.sslmode}")
+    elif patient.names.host.startswith(_LOCAL):
+        yield Finding("TLS", "ok", "off, on this machine")
+    else:
+        yield Finding("TLS", "warning", "off: rows cross the wire as they are", "sslmode = 'verify-full'")
+
+
+def settings(patient: Patient) -> Iterator[Finding]:
+    """Look at what the log carries."""
+    for setting in server.settings(patient.database):
+        found = setting.found or "empty"
+        if setting.holds:
+            yield Finding(setting.name, "ok", f"{found}: {setting.why}")
+        else:
+            yield Finding(
+                setting.name, "wrong", f"{found}, {setting.why} needs {setting.wanted or 'nothing'}", setting.sql
+            )
+
+
+def retention(patient: Patient) -> Iterator[Finding]:
+    """Look at how long the server keeps its log."""
+    days = float(patient.database.variable("expire_logs_days") or 0) * 86_400
+    seconds = float(patient.database.variable("binlog_expire_logs_seconds") or 0) or days
+    if seconds and seconds < _LONG_ENOUGH:
+        yield Finding(
+            "retention",
+            "warning",
+            f"the binlog is kept for {seconds / 3600:.0f} hours, whoever has read it",
+            f"set global binlog_expire_logs_seconds = {_LONG_ENOUGH * 2}",
+        )
+    else:
+        yield Finding(
+            "retention", "ok", f"the binlog is kept for {seconds / 86_400:.0f} days" if seconds else "for ever"
+        )
+
+
+def server_id(patient: Patient) -> Iterator[Finding]:
+    """Look whether the edge's number is its own."""
+    number = patient.names.server_id
+    if number == int(patient.database.value("select @@global.server_id")):
+        yield Finding("server_id", "wrong", f"{number} is the server's own", "Give the edge another server_id.")
+        return
+    hosts = {int(row[0]) for row in server.replicas(patient.database)}
+    if number in hosts and not _runs(patient):
+        yield Finding("server_id", "wrong", f"{number} is used by another replica", "Give the edge another server_id.")
+    else:
+        yield Finding(
+            "server_id", "ok", f"{number}, one of {len(hosts)} that read the binlog" if hosts else f"{number}"
+        )
+
+
+def _runs(patient: Patient) -> bool:
+    from edge.mysql.engine import MysqlEngine  # noqa: PLC0415 - the engine imports the doctor's neighbours.
+
+    kind = "mariadb" if patient.database.is_mariadb else "mysql"
+    return MysqlEngine(patient.config, patient.names, kind).state.in_use()  # type: ignore[arg-type]
+
+
+def checkpoint(patient: Patient) -> Iterator[Finding]:
+    """Look whether the binlog still continues the checkpoint."""
+    made = patient.checkpoint
+    if made is None:
+        yield Finding("checkpoint", "warning", "none yet", f"headrace edge init --config {patient.config.path}")
+        return
+    server.check_identity(patient.database, made)
+    found = server.check_log(patient.database, made)
+    if made.offset > server.FIRST:
+        server.check_gtids(patient.database, made)
+    yield Finding(
+        "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog stand after it"
+    )
+
+
+def tables(patient: Patient) -> Iterator[Finding]:
+    """Look at tables without key, tables that do not roll back, and character sets that are not read."""
+    chosen = Chosen(patient.names.databases, patient.names.tables, Policy(patient.config.policy))
+    listed = [
+        (str(database), str(table), str(engine or ""), bool(keyed))
+        for database, table, engine, keyed in patient.database.rows(_TABLES)
+        if str(database) not in SYSTEM and chosen(str(database), str(table))
+    ]
+    yield Finding("tables", "ok" if listed else "warning", f"{len(listed)} are captured")
+    for what, found in (
+        ("have no primary key: their records have none", [it for it in listed if not it[3]]),
+        ("do not roll back", [it for it in listed if it[2].lower() not in _TRANSACTIONAL]),
+    ):  # fmt: skip
+        if found:
+            yield Finding("tables", "warning", f"{len(found)} {what}: {_names([(it[0], it[1]) for it in found])}")
+    names = {(it[0], it[1]) for it in listed}
+    known = charset.known()
+    unread = {
+        (str(database), str(table), str(name))
+        for database, table, name in patient.database.rows(_CHARSETS)
+        if (str(database), str(table)) in names and str(name) not in known
+    }
+    for database, table, name in sorted(unread):
+        said = f"{database}.{table} has text in {name}, which is not read"
+        yield Finding(
+            "character set", "wrong", said, f"alter table {database}.{table} convert to character set utf8mb4"
+        )
+
+
+def _names(found: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{database}.{table}" for database, table in found[:5]) + (", ..." if len(found) > 5 else "")
+
+
+_TABLES = """
+    select t.table_schema, t.table_name, t.engine,
+        (select count(*) from information_schema.table_constraints c where c.table_schema = t.table_schema
+            and c.table_name = t.table_name and c.constraint_type = 'PRIMARY KEY')
+    from information_schema.tables t where t.table_type = 'BASE TABLE' order by 1, 2
+"""
+_CHARSETS = """
+    select distinct table_schema, table_name, character_set_name from information_schema.columns
+    where character_set_name is not null
+"""
+CHECKS: tuple[Check[Patient], ...] = (connection, settings, retention, server_id, checkpoint, tables)
