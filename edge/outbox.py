@@ -104,10 +104,11 @@ class Outbox:
         """The position that the next batch follows."""
         return self.window.tail
 
-    @property
-    def spooled(self) -> Position:
-        """The last position that the spool holds for good, at least all that the confirmable place relies on."""
-        return self.window.spooled
+    def reached(self) -> tuple[Position, int, Position]:
+        """Return the acknowledged position, the place that may be confirmed, and up to where that relies on the spool."""
+        with self.lock:
+            window = self.window
+            return window.acknowledged, window.confirmable, max(window.acknowledged, window.spooled)
 
     @property
     def sent(self) -> Position:

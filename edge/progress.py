@@ -51,7 +51,7 @@ class Progress:
 
         `now` is monotonic. Returns the seconds until a write that has to wait, None when nothing waits.
         """
-        position, place, spooled = self._reached()
+        position, place, spooled = self._outbox.reached()
         if (position, spooled) == self._positions and place <= self.confirmed:
             return None
         pause = _IDLE_SECONDS if (position, spooled) == self._positions or self._no_room else _CHANGES_SECONDS
@@ -102,13 +102,8 @@ class Progress:
         self.checkpoint, self.confirmed = checkpoint, checkpoint.confirmed
         self._outbox.confirm_from(checkpoint.confirmed)
 
-    def _reached(self) -> tuple[Position, int, Position]:
-        # In this order: the spool has at least what the place relies on.
-        position, place = self._outbox.progress()
-        return position, place, max(position, self._outbox.spooled)
-
     def _save(self) -> None:
-        position, place, spooled = self._reached()
+        position, place, spooled = self._outbox.reached()
         if (position, spooled) != self._positions or place > self.confirmed:
             self._write(position, place, spooled)
 

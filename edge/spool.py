@@ -52,9 +52,8 @@ class Spool:
         self.first_row, self.last_row = 1, 0
         #: Size of the bodies, in bytes.
         self.bytes = 0
-        #: Last position of the newest row, None when there is none, and the newest place that a row lets be confirmed.
+        #: Last position of the newest row; None when there is none.
         self.end: Position | None = None
-        self.confirm = 0
 
     def __len__(self) -> int:
         """Return how many batches it holds."""
@@ -63,6 +62,7 @@ class Spool:
     def open(self, acknowledged: Position, promised: Position | None, confirmed: int) -> None:
         """Take up what a former process left, checked whole, without what is read again from the confirmed place.
 
+        That place is the checkpoint's: what became durable here after its last writing is read again.
         `promised` is the position up to which the checkpoint says that the spool holds what is not acknowledged; None when
         nothing depends on it. Raises NeedsOperator, naming the range that is lost, unless it is all there.
         """
@@ -129,9 +129,9 @@ class Spool:
         except sqlite3.Error as error:
             raise self._file.problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
         self.last_row = row
-        for batch, confirm, _ in batches:
+        for batch, _, _ in batches:
             self.bytes += len(batch.body)
-            self.end, self.confirm = batch.last, max(self.confirm, confirm)
+            self.end = batch.last
 
     def read(self, row: int, limit_bytes: int, after: Position) -> list[Kept]:
         """Return the batches from a row on, which follows a position: about as many bytes as the limit allows, at least one.
@@ -210,15 +210,14 @@ class Spool:
         """Take the rows from one to another for the spool, without those at the end that are read again."""
         connection = self._file.connection()
         between = "from batch where id between ? and ?"
-        (confirm,) = connection.execute(f"select coalesce(max(confirm), 0) {between}", (first, last)).fetchone()
-        (epoch,) = connection.execute("select last from batch where id = ?", (first,)).fetchone()
-        again = Position(Position.parse(epoch).epoch, max(confirm, confirmed), 0)
+        (end,) = connection.execute("select last from batch where id = ?", (last,)).fetchone()
+        again = Position(Position.parse(end).epoch, confirmed, 0)
         (newest,) = connection.execute(f"select max(id) {between} and first < ?", (first, last, str(again))).fetchone()
         if newest is None:
             self._drop()
             self.first_row, self.last_row = first, first - 1
             return
-        self.first_row, self.last_row, self.confirm = first, newest, confirm
+        self.first_row, self.last_row = first, newest
         (self.bytes,) = connection.execute(f"select sum(length(body)) {between}", (first, newest)).fetchone()
         (end,) = connection.execute("select last from batch where id = ?", (newest,)).fetchone()
         self.end = Position.parse(end)
@@ -244,7 +243,7 @@ class Spool:
     def _drop(self) -> None:
         """Remove the file, of which nothing is needed any more."""
         self._file.remove()
-        self.first_row, self.bytes, self.end, self.confirm = self.last_row + 1, 0, None, 0
+        self.first_row, self.bytes, self.end = self.last_row + 1, 0, None
 
 
 def _head(batch: SealedBatch) -> bytes:

@@ -46,7 +46,6 @@ class Spooler:
         self._said_at = -_SAY_SECONDS
         window = outbox.window
         window.newest_row, window.loaded_row = spool.last_row, spool.first_row - 1
-        window.confirmable = max(window.confirmable, spool.confirm)
         window.spooled = max(window.spooled, spool.end or window.spooled)
         outbox.wake_spooler = self._bell.set
         outbox.rewind_spool = self._rewind

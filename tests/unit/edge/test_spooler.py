@@ -49,7 +49,13 @@ class Process:
         self.spool.open(found.position, found.promised, found.confirmed)
         self.figures = Figures()
         self.spooler = Spooler(self.spool, self.outbox, self.figures, after_seconds=after_seconds)
-        self.progress = Progress(self.state, found, self.outbox, PostgresCheckpoint.advanced)
+        self.progress = Progress(self.state, found, self.outbox, self.advanced)
+        #: Places that this process was told of: others say nothing to an engine that keeps more than a number for each.
+        self.told = {found.confirmed}
+
+    def advanced(self, known, position, place):
+        assert place in self.told
+        return known.advanced(position, place)
 
     @property
     def window(self):
@@ -59,7 +65,13 @@ class Process:
         return self.progress.restart()
 
     def put(self, *numbers, **options):
-        self.outbox.put([batch(number, size=SIZE, **options) for number in numbers])
+        batches = [batch(number, size=SIZE, **options) for number in numbers]
+        self.told |= {one.confirm for one in batches}
+        self.outbox.put(batches)
+
+    def note(self, place):
+        self.told.add(place)
+        self.outbox.note(place)
 
     def spool_all(self):
         while self.spooler.step():
@@ -186,6 +198,22 @@ def test_restarted_edge_sends_the_spool_first_and_reads_on_behind_it(processes):
     assert list(edge.send()) == [1, 2, 3, 4]
 
 
+def test_edge_killed_before_the_checkpoint_was_written_reads_again_what_was_spooled_since(processes):
+    edge = processes()
+    edge.put(1, confirm=2)
+    edge.spool_all()
+    edge.progress.save_now()
+    edge.put(2)
+    edge.spool_all()
+
+    edge = processes()
+
+    assert (edge.outbox.tail, edge.progress.checkpoint.confirmed) == (position(1), 2)
+    edge.put(2)
+    edge.spool_all()
+    assert list(edge.send()) == [1, 2]
+
+
 def test_new_session_keeps_the_spool_and_drops_what_is_read_again(processes):
     edge = processes()
     edge.put(1, 2)
@@ -228,7 +256,7 @@ def test_idle_log_that_passes_is_confirmable_at_once_when_all_is_spooled(process
     edge.put(1)
     edge.spool_all()
 
-    edge.outbox.note(950)
+    edge.note(950)
 
     assert edge.outbox.progress() == (START, 950)
 
@@ -239,7 +267,7 @@ def test_what_is_confirmed_only_because_log_passes_behind_it_stays_in_the_spool(
     edge.put(1, confirm=0)
     if order == "spooled first":
         edge.spool_all()
-    edge.outbox.note(950)
+    edge.note(950)
     edge.spool_all()
     edge.progress.save_now()
     assert edge.progress.confirmed == 950
@@ -257,7 +285,7 @@ def test_source_that_says_only_that_it_is_idle_writes_nothing_and_its_log_is_con
     edge.outbox.put([idle(START)])
     edge.spool_all()
 
-    edge.outbox.note(950)
+    edge.note(950)
 
     assert edge.outbox.progress() == (START, 950)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.json"]
@@ -382,6 +410,7 @@ class Dying(RuleBasedStateMachine):
                 return
             commit, ordinal, end = _change(self.next)
             last = Position(7, commit, ordinal)
+            self.process.told.add(end)
             self.process.outbox.put(
                 [
                     SealedBatch(
@@ -404,7 +433,7 @@ class Dying(RuleBasedStateMachine):
         """Between two transactions."""
         commit, ordinal, _ = _change(self.next)
         if ordinal == 0 and commit > 5:
-            self.process.outbox.note(commit - 2)
+            self.process.note(commit - 2)
 
     @rule()
     def spool(self):
