@@ -6,7 +6,7 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-lake bench-peers pins clean
+.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-lake bench-peers bench-bridge pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ bench-peers: setup ## Debezium Server beside us over the same WAL (fetches 780 M
 
 bench-lake: setup ## Measure the lake's loads, each beside its floor; writes build/bench-lake.json
 	@$(BIN)/python -m tests.benchmarks.lake_loads
+
+bench-bridge: setup ## The bridge alone: one source, many sources, take-over; writes build/bench-bridge.json
+	@$(BIN)/python -m tests.benchmarks.bridge
 
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@uv pip compile --quiet --python-version 3.11 --universal --all-extras --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.txt

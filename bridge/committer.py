@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 #: A commit returns before Kafka has ended the transaction. One that begins meanwhile is put off by the client for 20 ms, so
 #: the next one waits for so long, in seconds. Measured with small transactions: 9 % are put off without, 2 % with it.
 _ENDING_SECONDS = 0.004
+#: And it waits for as long as the last commit took, at most so long, in seconds: a broker at its limit, about 600 small
+#: transactions a second, then gets fewer and larger ones from all of its sources.
+_LONGEST_REST = 0.1
 
 
 class Home(NamedTuple):
@@ -69,6 +72,8 @@ class Committer:
         self.is_open = False
         #: When something was last committed, by the monotonic clock.
         self.committed_at = 0.0
+        # How long after that the next transaction begins at the earliest, in seconds.
+        self._rest = 0.0
 
     def take_over(self) -> Position | None:
         """Fence whoever had the source; return its position, None when neither offsets nor records know one.
@@ -139,6 +144,7 @@ class Committer:
             NotConnected: no answer in time: only taking over tells whether it is committed.
         """
         self._begin()
+        began = time.monotonic()
         text = metadata(tail, self._bridge)
         offsets = [
             TopicPartition(self._home.topic, partition, end, metadata=text) for partition, end in self._ends.items()
@@ -150,6 +156,7 @@ class Committer:
         self._touched.clear()
         self.is_open = False
         self.committed_at = time.monotonic()
+        self._rest = min(_LONGEST_REST, max(_ENDING_SECONDS, self.committed_at - began))
 
     def _end_transaction(self, client: Any, offsets: list[Any]) -> None:
         with translated(f"commit {self._home.source}"):
@@ -191,7 +198,7 @@ class Committer:
 
     def _begin(self) -> None:
         if not self.is_open:
-            time.sleep(max(0.0, self.committed_at + _ENDING_SECONDS - time.monotonic()))
+            time.sleep(max(0.0, self.committed_at + self._rest - time.monotonic()))
             with translated(f"begin a transaction of {self._home.source}"):
                 self._producer.begin_transaction()
             self.is_open = True

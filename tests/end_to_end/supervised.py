@@ -53,6 +53,13 @@ class Supervised:
         """Kill the process with SIGKILL; it is started again as after any crash."""
         self._signal(signal.SIGKILL)
 
+    def stop_at_once(self) -> None:
+        """Kill the process with SIGKILL, and do not start it again."""
+        self._stopping.set()
+        self._signal(signal.SIGKILL)
+        if self._watcher is not None:
+            self._watcher.join(10)
+
     def stop(self, seconds: float = 30) -> int:
         """Ask the process to end, and return its exit code; it is not started again."""
         self._stopping.set()

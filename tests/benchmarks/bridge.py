@@ -1,0 +1,238 @@
+"""`make bench-bridge`: the bridge alone, fed over AMQP on this machine by the edge's own sender, without a database.
+
+One source against a plain producer of the same records; many sources at a steady rate; and how long sources rest when the bridge
+that serves them is killed.
+"""
+
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from infra.local import files
+from infra.local.kafka import Kafka
+from infra.local.ports import free_port
+from tests.benchmarks import feeder, producing, results
+from tests.benchmarks.results import Result, compared
+from tests.benchmarks.usage import usage
+from tests.end_to_end.follower import Follower
+from tests.end_to_end.pipeline import command, headrace
+from tests.end_to_end.supervised import Supervised
+from tests.waiting import eventually
+
+FILE = Path("build/bench-bridge.json")
+RUNS = 3
+_CLOCK = re.compile(rb'"t":(\d+)')
+_SHARING = '\n[sharing]\ngroup = "{group}"\nsession_seconds = {seconds}\n'
+
+
+class Bench:
+    """A broker, and what the measurements share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kafka = Kafka(folder / "kafka", heap_megabytes=1024)
+
+    def bridge(self, name: str, sources: list[str], stream: str, *, more: str = "") -> tuple[Supervised, str]:
+        """Return a bridge that is not started, and its URL."""
+        port = free_port()
+        path = files.bridge(
+            self.folder / f"{name}.toml",
+            bootstrap=self.kafka.bootstrap,
+            listen=f"127.0.0.1:{port}",
+            sources=sources,
+            stream=stream,
+        )
+        path.write_text(path.read_text() + more)
+        headrace("bridge", "init", "--config", str(path))
+        run = command("bridge", "run", "--config", str(path))
+        return Supervised(name, run, log=self.folder / f"{name}.log"), f"amqp://127.0.0.1:{port}"
+
+
+class Feeder:
+    """A feeding process that waits to be started."""
+
+    def __init__(self, module: Any, *arguments: object) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module.__name__, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ready(self) -> None:
+        """Wait until it is prepared."""
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n"
+
+    def go(self) -> None:
+        """Let it begin."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def told(self) -> list[float]:
+        """Return what it told at its end."""
+        assert self._process.stdout
+        return [float(figure) for figure in self._process.stdout.readline().split()]
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def alone(bench: Bench, console: Console, records: int) -> list[Result]:
+    """Return records a second and CPU of one source, beside the plain producer, by turns."""
+    ours, theirs, our_cpu, their_cpu = [], [], [], []
+    for run in range(RUNS):
+        with ExitStack() as ending:
+            peer = Feeder(producing, bench.kafka.bootstrap, _topic(bench, f"plain{run}"), records)
+            ending.callback(peer.close)
+            peer.ready()
+            peer.go()
+            seconds, cpu = peer.told()
+        theirs.append(records / seconds)
+        their_cpu.append(cpu)
+        with ExitStack() as ending:
+            bridge, url = bench.bridge(f"alone{run}", [f"bench/alone{run}"], f"alone{run}")
+            bridge.start()
+            ending.callback(bridge.stop)
+            source = Feeder(feeder, url, f"bench/alone{run}", "backlog", records)
+            ending.callback(source.close)
+            source.ready()
+            # Started and attached before the clock runs: its start is no part of what it carries.
+            eventually(lambda bridge=bridge: "link up" in bridge.tail(200), 30)
+            before = usage(bridge.pid).cpu_seconds
+            source.go()
+            (seconds,) = source.told()
+            our_cpu.append(usage(bridge.pid).cpu_seconds - before)
+        ours.append(records / seconds)
+        console.print(f"run {run + 1}: bridge {ours[-1]:,.0f} records/s, plain producer {theirs[-1]:,.0f}")
+    million = records / 1e6
+    return [
+        compared("one source through the bridge", statistics.median(ours), "records/s", statistics.median(theirs)),
+        compared(
+            "one source through the bridge, CPU",
+            statistics.median(our_cpu) / million,
+            "s per million records",
+            statistics.median(their_cpu) / million,
+        ),
+    ]
+
+
+def many(bench: Bench, sources: int, rate: int, seconds: int) -> list[Result]:
+    """Return the latency of many sources at a steady rate, from a batch's making to a `read_committed` reader."""
+    names = [f"bench/many{number}" for number in range(sources)]
+    latencies: list[float] = []
+
+    def arrived(value: bytes, moment: float) -> None:
+        if found := _CLOCK.search(value):
+            latencies.append(moment - int(found[1]) / 1e9)
+
+    with ExitStack() as ending:
+        bridge, url = bench.bridge("many", names, "many")
+        bridge.start()
+        ending.callback(bridge.stop)
+        feeders = [Feeder(feeder, url, ",".join(names[part::2]), "steady", rate, seconds) for part in range(2)]
+        follower = Follower(bench.kafka.bootstrap, "many", sources, each=arrived)
+        ending.callback(follower.stop)
+        for each in feeders:
+            ending.callback(each.close)
+            each.ready()
+        eventually(lambda: bridge.tail(10_000).count("link up") >= sources, 60)
+        for each in feeders:
+            each.go()
+        for each in feeders:
+            each.told()
+        expected = sources * rate * seconds
+        eventually(lambda: len(latencies) >= expected, 60, saying="all records arrived")
+        cost = usage(bridge.pid)
+    # The first second is the connections'.
+    percentiles = statistics.quantiles(latencies[sources * rate :], n=100)
+    title = f"{sources} sources at {rate} changes/s"
+    return [
+        *(Result(f"{title}, p{at}", round(percentiles[at - 1] * 1000, 1), "ms") for at in (50, 99)),
+        Result(f"{title}, bridge's CPU", round(cost.cpu_seconds / (expected / 1e6), 1), "s per million records"),
+        Result(f"{title}, bridge's most memory", round(cost.peak_megabytes, 1), "MB"),
+    ]
+
+
+def take_over(bench: Bench, sources: int, session_seconds: int) -> list[Result]:
+    """Return how long the sources of a killed bridge rest until another one has committed for all of them again."""
+    names = [f"bench/over{number}" for number in range(sources)]
+    more = _SHARING.format(group="bench-over", seconds=session_seconds)
+    with ExitStack() as ending:
+        bridges = [bench.bridge(f"over{number}", names, "over", more=more) for number in range(2)]
+        for bridge, _ in bridges:
+            bridge.start()
+            ending.callback(bridge.stop)
+        urls = ",".join(url for _, url in bridges)
+        source = Feeder(feeder, urls, ",".join(names), "steady", 100, 60)
+        ending.callback(source.close)
+        source.ready()
+        source.go()
+
+        follower = Follower(bench.kafka.bootstrap, "over", sources)
+        ending.callback(follower.stop)
+        (first, _), (second, _) = bridges
+        eventually(lambda: "link up" in first.tail(10_000) and "link up" in second.tail(10_000), 60)
+        eventually(lambda: len(follower.changes) == sources, 60, saying="every source moves")
+        killed = time.monotonic()
+        first.stop_at_once()
+        before = dict(follower.changes)
+        # What was on its way to the reader counts for nothing: every source has to move by a second's worth.
+        eventually(
+            lambda: all(follower.changes[number] > before[number] + 100 for number in range(sources)),
+            120,
+            every=0.02,
+            saying="every source moves again",
+        )
+        rested = time.monotonic() - killed
+    return [
+        Result(f"take-over after kill -9, session {session_seconds} s", round(rested, 1), "s until all sources move")
+    ]
+
+
+def _topic(bench: Bench, name: str) -> str:
+    bench.bridge(name, [f"bench/{name}"], name)
+    return name
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="A tenth of everything: to see that it works, not to quote.")
+def main(*, quick: bool) -> None:
+    """Measure, print a table, and write build/bench-bridge.json."""
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    bench = Bench(folder)
+    try:
+        with console.status("starting Kafka"):
+            bench.kafka.start()
+        console.rule("one source")
+        found = alone(bench, console, 40_000 if quick else 400_000)
+        console.rule("many sources")
+        with console.status("50 sources at a steady rate"):
+            found += many(bench, 50, 200, 6 if quick else 30)
+        console.rule("take-over")
+        with console.status("a bridge is killed"):
+            found += take_over(bench, 10, 6)
+    finally:
+        bench.kafka.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+    results.write(found, FILE)
+    results.show(console, found)
+    console.print(f"Written to {FILE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Sources without databases: batches made beforehand or at a steady rate, sent by the edge's own sender. A process of its own.
+
+Arguments: the interconnect's URLs (comma), sources (comma), and `backlog RECORDS` or `steady RATE SECONDS`. It says `ready` and
+waits for a line. A backlog's end it tells in seconds. Values hold the monotonic clock, which all processes of a machine share.
+"""
+
+import sys
+import time
+from collections.abc import Iterable
+
+from edge.batcher import Batcher, SealedBatch
+from edge.figures import Figures
+from edge.outbox import Outbox
+from edge.sender import Sender
+from headrace.configuration.edge import Interconnect
+from headrace.position import Position
+
+#: What makes a record about as large as a row of eight columns in its envelope.
+_PADDING = b"x" * 470
+_PER_SECOND = 20
+
+
+class Feed:
+    """One source."""
+
+    def __init__(self, urls: list[str], source: str) -> None:
+        start = Position.start(int(time.time()))
+        self._batcher = Batcher(source=source, tail=start)
+        self._commit = 0
+        self.outbox = Outbox(limit_bytes=1 << 32, tail=start, confirmed=0)
+        self.sender = Sender(Interconnect(url=urls), source, self.outbox, Figures())
+        self.sender.start()
+
+    def transaction(self, changes: int) -> None:
+        """Add a transaction to the open batch."""
+        self._commit += 1
+        batcher = self._batcher
+        batcher.begin(self._commit, 0)
+        for ordinal in range(changes):
+            value = b'{"t":%d,"padding":"%b%d"}' % (time.monotonic_ns(), _PADDING, self._commit * 7919 + ordinal)
+            if len(value) > batcher.room and batcher.values:
+                batcher.cut(ordinal)
+            batcher.keys.append(b'{"id":%d}' % (self._commit * 1000 + ordinal))
+            batcher.values.append(value)
+            batcher.room -= len(value)
+        batcher.commit(self._commit)
+
+    def take(self) -> list[SealedBatch]:
+        """Return all that was added, in batches."""
+        batches = self._batcher.take()
+        last = self._batcher.seal()
+        return [*batches, last] if last is not None else batches
+
+
+def wait_for_start() -> None:
+    """Say that everything is prepared, and wait until it is wanted."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def made(feed: Feed, records: int) -> Iterable[SealedBatch]:
+    """Return a backlog, in transactions of fifty."""
+    for _ in range(records // 50):
+        feed.transaction(50)
+    return feed.take()
+
+
+def backlog(feed: Feed, records: int) -> None:
+    """Send records that were made beforehand, and tell how long it took until all were accepted."""
+    batches = list(made(feed, records))
+    wait_for_start()
+    began = time.monotonic()
+    feed.outbox.put(batches)
+    while not feed.outbox.empty:
+        feed.outbox.check()
+        time.sleep(0.002)
+    print(time.monotonic() - began, flush=True)
+
+
+def steady(feeds: list[Feed], rate: int, seconds: int) -> None:
+    """Send so many changes a second for each source, a batch every twentieth of a second, the sources one after the other."""
+    wait_for_start()
+    began = time.monotonic()
+    for step in range(seconds * _PER_SECOND):
+        for number, feed in enumerate(feeds):
+            due = began + (step + number / len(feeds)) / _PER_SECOND
+            time.sleep(max(0.0, due - time.monotonic()))
+            feed.transaction(rate // _PER_SECOND)
+            feed.outbox.put(feed.take())
+    while not all(feed.outbox.empty for feed in feeds):
+        for feed in feeds:
+            feed.outbox.check()
+        time.sleep(0.01)
+    print(time.monotonic() - began, flush=True)
+
+
+def main(urls: str, sources: str, kind: str, *sizes: str) -> None:
+    """Feed."""
+    feeds = [Feed(urls.split(","), source) for source in sources.split(",")]
+    if kind == "backlog":
+        backlog(feeds[0], int(sizes[0]))
+    else:
+        steady(feeds, int(sizes[0]), int(sizes[1]))
+    for feed in feeds:
+        feed.sender.stop(5)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
