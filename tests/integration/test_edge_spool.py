@@ -189,3 +189,34 @@ def test_edge_whose_spool_is_lost_refuses_to_start_and_names_the_range(away, dat
     assert done.returncode == 3
     assert f"after {edge.checkpoint['acknowledged']} up to {promised}" in " ".join(done.stderr.split())
     assert "init --adopt --new-epoch" in " ".join(done.stderr.split())
+
+
+def test_another_engine_spools_the_same_way(maria_edges, maria, interconnect, proxies):
+    wire = proxies("127.0.0.1", interconnect.port)
+    wire.stop()
+    edge = maria_edges(
+        maria, f"amqp://127.0.0.1:{wire.port}", window_megabytes=1, kilobytes=16, rest=_SPOOL.format(megabytes=64)
+    )
+    edge.init()
+    insert = "insert into t select seq, sha2(rand(), 512) from seq_{}_to_{}"
+    edge.start()
+    for round_ in range(3):
+        for part in range(5):
+            first = round_ * 1000 + part * 200 + 1
+            maria.execute(insert.format(first, first + 199))
+        eventually(lambda: edge.checkpoint["spooled"] > edge.checkpoint["acknowledged"])
+        edge.kill()
+        edge.start()
+    assert interconnect.changes == []
+
+    interconnect.credit = 4
+    wire.start()
+    arrive(interconnect, 1000)
+    edge.kill()
+    edge.start()
+    maria.execute(insert.format(3001, 3200))
+    arrive(interconnect, 3200)
+
+    assert ids(interconnect) == list(range(1, 3201))
+    eventually(lambda: not spool_file(edge).exists(), saying="the empty spool is removed")
+    assert edge.terminate() == 0
