@@ -30,7 +30,7 @@ def measure(
     console: Console, spark: SparkSession, lake: LakeFile, stream: str, *, seconds: int, rate: int
 ) -> list[Result]:
     """Return middle and 99th percentile of the delays, as published and live."""
-    feed = _Feed(lake.kafka.bootstrap, lake.topic(stream), max(1, rate // _TICKS // len(_TABLES)))
+    feed = Feed(lake.kafka.bootstrap, lake.topic(stream), max(1, rate // _TICKS // len(_TABLES)))
     feed.begin()
     load.run(spark, lake, stream)
     desk = sql.Desk(spark.newSession(), lake)
@@ -63,7 +63,7 @@ def measure(
     return found
 
 
-def _seen(answers: dict[str, list[tuple[float, int]]], feed: "_Feed", written: bool) -> bool:
+def _seen(answers: dict[str, list[tuple[float, int]]], feed: "Feed", written: bool) -> bool:
     return written and all(seen and seen[-1][1] == max(feed.committed) for seen in answers.values())
 
 
@@ -81,7 +81,7 @@ def _delays(committed: dict[int, float], seen: list[tuple[float, int]]) -> list[
     return delays
 
 
-class _Feed:
+class Feed:
     """Commits changes of four tables, and notes when."""
 
     def __init__(self, bootstrap: str, topic: str, changes: int) -> None:

@@ -9,6 +9,7 @@ import logging
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -212,16 +213,34 @@ def _increments(console: Console, spark: SparkSession, folder: Path, rows: int, 
 
 
 def _nothing(folder: Path, kafka: Kafka, runs: int) -> list[Result]:
-    """Return the seconds of a load that finds nothing new, from command to exit."""
+    """Return the seconds of a load that finds nothing new, from command to exit, by hand and as Airflow runs a step."""
     _topic(kafka, "nothing")
     lake = _lake(folder, "nothing", kafka.bootstrap)
-    words = command("lake", "load", "nothing", "--config", str(lake.path))
-    times = []
-    for _ in range(runs + 1):
-        began = time.monotonic()
-        subprocess.run(words, check=True, capture_output=True, timeout=300)
-        times.append(time.monotonic() - began)
-    return [Result("load with nothing to do", round(statistics.median(times[1:]), 2), "s, from command to exit")]
+    lake_freshness.Feed(kafka.bootstrap, "nothing", 1).begin()
+    by_hand = command("lake", "load", "nothing", "--config", str(lake.path))
+    jars = ",".join(str(jar) for jar in session.jars())
+    submit = Path(sys.executable).with_name("spark-submit")
+    step = [
+        str(submit),
+        "--master",
+        "local[2]",
+        "--jars",
+        jars,
+        str(Path(bronze.__file__).with_name("submit.py")),
+        "nothing",
+    ]
+    step += ["--config", str(lake.path), "--step", "bronze"]
+    found = []
+    for name, words in (("headrace lake load", by_hand), ("spark-submit of a step", step)):
+        times = []
+        # The first one has something to do.
+        for _ in range(runs + 1):
+            began = time.monotonic()
+            subprocess.run(words, check=True, capture_output=True, timeout=300)
+            times.append(time.monotonic() - began)
+        seconds = round(statistics.median(times[1:]), 2)
+        found.append(Result(f"nothing to do, {name}", seconds, "s, from command to exit"))
+    return found
 
 
 if __name__ == "__main__":
