@@ -7,8 +7,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from edge.figures import Figures
+from edge.figures import Figures, look_seconds
 from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.place import place, split_name
 from edge.mysql.server import check_log, check_settings
 from edge.mysql.session import Database
 from edge.outbox import Outbox
@@ -44,7 +45,7 @@ class Watch:
 
     def _run(self) -> None:
         database: Database | None = None
-        every = min(_LONGEST_SECONDS, self._config.heartbeat_seconds)
+        every = look_seconds(self._config)
         while not self._stopped.wait(every):
             try:
                 database = database or Database(self._connection, self._config.source.name)
@@ -63,4 +64,6 @@ class Watch:
     def _look(self, database: Database) -> None:
         check_settings(database, mariadb=self._config.source.mariadb is not None)
         checkpoint = self._checkpoint()
-        self._figures.retained_wal_bytes = check_log(database, checkpoint).retained(checkpoint.confirmed)
+        log = check_log(database, checkpoint)
+        name, size = log.end
+        self._figures.saw_log(place(split_name(name)[1], size), retained=log.retained(checkpoint.confirmed), safe=None)
