@@ -15,10 +15,13 @@ def taken(edge):
 
 
 def on_its_way(interconnect):
-    """Wait until rows of a chunk are held back, and not only what an idle edge sends."""
-    eventually(
-        lambda: any(len(batch) > 100 for _, batch in list(interconnect._holding)), saying="a chunk is on its way"
-    )
+    """Wait until rows of a chunk are held back."""
+
+    def held_back():
+        held = [batch.values[-1] for _, batch in list(interconnect._holding) if batch.values]
+        return any(b'"op":"r"' in value for value in held)
+
+    eventually(held_back, saying="a chunk is on its way")
 
 
 def test_a_request_left_while_the_edge_is_away_is_served_when_it_runs(edge, database, interconnect):
