@@ -17,6 +17,9 @@ from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
 
+#: The release of MySQL from which on it says that in other words.
+_BINARY_LOG_STATUS = (8, 2)
+
 
 def initialise(
     source: str,
@@ -51,7 +54,9 @@ def _at_end(
     """Return a checkpoint where the binlog ends."""
     if engine == "mysql":
         # Executed and place are of one moment: no transaction commits between them.
-        row = database.dictionaries("show binary log status" if database.version >= "8.4" else "show master status")[0]
+        row = database.dictionaries(
+            "show binary log status" if database.release >= _BINARY_LOG_STATUS else "show master status"
+        )[0]
         file, offset, gtids = str(row["File"]), int(row["Position"]), str(row["Executed_Gtid_Set"]).replace("\n", "")
     else:
         file, offset = log(database).end

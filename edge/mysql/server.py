@@ -17,6 +17,8 @@ from headrace.errors import NeedsOperator
 _log = logging.getLogger(__name__)
 
 
+#: Releases of MySQL that say it in other words.
+_SHOW_REPLICAS = (8, 0, 22)
 #: Where the first event of a file stands.
 FIRST = 4
 
@@ -198,7 +200,8 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
 
 def replicas(database: Database) -> list[tuple[Any, ...]]:
     """Return the replicas that read the binlog, their numbers first."""
-    return database.rows("show slave hosts" if database.is_mariadb else "show replicas")
+    newer = not database.is_mariadb and database.release >= _SHOW_REPLICAS
+    return database.rows("show replicas" if newer else "show slave hosts")
 
 
 def gtids_at(database: Database, file: str, offset: int) -> str:

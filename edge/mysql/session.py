@@ -7,6 +7,7 @@ CorruptInput with the place in the log.
 
 import contextlib
 import logging
+import re
 import socket
 import ssl
 import struct
@@ -42,6 +43,8 @@ class Database:
         self._connection = _connect(config, source)
         self.version: str = str(self._connection.get_server_info())
         self.is_mariadb = "MariaDB" in self.version
+        #: Its numbers, `(8, 0, 36)`.
+        self.release = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
         #: The server's number for this connection.
         self.pid = int(self._connection.thread_id())
 

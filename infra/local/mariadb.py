@@ -159,14 +159,14 @@ class Mariadb:
             str(self.port),
         ]
         done = subprocess.run(
-            [*client, "-u", "root", "-N", "-B", "--default-character-set=utf8mb4", database],
+            [*client, "-u", "root", "-N", "-B", "--skip-ssl", "--default-character-set=utf8mb4", database],
             input=sql,
             check=False,
             capture_output=True,
             text=True,
         )
         if done.returncode != 0:
-            complaint = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+            complaint = next((line for line in done.stderr.splitlines() if line.startswith("ERROR")), "no reason given")
             raise NeedsOperator(f"mariadb in {self.folder.name}: {complaint}", hint=f"Read {self.log}.")
         return done.stdout.strip("\n")
 
