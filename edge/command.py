@@ -65,7 +65,8 @@ def run(path: str) -> None:
     "--new-epoch", is_flag=True, help="With --adopt: start a new epoch; what the slot still has is sent again."
 )
 @click.option("--snapshot", "copies", is_flag=True, help="Ask for a snapshot of every published table.")
-def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: bool) -> None:
+@click.option("--replace", is_flag=True, help="With --snapshot: consumers are told first to forget what they have.")
+def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: bool, replace: bool) -> None:
     """Make publication, slot and checkpoint; what is there already is verified and left as it is.
 
     Safe to run again after a crash at any moment. Nothing is dropped.
@@ -77,8 +78,10 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
             "--adopt goes with exactly one of --position POSITION and --new-epoch",
             hint="Ask 'headrace bridge positions' for the position; without --adopt give neither.",
         )
+    if replace and not copies:
+        raise ConfigurationError("--replace goes with --snapshot", hint="Give both, or neither.")
     adoption = Adoption(Position.parse(text) if text else None) if adopt else None
-    initialise(load(path, EdgeFile), adoption, click.echo, snapshot=copies)
+    initialise(load(path, EdgeFile), adoption, click.echo, snapshot=copies, replace=replace)
 
 
 @edge.command()

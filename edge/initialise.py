@@ -19,11 +19,17 @@ __all__ = ["Adoption", "initialise"]
 
 
 def initialise(
-    config: EdgeFile, adoption: Adoption | None, say: Callable[[str], None], *, snapshot: bool = False
+    config: EdgeFile,
+    adoption: Adoption | None,
+    say: Callable[[str], None],
+    *,
+    snapshot: bool = False,
+    replace: bool = False,
 ) -> Checkpoint:
     """Make, finish, or only verify what the source needs, and return its checkpoint; `say` what was made.
 
     `snapshot` asks for a snapshot of all tables; so does the configuration, but only for a source that is not made yet.
+    `replace` lets it take the place of what consumers have.
     Raises NeedsOperator when what exists cannot be what a former `init` left.
     """
     engine = engine_of(config)
@@ -32,7 +38,7 @@ def initialise(
         is_new = checkpoint is None or checkpoint.stage == "making"
         if snapshot or (is_new and config.snapshot.mode == "initial"):
             # Ahead of the source, so that a crash leaves none without it; the request waits for the edge.
-            SnapshotFolder(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot"))
+            SnapshotFolder(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot", replace=replace))
             say("Asked for a snapshot of every published table: 'headrace edge run' begins with it")
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
         kept = spool.promised() if checkpoint is None else None

@@ -13,8 +13,8 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 #: What to do when changes are lost to the slot.
 ANEW = (
     "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file away (and the spool, whose "
-    "batches are then given up), run 'headrace edge init --snapshot' for a new slot, a new epoch and a copy of the tables, and "
-    "then 'headrace verify': rows that were deleted meanwhile are in no copy, and it names them."
+    "batches are then given up), and run 'headrace edge init --snapshot --replace' for a new slot, a new epoch and a copy of "
+    "the tables that takes the place of what consumers have, rows that were deleted meanwhile included."
 )
 #: What to do when the slot is whole, and positions of before and after cannot be compared.
 NEW_EPOCH = (
