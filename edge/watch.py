@@ -1,0 +1,85 @@
+"""A look at the server from beside the log, every few seconds, in a thread with a connection of its own.
+
+A look that fails is tried again at the next one; what only an operator can pass ends the edge. Each engine says what is looked at
+(edge/postgres/watch.py, edge/mysql/watch.py).
+"""
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar
+
+from edge.figures import Figures, look_seconds
+from edge.outbox import Outbox
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import NeedsOperator, ReplicationError
+
+_log = logging.getLogger(__name__)
+
+
+class Closing(Protocol):
+    """What a connection has to have."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+Connection = TypeVar("Connection", bound=Closing)
+
+
+class Watch(ABC, Generic[Connection]):
+    """Looks until stopped, and leaves what it finds in figures and outbox."""
+
+    def __init__(self, config: EdgeFile, figures: Figures, outbox: Outbox) -> None:
+        self._config = config
+        self._figures = figures
+        self._outbox = outbox
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a look that hangs ends with the process."""
+        self._stopped.set()
+        self._thread.join(timeout=1.0)
+
+    @abstractmethod
+    def connect(self) -> Connection:
+        """Return a new connection; raise NotConnected or NeedsOperator."""
+
+    @abstractmethod
+    def look(self, connection: Connection) -> None:
+        """Look once."""
+
+    def warn(self, name: str, words: str) -> None:
+        """Keep a warning among the figures while it holds, that is until `words` are empty, and log it when it begins."""
+        if not words:
+            self._figures.warned.pop(name, None)
+        else:
+            if name not in self._figures.warned:
+                _log.warning("%s", words)
+            self._figures.warned[name] = words
+
+    def warn_of(self, retained: int) -> None:
+        """Warn while the source keeps more log for this edge than the configuration allows without one, in bytes."""
+        limit = self._config.limits.retained_wal_megabytes
+        much = f"the source keeps {retained >> 20} MB of log for this edge, more than [limits] retained_wal_megabytes = {limit}"
+        self.warn("retained", much if limit and retained >= limit << 20 else "")
+
+    def _run(self) -> None:
+        connection: Connection | None = None
+        every = look_seconds(self._config)
+        while not self._stopped.wait(every):
+            try:
+                connection = connection or self.connect()
+                self.look(connection)
+            except NeedsOperator as problem:
+                self._outbox.fail(problem)
+                break
+            except ReplicationError as error:
+                _log.debug("the look at the server failed: %s", error.message)
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()
