@@ -19,7 +19,7 @@ SHOWN = 5
 class Difference(NamedTuple):
     """One thing that is not as it should be."""
 
-    #: lost, doubled, foreign, order, partition, position, half, last, altered or schema.
+    #: lost, doubled, foreign, order, partition, position, half, last, altered, schema or state.
     kind: str
     words: str
 
@@ -38,8 +38,10 @@ def check(
     """Return how the topic's records of `source` differ from what it committed; nothing when they are the same."""
     records = [record for record in topic if record.source["name"] == source or record.partition == partition]
     found = [*_in_place(source, partition, records), *_schemas(records, keys)]
-    changes = [record for record in records if not record.is_schema]
-    found += _order(changes)
+    everything = [record for record in records if not record.is_schema]
+    found += _order(everything)
+    found += _chunks([record for record in everything if record.is_copy], committed)
+    changes = [record for record in everything if not record.is_copy]
     found += _counts(committed, changes)
     found += _boundaries(committed, changes)
     found += _contents(committed, changes, keys)
@@ -72,6 +74,26 @@ def _order(changes: Sequence[Record]) -> Iterable[Difference]:
     for before, after in pairwise(changes):
         if after.position <= before.position:
             yield Difference("order", f"{after} stands behind {before}")
+
+
+def _chunks(copies: Sequence[Record], committed: Sequence[Transaction]) -> Iterable[Difference]:
+    """Yield what is wrong with chunks of a snapshot: each is numbered from 0, and only its last row says that it is.
+
+    One that a kill cut short has no last row; whether all rows came is for the state to tell (tests/history/state.py).
+    """
+    transactions = {transaction.xid for transaction in committed if transaction.changes}
+    chunks: dict[tuple[int, ...], list[Record]] = {}
+    for record in copies:
+        chunks.setdefault(record.position[:2], []).append(record)
+        if record.xid in transactions:
+            yield Difference("foreign", f"{record} is a copied row within a transaction of the source's own")
+        if record.value["before"] is not None or record.source["snapshot"] != "incremental":
+            yield Difference("altered", f"{record} is no copied row as records.md has it")
+    for chunk in chunks.values():
+        if [record.position[2] for record in chunk] != list(range(len(chunk))):
+            yield Difference("half", f"the chunk that begins with {chunk[0]} has holes")
+        if any(record.value["transaction"].get("last", False) for record in chunk[:-1]):
+            yield Difference("last", f"the chunk that begins with {chunk[0]} has its mark of the last row too early")
 
 
 def _name(record: Record) -> _Name:

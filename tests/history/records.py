@@ -20,6 +20,11 @@ class Record(NamedTuple):
         return "tableChanges" in self.value
 
     @property
+    def is_copy(self) -> bool:
+        """Whether a snapshot read it."""
+        return bool(self.value.get("op") == "r")
+
+    @property
     def source(self) -> dict[str, Any]:
         """What the record says about where it comes from."""
         held: dict[str, Any] = self.value["source"]

@@ -7,13 +7,17 @@ it can be read again.
 from typing import Any
 
 from tests.history.decoding import transactions
-from tests.history.transactions import Transaction
+from tests.history.transactions import Row, Transaction, value
 
 SLOT = "truth"
 
 _READ = """
     SELECT lsn::text, data
     FROM pg_logical_slot_peek_changes(%s, NULL, NULL, 'include-timestamp', '1', 'skip-empty-xacts', '1')
+"""
+_COLUMNS = """
+    SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
+    WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 _KEYS = """
     SELECT n.nspname || '.' || c.relname, a.attname
@@ -49,3 +53,23 @@ def keys(connection: Any) -> dict[str, tuple[str, ...]]:
         for table, column in cursor.fetchall():
             found[table] = (*found.get(table, ()), column)
     return found
+
+
+def stored(connection: Any, table: str) -> list[Row]:
+    """Return a table's rows as they are now, in the form of records."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET bytea_output = 'hex'")
+        cursor.execute(_COLUMNS, (table,))
+        columns = cursor.fetchall()
+        # A cast would not print every type as its own output function does.
+        texts = ", ".join(
+            f'"{name}"::text'
+            if kind == "boolean"
+            else f"""CASE WHEN "{name}" IS NOT NULL THEN format('%s', "{name}") END"""
+            for name, kind in columns
+        )
+        cursor.execute(f"SELECT {texts} FROM {table}")
+        return [
+            {name: value(kind, text) for (name, kind), text in zip(columns, row, strict=True)}
+            for row in cursor.fetchall()
+        ]
