@@ -147,6 +147,13 @@ def _carried_over(
 
     What is acknowledged of a transaction beyond those is sent again in the new epoch.
     """
+    if checkpoint.spooled:
+        raise NeedsOperator(
+            f"the spool holds changes up to {checkpoint.spooled} that are not acknowledged, and the checkpoint's GTID is behind "
+            "them: a new epoch would leave them out",
+            hint="If the former server can be reached, run the edge there until the far side has everything. Otherwise move the "
+            "state folder away, run 'headrace edge init' for a new epoch from now on, and copy the tables again.",
+        )
     now = _at_end(source, engine, database, Position.start(new_epoch(checkpoint.position.epoch)))
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
     first = log(database).files[0][0]

@@ -18,7 +18,7 @@ class Kind(Enum):
     ROLLBACK = "rollback"
     #: Tables lose all their rows: TRUNCATE, DROP, CREATE OR REPLACE.
     EMPTIES = "empties"
-    #: Rows move or vanish in a way that no row event tells: RENAME TABLE, a partition dropped, truncated or exchanged.
+    #: Rows move or vanish in a way that no row event tells: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged.
     MOVES = "moves"
     HARMLESS = "harmless"
     #: Rows changed by statement.
@@ -70,7 +70,11 @@ def read_statement(words: str) -> Statement:
     for pattern, several in ((_TRUNCATE, False), (_DROP, True), (_REPLACE, False)):
         if match := pattern.match(text):
             return Statement(Kind.EMPTIES, _tables(text, match.end(), several=several), said)
-    if word == "RENAME" or (word == "ALTER" and (_PARTITION.search(text) or _RENAME.search(text))):
+    if (
+        word == "RENAME"
+        or said.startswith(("DROP DATABASE", "DROP SCHEMA"))
+        or (word == "ALTER" and (_PARTITION.search(text) or _RENAME.search(text)))
+    ):
         return Statement(Kind.MOVES, opening=said)
     return Statement(Kind.HARMLESS if word in _HARMLESS else Kind.REFUSED, opening=said)
 

@@ -53,6 +53,12 @@ class Table:
         self._bare = Images(names, codes, []) if key else self._keyed
         self._width = len(names)
         self._bytes = (len(names) + 7) // 8
+        # Sizes of what stands ahead of the images, of inserts and deletes and of updates; and what of it was looked at already.
+        width = 1 if len(names) < 251 else 3
+        self._head_sizes = (width + self._bytes, width + 2 * self._bytes)
+        self._heads: set[bytes] = set()
+        self._of: Transaction | None = None
+        self._middle = b""
 
     def schema_record(self, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
         """Return the schema record."""
@@ -69,6 +75,16 @@ class Table:
 
         Raises MissingColumns when they lack columns, ValueError when they are of another table.
         """
+        # What was found in order before is in order.
+        size = self._head_sizes[is_update]
+        head = event[at : at + size]
+        if head in self._heads:
+            return at + size
+        end = self._checked(event, at, is_update=is_update)
+        self._heads.add(head)
+        return end
+
+    def _checked(self, event: bytes, at: int, *, is_update: bool) -> int:
         width, at = packed(event, at)
         if width != self._width:
             raise ValueError("rows have another number of columns than their table map")
@@ -80,12 +96,17 @@ class Table:
             at += size
         return at
 
+    def _between(self, transaction: Transaction) -> bytes:
+        if self._of is not transaction:
+            self._of, self._middle = transaction, self.envelope.middle(transaction)
+        return self._middle
+
     def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
         images, size, number = self._keyed, self._bytes, first
-        middle, place = self.envelope.middle(transaction), transaction.place
+        middle, place = self._between(transaction), transaction.place
         end = envelope.end(b"c", transaction, now_ms)
         while p < e:
             p, key, row = images[m[p : p + size]](m, p + size)
@@ -103,7 +124,7 @@ class Table:
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
         images, bare, size, number = self._keyed, self._bare, self._bytes, first
-        middle, place = self.envelope.middle(transaction), transaction.place
+        middle, place = self._between(transaction), transaction.place
         end = envelope.end(b"u", transaction, now_ms)
         while p < e:
             p, _, old = bare[m[p : p + size]](m, p + size)
@@ -122,7 +143,7 @@ class Table:
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
         images, size, number = self._keyed, self._bytes, first
-        middle, place = self.envelope.middle(transaction), transaction.place
+        middle, place = self._between(transaction), transaction.place
         end = envelope.end(b"d", transaction, now_ms)
         while p < e:
             p, key, row = images[m[p : p + size]](m, p + size)
