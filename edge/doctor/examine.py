@@ -87,4 +87,5 @@ def show(findings: list[Finding], console: Console) -> None:
             console.print(f"        [bold]{escape(finding.mend)}[/]", soft_wrap=True)
     wrong, warnings = (sum(finding.level == level for finding in findings) for level in ("wrong", "warning"))
     style = _STYLES["wrong" if wrong else "warning" if warnings else "ok"]
-    console.print(f"[{style}]{wrong} wrong, {warnings} warnings[/], {len(findings)} looked at.")
+    plural = "" if warnings == 1 else "s"
+    console.print(f"[{style}]{wrong} wrong, {warnings} warning{plural}[/], {len(findings)} findings.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 from rich.live import Live
+from rich.markup import escape
 
 from headrace.errors import ReplicationError
 from headrace.status.answer import Answer
@@ -74,17 +75,17 @@ def _print(answers: list[Answer], *, as_json: bool, indent: int = 0) -> None:
 
 
 def _watch(paths: tuple[Path, ...], at: tuple[str, ...], *, as_json: bool) -> None:
+    if as_json:
+        while True:
+            _print([ask(path, at) for path in paths], as_json=True, indent=-1)
+            time.sleep(_EVERY)
     out = console()
-    with Live(console=out, auto_refresh=False, screen=not as_json and out.is_terminal) as live:
+    with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
             try:
-                answers = [ask(path, at) for path in paths]
+                shown = screen([ask(path, at) for path in paths], out.width)
             except ReplicationError as error:
                 # It may be back at the next look.
-                live.update(f"{error.message}. {error.hint}", refresh=True)
-            else:
-                if as_json:
-                    _print(answers, as_json=True, indent=-1)
-                else:
-                    live.update(screen(answers, out.width), refresh=True)
+                shown = escape(f"{error.message}. {error.hint}")
+            live.update(shown, refresh=True)
             time.sleep(_EVERY)

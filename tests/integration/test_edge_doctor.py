@@ -122,7 +122,7 @@ def test_a_far_side_that_refuses_or_is_away_is_said_in_its_words(healthy, interc
 def test_the_command_prints_a_line_a_check_and_ends_with_3_when_something_is_wrong(healthy):
     done = healthy.command("doctor")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "0 wrong, 1 warnings" in done.stdout
+    assert "0 wrong, 1 warning," in done.stdout
     healthy.database.execute("alter table t replica identity nothing")
     healthy.init()
     done = healthy.command("doctor", "--json")
