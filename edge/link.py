@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from proton import Delivery, Endpoint, Event, Handler, Message, SSLDomain, SSLException, symbol
+from proton.handlers import IOHandler
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
 
 from edge import parting
@@ -35,6 +36,8 @@ _ATTEMPT_SECONDS = 15.0
 _LASTING = 6
 #: How long the peer may take to answer a close, in seconds.
 _CLOSE_SECONDS = 1.0
+#: Writes in a row, of up to a frame each, before something else has its turn.
+_WRITES = 256
 #: How often it is looked whether the certificates were renewed, in seconds.
 CERTIFICATE_SECONDS = 30.0
 
@@ -72,6 +75,7 @@ class Connection(Handler):  # type: ignore[misc]
         self._container = Container(self, container_id=f"headrace-edge {source}")
         # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
         self._container.ssl = None
+        self._container.global_handler.base = _Filling()
         self._container.selectable(self._injector)
 
     def carry(self, stopping: threading.Event) -> ReplicationError | None:
@@ -280,6 +284,32 @@ class Connection(Handler):  # type: ignore[misc]
 
     def _after(self, seconds: float, step: Callable[[], None]) -> None:
         self._container.schedule(seconds, _Timer(step))
+
+
+class _Filling(IOHandler):  # type: ignore[misc]
+    """Proton's reads and writes, but that a socket is written to until it is full.
+
+    One write each time that a socket takes some again would leave TCP short of data on a long link: it then never learns how much
+    the link carries.
+    """
+
+    def on_selectable_writable(self, event: Event) -> None:
+        """Write what there is, as far as the socket takes it."""
+        selectable = event.selectable
+        transport = selectable._transport  # noqa: SLF001 - as in Proton's own handler.
+        if transport is None:
+            return
+        try:
+            for _ in range(_WRITES):
+                pending = transport.pending()
+                if pending <= 0:
+                    break
+                transport.pop(selectable.send(transport.peek(pending)))
+        except BlockingIOError:
+            pass
+        except OSError:
+            transport.close_head()
+        self.update(transport, selectable, selectable._reactor.now)  # noqa: SLF001 - as above.
 
 
 class _Timer(Handler):  # type: ignore[misc]
