@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,31 @@ def init(path: Path) -> None:
     for name, stream in file.streams.items():
         for source, partitions in stream.sources.items():
             print(f"source {source}: {file.topic(name)}{list(partitions)}")
+
+
+@bridge.command()
+@_CONFIG
+@_JSON
+def doctor(path: Path, as_json: bool) -> None:
+    """Look at everything that the bridge needs, change nothing, and say what is wrong and what mends it.
+
+    Brokers, topics, positions, certificates, the interconnect; beside running bridges too. Exit code 3 when something is
+    wrong; warnings alone are 0.
+    """
+    from rich.console import Console
+
+    from bridge.doctor import examine
+    from headrace.errors import NeedsOperator
+    from headrace.findings import as_json as in_json
+    from headrace.findings import is_wrong, show
+
+    findings = list(examine(load(path, BridgeFile)))
+    if as_json:
+        print(in_json(findings))
+    else:
+        show(findings, Console(highlight=False))
+    if is_wrong(findings):
+        sys.exit(NeedsOperator.exit_code)
 
 
 @bridge.command()

@@ -88,7 +88,7 @@ class Committer:
             self._group = client.consumer_group_metadata()
             self._ends = read_ends(client, topic, partitions)
             committed = read_committed(client, source, topic)
-            self._check_assignment(committed)
+            check_assignment(self._home, committed)
             tail = committed.position if committed is not None else None
             if tail is None:
                 tail = read_last_record(client, source, topic, partitions)
@@ -203,15 +203,17 @@ class Committer:
                 self._producer.begin_transaction()
             self.is_open = True
 
-    def _check_assignment(self, committed: Committed | None) -> None:
-        source, topic, partitions = self._home
-        owns = {(topic, partition) for partition in partitions}
-        if committed is not None and set(committed.offsets) != owns:
-            raise NeedsOperator(
-                f"{source} owned {_named(set(committed.offsets))} until now, and the bridge's file says {_named(owns)}",
-                hint="Partitions never move silently: name the former ones in the file, or run "
-                f"'headrace bridge move {source}' to go on in the new ones from the same position.",
-            )
+
+def check_assignment(home: Home, committed: Committed | None) -> None:
+    """Raise NeedsOperator when a source's position is committed in other partitions than those that the file gives it."""
+    source, topic, partitions = home
+    owns = {(topic, partition) for partition in partitions}
+    if committed is not None and set(committed.offsets) != owns:
+        raise NeedsOperator(
+            f"{source} owned {_named(set(committed.offsets))} until now, and the bridge's file says {_named(owns)}",
+            hint="Partitions never move silently: name the former ones in the file, or run "
+            f"'headrace bridge move {source}' to go on in the new ones from the same position.",
+        )
 
 
 def _named(partitions: set[tuple[str, int]]) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "TooLarge",
     "TopicPartition",
     "admin",
+    "broker_resource",
     "consumer",
     "member",
     "producer",
@@ -205,6 +206,11 @@ def admin(connection: KafkaConnection) -> Any:
 def topic_resource(topic: str) -> Any:
     """Return the name under which a topic's configuration is asked for."""
     return ConfigResource(ResourceType.TOPIC, topic)
+
+
+def broker_resource(broker: int) -> Any:
+    """Return the name under which a broker's configuration is asked for."""
+    return ConfigResource(ResourceType.BROKER, str(broker))
 
 
 def _common(connection: KafkaConnection) -> dict[str, Any]:

@@ -95,19 +95,21 @@ def doctor(path: str, *, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from edge.doctor import examine
+    from edge.doctor.examine import examine
+    from headrace.findings import as_json as in_json
+    from headrace.findings import is_wrong, show
 
     config = load(path, EdgeFile)
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         # What would be logged is among the findings.
         logging.getLogger("edge").setLevel(logging.CRITICAL)
         logging.getLogger("proton").setLevel(logging.CRITICAL)
-    findings = list(examine.examine(config))
+    findings = list(examine(config))
     if as_json:
-        click.echo(examine.as_json(findings))
+        click.echo(in_json(findings))
     else:
-        examine.show(findings, Console(highlight=False))
-    if any(finding.level == "wrong" for finding in findings):
+        show(findings, Console(highlight=False))
+    if is_wrong(findings):
         sys.exit(NeedsOperator.exit_code)
 
 

@@ -1,18 +1,11 @@
-"""All checks of an edge's file, those of its engine among them, and how they are printed."""
+"""All checks of an edge's file, those of its engine among them."""
 
 from collections.abc import Iterator
 
-import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from edge.doctor import machine
-from edge.doctor.finding import Finding, run
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
-
-_STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
+from headrace.findings import Finding, run
 
 
 def examine(config: EdgeFile) -> Iterator[Finding]:
@@ -67,25 +60,3 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
         yield from run(mysql.CHECKS, mysql.Patient(config, names, database, checkpoint))
     finally:
         database.close()
-
-
-def as_json(findings: list[Finding]) -> str:
-    """Return the findings as JSON."""
-    return msgspec.json.format(msgspec.json.encode([finding._asdict() for finding in findings]), indent=1).decode()
-
-
-def show(findings: list[Finding], console: Console) -> None:
-    """Print a line a finding, what mends it below, whole so that it can be copied, and a verdict."""
-    width = max(len(finding.check) for finding in findings)
-    for finding in findings:
-        line = Table.grid(padding=(0, 1, 0, 0))
-        for column in (7, width, None):
-            line.add_column(min_width=column, overflow="fold")
-        line.add_row(f"[{_STYLES[finding.level]}]{finding.level}[/]", escape(finding.check), escape(finding.said))
-        console.print(line)
-        if finding.mend:
-            console.print(f"        [bold]{escape(finding.mend)}[/]", soft_wrap=True)
-    wrong, warnings = (sum(finding.level == level for finding in findings) for level in ("wrong", "warning"))
-    style = _STYLES["wrong" if wrong else "warning" if warnings else "ok"]
-    plural = "" if warnings == 1 else "s"
-    console.print(f"[{style}]{wrong} wrong, {warnings} warning{plural}[/], {len(findings)} findings.")

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.doctor.finding import Check, Finding
 from edge.engine import engine_of
 from edge.figures import Figures
 from edge.link import Connection
 from edge.outbox import Outbox
 from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile
+from headrace.findings import Check, Finding
 from headrace.position import Position
 
 #: Room that the state folder needs besides the spool, in bytes.

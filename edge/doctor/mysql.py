@@ -7,13 +7,13 @@ is restarted, so they belong into its configuration too.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from edge.doctor.finding import Check, Finding
 from edge.mysql import charset, server
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.session import Database
 from edge.mysql.tables import SYSTEM, Chosen
 from edge.policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
+from headrace.findings import Check, Finding
 
 _LOCAL = ("127.", "localhost", "::1")
 #: A log that is kept for less than this, in seconds, is gone after a long weekend.

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from edge.doctor.finding import Check, Finding
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.problems import quoted
 from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import check_server, check_system
 from headrace.configuration.edge import EdgeFile, Postgresql
+from headrace.findings import Check, Finding
 
 _OLDEST, _NEWEST = 14, 18
 _LOCAL = ("127.", "localhost", "::1", "/")

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from edge.doctor.finding import Check, Finding
 from edge.doctor.postgres import Patient
 from edge.postgres.slot import check_slot, find_slot, retained_bytes
+from headrace.findings import Check, Finding
 
 _GIGABYTE = 1 << 30
 #: A transaction that is open for longer, in seconds, keeps `init` waiting and log from being discarded.

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from edge.doctor.finding import Check, Finding
 from edge.doctor.postgres import Patient
 from edge.postgres.problems import quoted
+from headrace.findings import Check, Finding
 
 _PUBLISHED = files("edge.doctor").joinpath("published.sql").read_text(encoding="utf-8")
 #: So many tables are named; of more there is a count.

@@ -1,0 +1,188 @@
+"""`headrace bridge doctor`: looks at everything that a bridge needs, and says what is wrong and what mends it.
+
+It changes nothing, and may be run beside bridges. Called by the command.
+"""
+
+import datetime as dt
+import socket
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from bridge.address import shown
+from bridge.committer import Home, check_assignment
+from bridge.kafka import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
+from bridge.positions import read_committed, reading
+from bridge.roster import homes
+from bridge.topics import check, wanted
+from headrace.certificates import files
+from headrace.configuration.bridge import BridgeFile
+from headrace.errors import NotConnected, ReplicationError, Retryable
+from headrace.findings import Check, Finding, is_wrong, run
+
+_PORTS = {"amqp": 5672, "amqps": 5671}
+_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5
+#: A bridge commits every source's position once an hour; one that is older than this, in hours, is committed by nobody.
+_OLD_HOURS = 3
+_DAY = 86_400_000
+
+
+class Cluster(NamedTuple):
+    """What the checks look at."""
+
+    file: BridgeFile
+    client: Any
+
+    def described(self, resource: Any) -> dict[str, str]:
+        """Return the settings of a topic or broker."""
+        with translated("read settings"):
+            asked = self.client.describe_configs([resource], request_timeout=PATIENCE)
+            return {name: entry.value for name, entry in next(iter(asked.values())).result().items()}
+
+    def metadata(self) -> Any:
+        """Return brokers and topics."""
+        with translated("read the list of topics"):
+            return self.client.list_topics(timeout=PATIENCE)
+
+
+def examine(file: BridgeFile) -> Iterator[Finding]:
+    """Yield what all checks find."""
+    cluster = Cluster(file, admin(file.kafka))
+    first = list(run((kafka,), cluster))
+    yield from first
+    yield from run(_HERE if is_wrong(first) else (*_IN_KAFKA, *_HERE), cluster)
+
+
+def kafka(cluster: Cluster) -> Iterator[Finding]:
+    """Look at the brokers, and at the settings of theirs that transactions and positions rest on."""
+    brokers = cluster.metadata().brokers
+    yield Finding("Kafka", "ok", f"{len(brokers)} brokers at {cluster.file.kafka.bootstrap}")
+    settings = cluster.described(broker_resource(next(iter(brokers))))
+    longest = int(settings["transaction.max.timeout.ms"])
+    if longest < TRANSACTION_TIMEOUT:
+        mend = f"transaction.max.timeout.ms={TRANSACTION_TIMEOUT} or more at the brokers"
+        yield Finding("transaction.max.timeout.ms", "wrong", f"{longest}: transactions are refused", mend)
+    kept = int(settings["offsets.retention.minutes"])
+    if kept < 24 * 60:
+        said = f"{kept}: positions of sources that no bridge serves for so long are forgotten"
+        yield Finding("offsets.retention.minutes", "warning", said, "offsets.retention.minutes=10080 at the brokers")
+    for name in ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
+        if len(brokers) > 1 and int(settings[name]) < 2:
+            said = "1: positions or transactions are lost with one broker"
+            yield Finding(name, "warning", said, f"{name}=3 at the brokers, before their first start")
+
+
+def topics(cluster: Cluster) -> Iterator[Finding]:
+    """Look at each stream's topic: that it is as `run` needs it, and survives a broker."""
+    for topic in wanted(cluster.file):
+        yield from _alone("topic", partial(_topic, topic=topic), cluster)
+
+
+def _topic(cluster: Cluster, topic: str) -> Iterator[Finding]:
+    largest = check(cluster.client, {topic: wanted(cluster.file)[topic]})[topic]
+    yield Finding("topic", "ok", f"{topic}: its sources' partitions are there, records up to {largest / 1e6:.0f} MB")
+    settings = cluster.described(topic_resource(topic))
+    partitions = cluster.metadata().topics[topic].partitions.values()
+    replicas = min(len(partition.replicas) for partition in partitions)
+    least = int(settings["min.insync.replicas"])
+    behind = [partition.id for partition in partitions if len(partition.isrs) < len(partition.replicas)]
+    if behind:
+        said = f"{topic}: replicas of partitions {behind} are behind, or their brokers away"
+        yield Finding("topic", "warning", said, "Look at the brokers.")
+    if replicas == 1:
+        said = f"{topic}: 1 replica: it is lost with a broker's disk"
+        yield Finding(
+            "topic", "warning", said, "Give it 3 with kafka-reassign-partitions; replication = 3 for new topics."
+        )
+    elif least >= replicas:
+        said = f"{topic}: min.insync.replicas={least} of {replicas}: one broker away stops it"
+        yield Finding("topic", "warning", said, f"Set min.insync.replicas={replicas - 1} on the topic.")
+    kept = int(settings["retention.ms"])
+    if 0 <= kept < _DAY:
+        said = f"{topic}: kept for {kept / 3_600_000:.1f} hours: a load that is away for longer misses records"
+        yield Finding("topic", "warning", said, "Raise retention.ms on the topic.")
+
+
+def positions(cluster: Cluster) -> Iterator[Finding]:
+    """Look at each source's committed position: that it is in the partitions of the file, and somebody keeps it alive."""
+    for home in homes(cluster.file).values():
+        yield from _alone("position", partial(_position, home=home), cluster)
+
+
+def _position(cluster: Cluster, home: Home) -> Iterator[Finding]:
+    with reading(cluster.file.kafka, home.source) as client:
+        committed = read_committed(client, home.source, home.topic)
+    check_assignment(home, committed)
+    if committed is None or committed.position is None:
+        yield Finding("position", "ok", f"{home.source}: none yet: its first batch starts an epoch")
+        return
+    hours = (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(committed.at)).total_seconds() / 3600
+    if hours > _OLD_HOURS:
+        said = f"{home.source}: {committed.position}, committed {hours:.0f} hours ago: no bridge serves it"
+        yield Finding(
+            "position", "warning", said, "Start a bridge before Kafka forgets it (offsets.retention.minutes)."
+        )
+    else:
+        yield Finding("position", "ok", f"{home.source}: {committed.position}")
+
+
+def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Finding]:
+    """Yield what a check of one thing finds, so that it does not end those of the others."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            yield from list(check(cluster))
+        except ReplicationError as error:
+            # A broker that has just started does not know all yet.
+            if isinstance(error, NotConnected | Retryable) and time.monotonic() < until:
+                time.sleep(_AGAIN_SECONDS)
+                continue
+            yield Finding(name, "wrong", error.message, error.hint)
+        return
+
+
+def certificates(cluster: Cluster) -> Iterator[Finding]:
+    """Look at the certificates towards edges, routers and Kafka, where there are any."""
+    for name, section in (("interconnect", cluster.file.interconnect), ("kafka", cluster.file.kafka)):
+        if section.certificate is None and section.authority is None:
+            continue
+        warnings = files.examine(section)
+        yield from (Finding("certificates", "warning", f"[{name}] {warning}", "Renew it.") for warning in warnings)
+        if not warnings:
+            yield Finding("certificates", "ok", f"[{name}] readable, and valid for long enough")
+
+
+def interconnect(cluster: Cluster) -> Iterator[Finding]:
+    """Look whether the port to listen on is free or listened on, or whether what is connected out to answers."""
+    listen = cluster.file.interconnect.listen
+    if listen is not None:
+        host, _, port = listen.rpartition(":")
+        yield _listens("127.0.0.1" if host in {"", "0.0.0.0"} else host, int(port))
+        if cluster.file.interconnect.certificate is None and not host.startswith("127."):
+            said = f"{listen} takes whoever reaches it, without TLS"
+            yield Finding("interconnect", "warning", said, "Give certificate, key and authority: see docs/security.md.")
+    for url in cluster.file.interconnect.urls:
+        parts = urlsplit(url)
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or _PORTS[parts.scheme]), _SECONDS).close()
+        except OSError as error:
+            yield Finding(
+                "interconnect", "wrong", f"{shown(url)}: {error.strerror or error}", "Is it up, and reachable?"
+            )
+        else:
+            yield Finding("interconnect", "ok", f"{shown(url)} answers")
+
+
+def _listens(host: str, port: int) -> Finding:
+    try:
+        socket.create_connection((host, port), _SECONDS).close()
+    except OSError:
+        return Finding("interconnect", "ok", f"nobody listens on {host}:{port} yet: 'headrace bridge run' will")
+    return Finding("interconnect", "ok", f"{host}:{port} is listened on: see 'headrace status' whether by this bridge")
+
+
+_IN_KAFKA: tuple[Check[Cluster], ...] = (topics, positions)
+_HERE: tuple[Check[Cluster], ...] = (certificates, interconnect)
