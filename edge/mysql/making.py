@@ -154,8 +154,7 @@ def _carried_over(
             hint="If the former server can be reached, run the edge there until the far side has everything. Otherwise move the "
             "state folder away, run 'headrace edge init' for a new epoch from now on, and copy the tables again.",
         )
-    now = _at_end(source, engine, database, Position.start(new_epoch(checkpoint.position.epoch)))
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
-    first = log(database).files[0][0]
-    base, number = split_name(first)
-    return _checkpoint(source, engine, database, now.position, file_name(base, number), FIRST, checkpoint.gtids)
+    base, number = split_name(log(database).files[0][0])
+    position = Position.start(new_epoch(checkpoint.position.epoch))
+    return _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
