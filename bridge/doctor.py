@@ -19,7 +19,7 @@ from bridge.roster import homes
 from bridge.topics import check, wanted
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
-from headrace.errors import NotConnected, ReplicationError, Retryable
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.findings import Check, Finding, is_wrong, run
 
 _PORTS = {"amqp": 5672, "amqps": 5671}
@@ -60,7 +60,14 @@ def kafka(cluster: Cluster) -> Iterator[Finding]:
     """Look at the brokers, and at the settings of theirs that transactions and positions rest on."""
     brokers = cluster.metadata().brokers
     yield Finding("Kafka", "ok", f"{len(brokers)} brokers at {cluster.file.kafka.bootstrap}")
-    settings = cluster.described(broker_resource(next(iter(brokers))))
+    try:
+        settings = cluster.described(broker_resource(next(iter(brokers))))
+    except NeedsOperator:
+        said = "the brokers' settings are not shown to this user, and are not looked at"
+        yield Finding(
+            "Kafka settings", "warning", said, "DescribeConfigs on the cluster, or look with an administrator's user."
+        )
+        return
     longest = int(settings["transaction.max.timeout.ms"])
     if longest < TRANSACTION_TIMEOUT:
         mend = f"transaction.max.timeout.ms={TRANSACTION_TIMEOUT} or more at the brokers"

@@ -8,6 +8,7 @@ import pytest
 
 from bridge.bridge import Bridge
 from bridge.committer import Committer, Home
+from bridge.doctor import examine
 from bridge.kafka import admin
 from bridge.topics import check, make
 from headrace.certificates.authority import Authority
@@ -118,3 +119,11 @@ def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, monkeypatch, cha
         check(admin(connection), {"any": 1}, patience=3)
     with pytest.raises(NeedsOperator, match=says):
         lake_kafka.describe(connection, "any")
+
+
+def test_what_a_bridge_may_do_is_enough_for_its_doctor(secure_kafka):
+    topic = secure_kafka.topic()
+    findings = list(examine(file_of(secure_kafka.user(bridge_run(topic)), topic)))
+    assert [each.said for each in findings if each.level == "wrong"] == []
+    (settings,) = [each for each in findings if each.check == "Kafka settings"]
+    assert "DescribeConfigs on the cluster" in settings.mend
