@@ -68,10 +68,13 @@ class Region:
             postgres.bin("pgbench"), postgres.dsn(DATABASE), log=folder / f"pgbench-{name}.log", rate=50
         )
 
-    def prepare(self) -> None:
-        """Make database, tables, publication, slots, and then the first rows."""
+    def prepare(self, existing: str = "") -> None:
+        """Make database, tables, what is there already when capture begins, publication, slots, and then the first rows."""
         self.postgres.create_database(DATABASE)
         self.workload.initialise(SCHEMA_STEPS)
+        if existing:
+            with self.connection() as connection, connection.cursor() as cursor:
+                cursor.execute(existing)
         headrace("edge", "init", "--config", str(self.edge_file))
         with self.connection() as connection:
             truth.begin(connection)
@@ -140,11 +143,11 @@ class Pipeline:
         """The processes that are ours."""
         return [self.bridge, *(region.edge for region in self.regions)]
 
-    def start(self) -> None:
-        """Prepare every region, and start bridge and edges."""
+    def start(self, existing: str = "") -> None:
+        """Prepare every region, with rows that are there before if SQL is given, and start bridge and edges."""
         headrace("bridge", "init", "--config", str(self.bridge_file))
         for region in self.regions:
-            region.prepare()
+            region.prepare(existing)
         self.follower = Follower(self.kafka.bootstrap, STREAM, len(self.regions))
         for part in self.parts:
             part.start()
