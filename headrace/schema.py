@@ -40,13 +40,22 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     #: Key columns in key order; empty for a table without a key.
     key: list[str]
     columns: list[Column]
+    #: Columns that the edge's policy keeps in the region; not in the record when there are none.
+    excluded: list[str] = []
+
+    @property
+    def treated(self) -> dict[str, str]:
+        """What the edge's policy does, by column."""
+        told = {column.name: column.policy for column in self.columns if column.policy is not None}
+        return told | dict.fromkeys(self.excluded, "exclude")
 
     def change(self) -> dict[str, Any]:
         """Return the element of `tableChanges`."""
         return {
             "type": "CREATE",
             "id": f'"{self.schema}"."{self.table}"',
-            "table": {"primaryKeyColumnNames": self.key, "columns": [_told(column) for column in self.columns]},
+            "table": {"primaryKeyColumnNames": self.key, "columns": [_told(column) for column in self.columns]}
+            | ({"excluded": self.excluded} if self.excluded else {}),
         }
 
     @classmethod
@@ -62,6 +71,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
             table=record.source.table,
             key=change.table.primaryKeyColumnNames,
             columns=change.table.columns,
+            excluded=change.table.excluded,
         )
 
 
@@ -76,6 +86,7 @@ def _told(column: Column) -> dict[str, Any]:
 class _Table(msgspec.Struct):
     primaryKeyColumnNames: list[str]  # noqa: N815 - Debezium's name.
     columns: list[Column]
+    excluded: list[str] = []
 
 
 class _Change(msgspec.Struct):

@@ -46,6 +46,9 @@ class Table:
                 )
                 for number, (field, code) in enumerate(told, 1)
             ],
+            excluded=[
+                field.name for field, code in zip(described.fields, codes, strict=True) if code.policy == "exclude"
+            ],
         )
         #: Whether its schema record went ahead.
         self.told = False

@@ -83,7 +83,7 @@ def table_schema(
     `policy` is what the edge's policy does to them. A column that it excludes is not told.
     """
     ordinary = [None] * len(relation.columns)
-    columns = zip(relation.columns, forms or ordinary, policy or ordinary, strict=True)
+    columns = list(zip(relation.columns, forms or ordinary, policy or ordinary, strict=True))
     return TableSchema(
         schema=relation.schema,
         table=relation.table,
@@ -93,6 +93,7 @@ def table_schema(
             for position, (column, form, action) in enumerate(columns, start=1)
             if action != "exclude"
         ],
+        excluded=[column.name for column, _, action in columns if action == "exclude"],
     )
 
 

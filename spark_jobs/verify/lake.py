@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
+from headrace.schema import TableSchema
 from spark_jobs import bronze, delta_log, overlays, storage, tail
 from spark_jobs.silver import overlay, published, shape, table
 from spark_jobs.silver.overlay import Moment
@@ -97,6 +98,12 @@ class LakeAt:
             return None
         mine = whole.where(F.col(shape.SOURCE) == source)
         return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in shape.OWN))
+
+    def treated(self, source: str, name: str) -> dict[str, str]:
+        """Return what the edge's policy does to columns of a source's table, as its last schema record told."""
+        known = self._state.tables.get(name)
+        told = known.schemas.get(source) if known is not None else None
+        return TableSchema.parse(told).treated if told else {}
 
     def problem(self, name: str) -> str | None:
         """Return why the load stopped at a table; None when it did not."""

@@ -48,6 +48,8 @@ class TableReport:
     differences: list[Difference] = field(default_factory=list)
     #: Whether these are all differences, or only the first that were found.
     complete: bool = True
+    #: Columns that were not compared, because the edge's policy does something to them, and what.
+    treated: dict[str, str] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -83,6 +85,11 @@ def show(reports: list[TableReport], console: Console) -> None:
     for report in reports:
         if not report.equal:
             _explain(report, console)
+    for report in reports:
+        if report.treated:
+            listed = ", ".join(f"{name} ({action})" for name, action in report.treated.items())
+            said = f"{report.source} {report.table}: not compared, by the policy at the edge: {listed}"
+            console.print(escape(said), soft_wrap=True)
     for source, lsn in sorted({(report.source, _lsn(report)) for report in reports if report.lsn is not None}):
         console.print(f"{escape(source)}: every transaction that committed before LSN {lsn}, and none after")
     if any(report.ranges_compared < report.ranges for report in reports):

@@ -5,7 +5,7 @@ nothing was ever captured of it. A column that silver does not have counts as nu
 was added and never filled. Called by verify.py.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from spark_jobs.silver.shape import NAN
@@ -23,13 +23,20 @@ class Plan:
     key: list[Column]
     #: What is wrong already, a sentence each.
     reasons: list[str]
+    #: Columns that are not compared, because the edge's policy does something to them, and what.
+    treated: dict[str, str]
 
 
-def plan(table: SourceTable, silver: dict[str, SilverType]) -> Plan:
-    """Return how a source's table is compared with a silver table that has the given columns."""
+def plan(table: SourceTable, silver: dict[str, SilverType], treated: Mapping[str, str]) -> Plan:
+    """Return how a source's table is compared with a silver table that has the given columns.
+
+    `treated` says what the edge's policy does to columns: those hold something else in the lake, and are left out.
+    """
     columns: dict[str, Column] = {}
     reasons = []
     for name, kind in table.columns.items():
+        if name in treated:
+            continue
         if name not in silver:
             columns[name] = canonical.absent(name)
             continue
@@ -43,6 +50,7 @@ def plan(table: SourceTable, silver: dict[str, SilverType]) -> Plan:
         columns=list(columns.values()),
         key=[columns[name] for name in table.key] if has_key else [],
         reasons=reasons,
+        treated={name: treated[name] for name in table.columns if name in treated},
     )
 
 

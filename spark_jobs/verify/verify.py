@@ -7,7 +7,7 @@ the others go on. Called by command.py.
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -43,6 +43,9 @@ class SilverTables(Protocol):
     def frame(self, source: str, name: str) -> DataFrame | None:
         """Return a source's rows of a table, with the table's own columns only; None when there is no silver table."""
 
+    def treated(self, source: str, name: str) -> Mapping[str, str]:
+        """Return what the edge's policy does to columns of a source's table, by column."""
+
     def problem(self, name: str) -> str | None:
         """Return why the load stopped at a table; None when it did not."""
 
@@ -66,7 +69,9 @@ def verify(
         started = time.monotonic()
         try:
             with explained(f"verifying {name} of {source}"):
-                report = _verify(source, name, database, known.get(name), lake.frame(source, name), sample, tell)
+                treated = lake.treated(source, name)
+                frame = lake.frame(source, name)
+                report = _verify(source, name, database, known.get(name), frame, treated, sample, tell)
         except (NeedsOperator, CorruptInput, Retryable) as error:
             reason = f"{error.message}. {error.hint}".strip()
             report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
@@ -84,13 +89,14 @@ def _verify(
     database: SourceDatabase,
     table: SourceTable | None,
     frame: DataFrame | None,
+    treated: Mapping[str, str],
     sample: float | None,
     tell: Tell | None,
 ) -> TableReport:
     if table is None or frame is None:
         return _one_sided(source, name, database, table, frame)
     in_silver = silver.columns(frame)
-    plan = tables.plan(table, in_silver)
+    plan = tables.plan(table, in_silver, treated)
     summed = 0
 
     def hear(rows: int) -> None:
@@ -117,6 +123,7 @@ def _verify(
         differing=list(found.ranges) if grid.cells > 1 else [],
         differences=list(found.differences),
         complete=found.complete,
+        treated=plan.treated,
     )
 
 

@@ -51,6 +51,9 @@ class _Silver:
     def frame(self, _source: str, _name: str) -> Any:
         return self._frame
 
+    def treated(self, _source: str, _name: str) -> dict[str, str]:
+        return {}
+
     def problem(self, _name: str) -> None:
         return None
 

@@ -10,11 +10,18 @@ from psycopg2.extensions import parse_dsn
 from headrace import command
 from headrace.configuration.lake import Kafka, Lake, LakeFile, Stream
 from headrace.configuration.load import load
+from headrace.schema import TableSchema
 from spark_jobs.silver import published, table
 from spark_jobs.silver.published import Published, Table
 
 SOURCE, OTHER = "jakarta/bank", "london/bank"
 POSITION = "692010c0/0000000001a00000/00000000"
+SCHEMA = json.dumps(
+    {
+        "source": {"schema": "public", "table": "accounts"},
+        "tableChanges": [TableSchema(schema="public", table="accounts", key=["id"], columns=[]).change()],
+    }
+)
 STREAMS = {name: Stream(sources=[SOURCE, OTHER]) for name in ("bank", "sales")}
 
 
@@ -41,7 +48,9 @@ def publish(spark, root, stream, balance):
     # The other region's rows are never this source's.
     rows = account_rows(spark, SOURCE, balance).union(account_rows(spark, OTHER, "0"))
     rows.coalesce(1).write.format("delta").save(table.path(lake, stream, "public.accounts"))
-    known = Table(table="public.accounts", version=0, positions={SOURCE: POSITION}, schemas={SOURCE: "{}", OTHER: "{}"})
+    known = Table(
+        table="public.accounts", version=0, positions={SOURCE: POSITION}, schemas=dict.fromkeys((SOURCE, OTHER), SCHEMA)
+    )
     done = Published(
         stream=stream, load=1, started_at=datetime.now(UTC), positions={SOURCE: POSITION}, tables={known.table: known}
     )

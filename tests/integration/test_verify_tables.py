@@ -3,10 +3,12 @@
 import json
 import random
 from contextlib import closing
+from typing import ClassVar
 
 import pytest
 from psycopg2.extensions import parse_dsn
 from psycopg2.extras import execute_values
+from pyspark.sql import functions
 
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import NeedsOperator, NotConnected
@@ -22,6 +24,8 @@ SOURCE = "jakarta/bank"
 class Frames:
     """Silver tables that a test made by itself."""
 
+    policy: ClassVar = {}
+
     def __init__(self, **frames) -> None:
         self._frames = {name.replace("__", "."): frame for name, frame in frames.items()}
 
@@ -30,6 +34,9 @@ class Frames:
 
     def frame(self, source, name):
         return self._frames.get(name)
+
+    def treated(self, source, name):
+        return self.policy
 
     def problem(self, name):
         return "its key was changed" if name == "public.stopped" else None
@@ -401,3 +408,25 @@ def test_a_table_that_may_not_be_read_is_named_with_the_grant_to_run_and_the_oth
     assert (accounts.verdict, later.verdict) == ("not compared", "equal")
     assert "may not read public.accounts" in accounts.reasons[0]
     assert "GRANT SELECT ON public.accounts" in accounts.reasons[0]
+
+
+def test_columns_that_the_policy_treats_are_left_out_and_named(spark, bank, verified, in_lake, monkeypatch):
+    # Given a lake that holds other names, and no balances, because of the edge's policy.
+    treated = in_lake().withColumn("name", functions.lit("****")).drop("balance")
+
+    # When it is said so, then the rest is compared; a row too few is found all the same.
+    monkeypatch.setattr(Frames, "policy", {"name": "mask", "balance": "exclude"})
+    report = verified(public__accounts=treated)["public.accounts"]
+    assert (report.verdict, report.treated) == ("equal", {"name": "mask", "balance": "exclude"})
+    assert not verified(public__accounts=treated.where("id <> 7"))["public.accounts"].equal
+
+    # When the key is hashed, then rows are compared without it.
+    monkeypatch.setattr(Frames, "policy", {"id": "hash", "name": "mask"})
+    hashed = in_lake().withColumn("id", functions.md5(functions.col("id").cast("string")))
+    assert verified(public__accounts=hashed)["public.accounts"].equal
+    changed = in_lake(row17="0.01").withColumn("id", functions.lit("hashed"))
+    assert not verified(public__accounts=changed)["public.accounts"].equal
+
+    # When nothing is said, then it differs.
+    monkeypatch.setattr(Frames, "policy", {})
+    assert not verified(public__accounts=treated)["public.accounts"].equal

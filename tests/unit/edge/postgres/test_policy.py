@@ -64,6 +64,7 @@ def test_columns_are_treated_before_they_leave(treated):
 
     # Then nothing of it is readable, nulls are null, an excluded column is neither told nor unchanged, and hashes agree.
     columns = told.value["tableChanges"][0]["table"]["columns"]
+    assert told.value["tableChanges"][0]["table"]["excluded"] == ["secret"]
     assert [(column["name"], column["typeName"], column.get("policy")) for column in columns] == [
         ("id", "text", "hash"),
         ("email", "text", "hash"),

@@ -13,7 +13,7 @@ def compared(silver, name="amount"):
         schema="public", name="t", columns={name: SourceType(name="numeric", scale=2)}, key=(), partitioned=False,
         partition_of=frozenset(),
     )  # fmt: skip
-    (column,) = tables.plan(table, silver).columns
+    (column,) = tables.plan(table, silver, {}).columns
     return column
 
 
