@@ -82,7 +82,7 @@ class Airflow:
         self.folder = folder.absolute()
         #: What Airflow and the tasks say.
         self.log = self.folder / "airflow.log"
-        self._environment = _environment(self.folder, lake_file.absolute(), jars.absolute(), master)
+        self._environment = environment(self.folder, lake_file.absolute(), jars.absolute(), master)
         self._process: subprocess.Popen[str] | None = None
         self._ready = False
 
@@ -182,7 +182,8 @@ def _kill(process: "subprocess.Popen[str]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _environment(folder: Path, lake_file: Path, jars: Path, master: str) -> Mapping[str, str]:
+def environment(folder: Path, lake_file: Path, jars: Path, master: str) -> Mapping[str, str]:
+    """Return the environment of an Airflow in a folder, whose DAGs are those of one lake's file."""
     # Airflow reads every setting from its environment first; none of the caller's own may get in.
     mine = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     return mine | {
