@@ -1,0 +1,86 @@
+"""Plans and requests on disk: whole after a crash, in order, and of one source and epoch."""
+
+import pytest
+
+from edge.snapshot.control import Control
+from edge.snapshot.folder import Request, SnapshotFolder
+from edge.snapshot.plan import Plan
+from edge.snapshot.report import as_dict
+from edge.snapshot.size import FEWEST, MOST, ChunkSize
+from headrace.errors import NeedsOperator
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return SnapshotFolder(tmp_path, "a/b")
+
+
+def test_requests_take_effect_in_the_order_in_which_they_were_left(folder):
+    for kind in ("snapshot", "pause", "cancel", "resume"):
+        folder.ask(Request(kind=kind, tables=["s.t"] if kind == "snapshot" else []))
+    control = Control(folder, 5)
+    while (oldest := control.oldest()) is not None:
+        control.take(*oldest, oldest[1].tables)
+
+    plan = folder.plan()
+    assert folder.waiting() == []
+    assert not plan.paused
+    assert [(it.name, it.state) for it in plan.tables] == [("s.t", "cancelled")]
+
+
+def test_asking_twice_for_the_same_copies_once_and_after_its_end_again():
+    plan = Plan(source="a/b")
+    plan.add("s.t", where=None, replace=False, now_ms=1)
+    plan.add("s.t", where=None, replace=False, now_ms=2)
+    plan.add("s.t", where="x", replace=False, now_ms=3)
+    assert [it.where for it in plan.tables] == [None, "x"]
+
+    plan.tables[0].state = plan.tables[1].state = "done"
+    plan.add("s.t", where=None, replace=False, now_ms=4)
+    assert [(it.state, it.asked_ms) for it in plan.tables] == [("waiting", 4)]
+
+
+def test_in_another_epoch_what_is_unfinished_begins_anew(folder):
+    plan = Plan(source="a/b", epoch=5)
+    plan.add("s.t", where=None, replace=False, now_ms=1)
+    plan.tables[0].cursor, plan.tables[0].rows, plan.tables[0].state = ["7"], 7, "running"
+    folder.save(plan)
+
+    same, other = Control(folder, 5).plan.tables[0], Control(folder, 6).plan.tables[0]
+    assert (same.cursor, same.rows) == (["7"], 7)
+    assert (other.cursor, other.rows, other.state) == (None, 0, "waiting")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"source":"a/b","version":9}', '{"source":"c/d"}', '{"source":1}'])
+def test_a_plan_that_is_damaged_or_anothers_needs_an_operator(folder, tmp_path, text):
+    (tmp_path / "snapshot.json").write_text(text)
+
+    with pytest.raises(NeedsOperator) as found:
+        folder.plan()
+    assert "snapshot.json" in found.value.message
+    assert found.value.hint
+
+
+def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path):
+    folder.ask(Request(kind="pause"))
+    (tmp_path / "snapshot-requests" / "0.json").write_text("{")
+
+    assert [request.kind for _, request in folder.waiting()] == ["pause"]
+    assert len(list((tmp_path / "snapshot-requests").iterdir())) == 1
+
+
+def test_status_tells_no_keys_of_rows():
+    plan = Plan(source="a/b")
+    plan.add("s.t", where=None, replace=False, now_ms=1)
+    plan.tables[0].cursor, plan.tables[0].again = ["secret"], [["secret"]]
+
+    assert "secret" not in str(as_dict(plan, []))
+
+
+@pytest.mark.parametrize(("width", "rows"), [(1, MOST), (1_000, 1_048), (1_000_000, FEWEST)])
+def test_chunks_grow_and_shrink_with_the_width_of_rows(width, rows):
+    size = ChunkSize(1 << 20)
+    for _ in range(10):
+        size.read(size.rows, size.rows * width)
+
+    assert size.rows == rows
