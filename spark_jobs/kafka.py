@@ -68,7 +68,10 @@ def mirror(connection: KafkaConnection, group: str, topic: str, offsets: Mapping
     client = _client(connection)
     try:
         wanted = [ConsumerGroupTopicPartitions(group, places)]
-        client.alter_consumer_group_offsets(wanted, request_timeout=_PATIENCE)[group].result()
+        done = client.alter_consumer_group_offsets(wanted, request_timeout=_PATIENCE)[group].result()
+        for place in done.topic_partitions:
+            if place.error is not None:
+                raise KafkaException(place.error)
     except KafkaException as error:
         _log.warning("the offsets of group %s could not be mirrored: %s", group, error.args[0].str())
 

@@ -17,7 +17,7 @@ from headrace.configuration.secret import Secret
 from headrace.errors import NeedsOperator, ReplicationError
 from spark_jobs import kafka as lake_kafka
 from tests.edge_double import cut, log, message, send
-from tests.security_lists import bridge_init, bridge_run
+from tests.security_lists import bridge_init, bridge_run, lake
 from tests.waiting import eventually
 
 SOURCE = "secure/bank"
@@ -127,3 +127,28 @@ def test_what_a_bridge_may_do_is_enough_for_its_doctor(secure_kafka):
     assert [each.said for each in findings if each.level == "wrong"] == []
     (settings,) = [each for each in findings if each.check == "Kafka settings"]
     assert "DescribeConfigs on the cluster" in settings.mend
+
+
+def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka, caplog):
+    topic = secure_kafka.topic()
+    listed = lake(topic, "bank")
+    allowed = secure_kafka.user(listed)
+    assert lake_kafka.describe(allowed, topic).ends == {0: 0}
+    group = "headrace.lake.bank"
+
+    def mirrored():
+        caplog.clear()
+        lake_kafka.mirror(allowed, group, topic, {0: 0})
+        return not caplog.messages
+
+    # A broker that has just started still loads what its groups hold.
+    eventually(mirrored)
+    # when either is missing
+    for missing in listed:
+        less = secure_kafka.user([allow for allow in listed if allow != missing])
+        caplog.clear()
+        lake_kafka.mirror(less, group, topic, {0: 0})
+        assert "could not be mirrored" in caplog.text
+        if missing.kind == "topic":
+            with pytest.raises(NeedsOperator, match=topic):
+                lake_kafka.describe(less, topic)
