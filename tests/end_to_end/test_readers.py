@@ -55,7 +55,7 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
             assert len(set(sums.values())) == 1, (source, sums)
     assert len(during) >= _LOADS
     assert len({str(answer) for answer in between}) == _LOADS + 1
-    assert any(answer not in between for answer in live)
+    assert len(live) >= _LOADS
 
 
 def _sums(desk: sql.Desk, database: str) -> dict[str, dict[str, int]]:
