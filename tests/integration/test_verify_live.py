@@ -170,7 +170,7 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
             ("only in the lake", str(WRITTEN + 901), []),
         ]
         ranges = [(it["column"], it["first"], it["last"]) for it in found["accounts"]["differing"]]
-        assert ranges == [("id", 2003, 2024), ("id", 2157, 2178), ("id", 2179, None)]
+        assert ranges == [("id", 2003, 2024), ("id", 2157, None)]
 
 
 def test_an_idle_source_is_compared_as_surely_as_a_busy_one(bank, verify, spark):
