@@ -83,7 +83,9 @@ def test_nothing_is_loaded_when_the_check_fails(airflow):
 
 
 def test_a_dag_that_is_not_there_is_said_with_those_that_are(airflow):
-    with pytest.raises(NeedsOperator, match="no DAG 'nothing', only headrace_load_bank, headrace_replay, headrace_verify"):
+    with pytest.raises(
+        NeedsOperator, match="no DAG 'nothing', only headrace_load_bank, headrace_replay, headrace_verify"
+    ):
         airflow.run("nothing")
 
 
