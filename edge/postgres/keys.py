@@ -12,7 +12,7 @@ select array_agg(a.attname::text order by k.ordinality)
 from pg_index i
 cross join lateral unnest(i.indkey::int2[]) with ordinality k(attnum, ordinality)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-where i.indrelid = %s::int8::oid and i.indisprimary
+where i.indrelid = %s::int8::oid and i.indisprimary and k.ordinality <= i.indnkeyatts
 """
 
 

@@ -105,7 +105,7 @@ def test_schema_record_tells_types_as_the_source_names_them(edge, database, inte
 
 def test_key_of_a_table_with_full_identity_is_its_primary_key_in_key_order(edge, database, interconnect):
     database.execute(
-        "create table k (b int, a int, note text, primary key (a, b)); alter table k replica identity full"
+        "create table k (b int, a int, note text, primary key (a, b) include (note)); alter table k replica identity full"
     )
     with edge.running():
         database.execute("insert into k values (2, 1, 'x')")
