@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fix_edge import arrive
-from tests.integration.test_edge_snapshot import ask, copied
+from tests.integration.snapshots import ask, ended
 from tests.waiting import eventually
 
 _POLICY = """
@@ -40,13 +40,13 @@ def people(edges, database, interconnect, monkeypatch):
 def test_snapshot_and_stream_keep_back_the_same(people, database, interconnect):
     with people.running():
         # Given rows of before, which a snapshot brings, and changes after it.
-        ask(people, tables=["public.people"])
-        copied(people, "public.people")
+        ask(people, "public.people")
+        ended(people, "public.people")
         database.execute("insert into audit values (1)")
         database.execute("insert into people values (3, 'ID', 1, 'X3'), (4, 'UK', 1, 'X4')")
         arrive(interconnect, 2)
         # When the excluded table is asked for, then the snapshot says why not.
-        ask(people, tables=["public.audit"])
+        ask(people, "public.audit")
         eventually(lambda: "leave the region" in (people.folder / "state").joinpath("snapshot.json").read_text(), 20)
 
     # Then of the rows only those of the filter came, hashed alike, and the child joins its parent.
