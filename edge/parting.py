@@ -10,6 +10,9 @@ from headrace.certificates import words
 from headrace.configuration.edge import Interconnect
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
+#: Artemis's own number for a permission that is missing; of an address that it would have to make first, it says so alone.
+_NOT_PERMITTED = "AMQ229032"
+
 
 def rejected(source: str, condition: Any) -> ReplicationError:
     """Return what to raise when a batch was rejected."""
@@ -23,7 +26,7 @@ def link_closed(url: str, address: str, condition: Any) -> ReplicationError:
     """Return what to raise when the link was refused, or lost."""
     if condition is None:
         return NotConnected(f"interconnect {url} closed the link to {address}")
-    if condition.name == "amqp:unauthorized-access":
+    if condition.name == "amqp:unauthorized-access" or _NOT_PERMITTED in (condition.description or ""):
         return NeedsOperator(
             f"interconnect {url} does not let this edge send to {address}: {said(condition)}",
             hint="Check [interconnect] certificate or user, and what the interconnect lets it send to: [interconnect] "

@@ -68,7 +68,7 @@ def test_slot_loss_asks_for_a_copy_and_for_what_a_copy_cannot_show(edge, databas
     error = refused(edge)
 
     assert "init --snapshot" in error.hint
-    assert "rows that were deleted meanwhile are in no copy" in error.hint
+    assert "rows that were deleted meanwhile included" in error.hint
 
 
 def test_slot_invalidated_because_nobody_read_it_says_so(private_postgres, edges, interconnect):

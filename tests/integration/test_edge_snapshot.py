@@ -115,7 +115,8 @@ def test_writers_never_make_a_copied_row_older_than_the_log_nor_incomplete(edge,
     def write(number):
         chance = random.Random(number)
         with closing(database.connect()) as connection, connection.cursor() as cursor:
-            while not stop.is_set():
+            # Slower than the edge reads, which shares this process: a watermark comes back after all that was written before it.
+            while not stop.wait(0.003):
                 # Each writer has rows of its own, so that no two wish for one key.
                 key, other = chance.randrange(number, 3000, 3), 10_000 + chance.randrange(number, 3000, 3)
                 cursor.execute(chance.choice(WRITES), {"key": key, "other": other})
