@@ -24,7 +24,7 @@ _AMOUNTS = {
 _LOADS = 2
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline, spark: Any) -> None:
     # Given writers that never rest, and a first load.
     pipeline.start()
