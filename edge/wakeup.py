@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import weakref
 
 
 class Wakeup:
@@ -9,6 +10,9 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._inlet, self._outlet = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # Not before the last who could ring is gone: a descriptor's number in use again must not be written to.
+        for end in (self._inlet, self._outlet):
+            weakref.finalize(self, os.close, end)
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""
@@ -24,8 +28,3 @@ class Wakeup:
         """Be ready for the next ring; call it before looking at what may have changed."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._inlet, 65536)
-
-    def close(self) -> None:
-        """Close both ends."""
-        os.close(self._inlet)
-        os.close(self._outlet)

@@ -5,6 +5,7 @@ are outcomes queued for the next deliveries; `hold` keeps back every outcome unt
 """
 
 import json
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -79,6 +80,10 @@ class Interconnect(MessagingHandler):
     def close(self) -> None:
         self._do("close")
         self._thread.join(10)
+        # Proton closes neither the injector's pipe nor what its C objects hold: a session would run out of descriptors.
+        for end in self._injector.pipe:
+            os.close(end)
+        self._container.stop_events()
 
     def _do(self, what: str) -> None:
         self._injector.trigger(ApplicationEvent(what))
