@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
+# Compiled modules are kept, whatever the surroundings say: without them each process compiles all that it imports, a command for
+# half a second, a task of Airflow's for three.
+export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
