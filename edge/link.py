@@ -1,4 +1,4 @@
-"""One AMQP 1.0 connection and its link to `cdc/<source>`: the only module of the edge with Proton.
+"""One AMQP 1.0 connection and its link to `cdc/<source>`: what is sent, and what becomes of it.
 
 Guarantees that nothing is sent pre-settled, and that a batch counts as acknowledged by the outcome `accepted` alone: released,
 modified, settled without an outcome and everything lost with the link are sent again, in order, from the oldest batch that is
@@ -6,25 +6,19 @@ not accepted. A connection is used once: after its end the sender makes another.
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
 
-from proton import Delivery, Endpoint, Event, Handler, Message, SSLDomain, SSLException, symbol
-from proton.handlers import IOHandler
-from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
-
 from edge import parting
-from edge.batcher import SealedBatch
+from edge.amqp import Delivery, Endpoint, Event, Handler, Loop, message, trust
 from edge.credentials import credentials
 from edge.figures import Figures
 from edge.outbox import Outbox
 from headrace.backoff import Backoff
-from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.certificates import files
 from headrace.configuration.edge import Interconnect
-from headrace.errors import ConfigurationError, NotConnected, ReplicationError
+from headrace.errors import NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +30,6 @@ _ATTEMPT_SECONDS = 15.0
 _LASTING = 6
 #: How long the peer may take to answer a close, in seconds.
 _CLOSE_SECONDS = 1.0
-#: Writes in a row, of up to a frame each, before something else has its turn.
-_WRITES = 256
 #: How often it is looked whether the certificates were renewed, in seconds.
 CERTIFICATE_SECONDS = 30.0
 
@@ -50,7 +42,7 @@ class Connection(Handler):  # type: ignore[misc]
         self._interconnect = interconnect
         self._credentials = credentials(interconnect, url)
         self._stamp = files.stamp(interconnect)
-        self._tls = _trust(interconnect) if url.startswith("amqps:") else None
+        self._tls = trust(interconnect) if url.startswith("amqps:") else None
         self._source = source
         self._address = f"cdc/{source}"
         self._outbox = outbox
@@ -68,38 +60,24 @@ class Connection(Handler):  # type: ignore[misc]
         self._pauses = Backoff(first=0.05, longest=5.0)
         self._link: Endpoint | None = None
         self._ending = False
-        self._lock = threading.Lock()
-        self._told = False
         self._closing = False
-        self._injector: EventInjector | None = EventInjector()
-        self._container = Container(self, container_id=f"headrace-edge {source}")
-        # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
-        self._container.ssl = None
-        self._container.global_handler.base = _Filling()
-        self._container.selectable(self._injector)
+        self._loop = Loop(self, f"headrace-edge {source}")
 
     def carry(self, stopping: threading.Event) -> ReplicationError | None:
         """Connect, and send until the connection ends; return why it ended, None when it was closed from here."""
         try:
             if not stopping.is_set():
-                self._container.run()
+                self._loop.run()
         except OSError as error:
             self._note(NotConnected(f"interconnect {self._url} cannot be reached: {error.strerror or error}"))
         finally:
-            with self._lock:
-                injector, self._injector = self._injector, None
-            if injector is not None:
-                for descriptor in injector.pipe:
-                    os.close(descriptor)
-            self._let_go()
+            self._loop.close()
+            self._link = self._tls = None
         return self._problem
 
     def wake(self) -> None:
         """Make the connection look at the outbox; from any thread."""
-        with self._lock:
-            if self._injector is not None and not self._told:
-                self._told = True
-                self._injector.trigger(ApplicationEvent("outbox"))
+        self._loop.wake()
 
     def close(self) -> None:
         """Close the connection; from any thread."""
@@ -108,24 +86,24 @@ class Connection(Handler):  # type: ignore[misc]
 
     # What Proton calls, in the sender's thread.
 
-    def on_reactor_init(self, event: Event) -> None:
+    def on_reactor_init(self, _event: Event) -> None:
         """Start to connect."""
-        connection = event.container.connect(
-            self._url, reconnect=False, heartbeat=_IDLE_SECONDS, ssl_domain=self._tls, **self._credentials
+        self._link = self._loop.attach(
+            self._url,
+            self._address,
+            # Named for the source, so that it is known in the far side's lists, and the same after every reconnect.
+            f"headrace {self._source}",
+            heartbeat=_IDLE_SECONDS,
+            trusted=self._tls,
+            credentials=self._credentials,
         )
-        options = [AtLeastOnce(), _Queue()]
-        # Named for the source, so that it is known in the far side's lists, and the same after every reconnect.
-        self._link = event.container.create_sender(
-            connection, self._address, name=f"headrace {self._source}", options=options
-        )
-        self._after(_ATTEMPT_SECONDS, self._give_up)
+        self._loop.after(_ATTEMPT_SECONDS, self._give_up)
         if self._interconnect.certificate is not None or self._interconnect.authority is not None:
-            self._after(CERTIFICATE_SECONDS, self._renew)
+            self._loop.after(CERTIFICATE_SECONDS, self._renew)
 
-    def on_outbox(self, _event: Event) -> None:
+    def on_wake(self, _event: Event) -> None:
         """Send what was put into the outbox, or close."""
-        with self._lock:
-            self._told = False
+        self._loop.awake()
         if self._closing:
             self._end(None)
         else:
@@ -193,7 +171,7 @@ class Connection(Handler):  # type: ignore[misc]
             unopened = self._tls is not None and event.connection.state & Endpoint.REMOTE_UNINIT
             hint = "If that lasts: does the port speak TLS?" if unopened else ""
             self._note(NotConnected(f"interconnect {self._url} closed the connection", hint=hint))
-        event.container.stop()
+        self._loop.stop()
 
     # Steps of these.
 
@@ -203,25 +181,10 @@ class Connection(Handler):  # type: ignore[misc]
             return
         while link.credit > 0 and (taken := self._outbox.take()) is not None:
             number, batch = taken
-            link.send(self._message(batch), tag=str(number))
+            link.send(message(batch, self._source, self._address), tag=str(number))
             self._figures.sent += 1
             self._figures.sent_bytes += len(batch.body)
         self._figures.credit = link.credit
-
-    def _message(self, batch: SealedBatch) -> Message:
-        return Message(
-            body=batch.body,
-            inferred=True,
-            durable=True,
-            id=f"{batch.properties['follows']}-{batch.properties['last']}",
-            address=self._address,
-            subject="batch",
-            content_type=symbol(CONTENT_TYPE),
-            content_encoding=symbol(CONTENT_ENCODING),
-            group_id=self._source,
-            creation_time=time.time(),
-            properties=batch.properties,
-        )
 
     def _returned(self, number: int) -> None:
         self._figures.returned += 1
@@ -239,7 +202,7 @@ class Connection(Handler):  # type: ignore[misc]
                 position,
                 self._returns,
             )
-        self._after(pause, self._go_on)
+        self._loop.after(pause, self._go_on)
 
     def _go_on(self) -> None:
         if not self._ending:
@@ -255,7 +218,7 @@ class Connection(Handler):  # type: ignore[misc]
         if files.stamp(self._interconnect) != self._stamp:
             self._end(NotConnected(f"the certificates for {self._url} were renewed"))
         elif not self._ending:
-            self._after(CERTIFICATE_SECONDS, self._renew)
+            self._loop.after(CERTIFICATE_SECONDS, self._renew)
 
     def _note(self, problem: ReplicationError) -> None:
         if self._problem is None and not self._closing:
@@ -268,84 +231,4 @@ class Connection(Handler):  # type: ignore[misc]
             self._ending = True
             self._link.close()
             self._link.connection.close()
-            self._after(_CLOSE_SECONDS, self._container.stop)
-
-    def _let_go(self) -> None:
-        """Break the ring from Proton's C objects to the container and back, which no collector sees.
-
-        Otherwise every attempt leaves its buffers and its TLS context behind, and a long outage fills the memory.
-        """
-        if self._link is not None:
-            for endpoint in (self._link.connection, self._link):
-                endpoint._attrs.clear()  # noqa: SLF001 - there is no public way.
-            self._link = None
-        self._tls = None
-        self._container.stop_events()
-
-    def _after(self, seconds: float, step: Callable[[], None]) -> None:
-        self._container.schedule(seconds, _Timer(step))
-
-
-class _Filling(IOHandler):  # type: ignore[misc]
-    """Proton's reads and writes, but that a socket is written to until it is full.
-
-    One write each time that a socket takes some again would leave TCP short of data on a long link: it then never learns how much
-    the link carries.
-    """
-
-    def on_selectable_writable(self, event: Event) -> None:
-        """Write what there is, as far as the socket takes it."""
-        selectable = event.selectable
-        transport = selectable._transport  # noqa: SLF001 - as in Proton's own handler.
-        if transport is None:
-            return
-        try:
-            for _ in range(_WRITES):
-                pending = transport.pending()
-                if pending <= 0:
-                    break
-                transport.pop(selectable.send(transport.peek(pending)))
-        except BlockingIOError:
-            pass
-        except OSError:
-            transport.close_head()
-        self.update(transport, selectable, selectable._reactor.now)  # noqa: SLF001 - as above.
-
-
-class _Timer(Handler):  # type: ignore[misc]
-    """Takes a step when its time has come."""
-
-    def __init__(self, step: Callable[[], None]) -> None:
-        self._step = step
-
-    def on_timer_task(self, _event: Event) -> None:
-        """Take the step."""
-        self._step()
-
-
-def _trust(interconnect: Interconnect) -> SSLDomain:
-    """Return whom to trust and who we are, read from the files now; raise ConfigurationError when they are of no use."""
-    for warning in files.examine(interconnect):
-        _log.warning("%s", warning)
-    domain = SSLDomain(SSLDomain.MODE_CLIENT)
-    try:
-        if interconnect.authority is not None:
-            domain.set_trusted_ca_db(str(interconnect.authority))
-        if interconnect.certificate is not None:
-            domain.set_credentials(str(interconnect.certificate), str(interconnect.key), None)
-        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
-    except SSLException as error:
-        raise ConfigurationError(
-            f"the certificates in [interconnect] cannot be used: {interconnect.authority}, {interconnect.certificate}, "
-            f"{interconnect.key}",
-            hint="Check them with: openssl x509 -noout -text -in FILE",
-        ) from error
-    return domain
-
-
-class _Queue(SenderOption):  # type: ignore[misc]
-    """Asks a broker for a queue: otherwise one makes a topic of an address it does not know, and forgets what is sent."""
-
-    def apply(self, sender: Endpoint) -> None:
-        """Ask on the link's target."""
-        sender.target.capabilities.put_object(symbol("queue"))
+            self._loop.after(_CLOSE_SECONDS, self._loop.stop)
