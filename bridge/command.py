@@ -1,5 +1,6 @@
 """`headrace bridge`: run, and what an operator does around it."""
 
+import gc
 import json
 import signal
 import sys
@@ -41,6 +42,8 @@ def run(path: Path, recommit_seconds: float) -> None:
     served = Bridge(file, recommit_seconds=recommit_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: served.stop())
+    # What is loaded stays: to look through it for garbage again and again would hold records up, for 17 ms each time.
+    gc.freeze()
     served.run()
 
 
@@ -56,7 +59,7 @@ def init(path: Path) -> None:
         print(f"topic {made.topic}: {made.partitions} partitions, {made.what}")
     for name, stream in file.streams.items():
         for source, partitions in stream.sources.items():
-            print(f"source {source}: {file.topic(name)}{list(partitions)}")
+            print(f"source {source}: {', '.join(f'{topic}{list(partitions)}' for topic in file.topics(name))}")
 
 
 @bridge.command()
@@ -112,7 +115,7 @@ def topics(path: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(known, indent=2))
         return
-    _table(("stream", "topic", "partition", "source", "in_kafka"), known)
+    _table(("stream", "topic", "holds", "partition", "source", "in_kafka"), known)
 
 
 @bridge.command("dead-letters")
@@ -122,7 +125,7 @@ def topics(path: Path, as_json: bool) -> None:
 def dead_letters(path: Path, stream: str, as_json: bool) -> None:
     """Show the changes of STREAM whose rows were too large to be sent, by position, key, size and SHA-256.
 
-    Reads the whole topic. To have such a row after all, raise [records] largest_megabytes at its edge and the topic's
+    Reads all of the stream's topics. To have such a row after all, raise [records] largest_megabytes at its edge and the topic's
     max.message.bytes, and copy it again: headrace edge snapshot TABLE --where "CONDITION".
     """
     from bridge import dead_letters as letters

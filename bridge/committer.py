@@ -31,6 +31,7 @@ from bridge.positions import (
     read_last_record,
     reading,
 )
+from bridge.rest import Rest
 from bridge.topics import check
 from headrace.batch import Batch
 from headrace.configuration.kafka import KafkaConnection
@@ -38,14 +39,6 @@ from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
-
-#: A commit returns before Kafka has ended the transaction. One that begins meanwhile is put off by the client for 20 ms, so
-#: the next one waits for so long, in seconds. Measured with small transactions: 9 % are put off without, 2 % with it.
-_ENDING_SECONDS = 0.004
-#: After a transaction of fewer records than this, it waits for as long as the commit took, at most so long, in seconds: a broker
-#: at its limit, about 600 small transactions a second, then gets fewer and larger ones from all of its sources. A source that
-#: fills its transactions has nothing to gather.
-_SMALL, _LONGEST_REST = 1000, 0.1
 
 
 class Home(NamedTuple):
@@ -75,8 +68,7 @@ class Committer:
         self.committed_at = 0.0
         # Records in the open transaction.
         self._written = 0
-        # How long after that the next transaction begins at the earliest, in seconds.
-        self._rest = 0.0
+        self._rest = Rest()
 
     def take_over(self) -> Position | None:
         """Fence whoever had the source; return its position, None when neither offsets nor records know one.
@@ -160,9 +152,7 @@ class Committer:
         self._touched.clear()
         self.is_open = False
         self.committed_at = time.monotonic()
-        took, self._rest = self.committed_at - began, _ENDING_SECONDS
-        if self._written < _SMALL:
-            self._rest = min(_LONGEST_REST, max(_ENDING_SECONDS, took))
+        self._rest.note(self.committed_at - began, self._written)
         self._written = 0
 
     def _end_transaction(self, client: Any, offsets: list[Any]) -> None:
@@ -182,6 +172,7 @@ class Committer:
     def abandon(self) -> None:
         """Throw the producer away with its open transaction; Kafka drops that when the source is taken over."""
         gone, self._producer, self.is_open = self._producer, None, False
+        self._written = 0
         self._touched.clear()
         if gone is not None:
             try:
@@ -205,7 +196,7 @@ class Committer:
 
     def _begin(self) -> None:
         if not self.is_open:
-            time.sleep(max(0.0, self.committed_at + self._rest - time.monotonic()))
+            time.sleep(max(0.0, self.committed_at + self._rest.seconds - time.monotonic()))
             with translated(f"begin a transaction of {self._home.source}"):
                 self._producer.begin_transaction()
             self.is_open = True
