@@ -51,6 +51,11 @@ class Guests:
         self._send_off(connection, reason)
 
 
+def key(connection: Any) -> int:
+    """Return what a connection is known by: Proton makes a new object for it now and then, its C object stays."""
+    return hash(connection)
+
+
 class Seldom:
     """Says things that strangers can cause as often as they like, at most every ten seconds, with how many were not said."""
 

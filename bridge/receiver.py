@@ -72,23 +72,23 @@ class Receiver:
     def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Settle deliveries by ticket; a ticket whose link is gone is passed over."""
         if outcomes:
-            self._call(partial(self._peer.feeds.settle, outcomes))
+            self._call(partial(self._peer.links.feeds.settle, outcomes))
 
     def give_credit(self, source: str) -> None:
         """Let the source's edge send."""
-        self._call(partial(self._peer.feeds.allow, source))
+        self._call(partial(self._peer.links.feeds.allow, source))
 
     def withhold_credit(self, source: str) -> None:
         """Give no credit to the source's edge beyond what it has."""
-        self._call(partial(self._peer.feeds.forbid, source))
+        self._call(partial(self._peer.links.feeds.forbid, source))
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""
-        self._call(partial(self._peer.refuse, source, condition, description))
+        self._call(partial(self._peer.links.refuse, source, condition, description))
 
     def admit(self, source: str) -> None:
         """Take the source's links again that `refuse` closed."""
-        self._call(partial(self._peer.admit, source))
+        self._call(partial(self._peer.links.admit, source))
 
     def _call(self, command: Callable[[], None]) -> None:
         """Have a command done in the receiver's thread; between two connections it waits for the next."""
