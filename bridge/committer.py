@@ -17,9 +17,10 @@ from bridge.kafka import (
     TooLarge,
     TopicPartition,
     producer,
+    record_limit,
     translated,
 )
-from bridge.partitions import shares
+from bridge.partitions import Share, shares
 from bridge.patience import within
 from bridge.positions import (
     Committed,
@@ -32,7 +33,8 @@ from bridge.positions import (
     reading,
 )
 from bridge.rest import Rest
-from bridge.topics import check
+from bridge.tables import Tables
+from bridge.topics import Wanted, check
 from headrace.batch import Batch
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, Retryable
@@ -45,8 +47,16 @@ class Home(NamedTuple):
     """Where a source's records go."""
 
     source: str
+    #: The stream's own; the source's position is committed with its partitions.
     topic: str
     partitions: tuple[int, ...]
+    #: Where the records of tables go, if not there.
+    tables: Tables | None = None
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """All topics that its records go to, the stream's own one first, each with its `cleanup.policy`."""
+        return {self.topic: "delete"} if self.tables is None else self.tables.topics
 
 
 class Committer:
@@ -60,7 +70,8 @@ class Committer:
         self._producer: Any = None
         self._group: Any = None
         self._ends: dict[int, int] = {}
-        self._largest = 0
+        #: The largest record that each topic takes, in bytes.
+        self._limits: dict[str, int] = {}
         self._touched: set[int] = set()
         #: Whether a transaction is open.
         self.is_open = False
@@ -77,7 +88,7 @@ class Committer:
             NotConnected: Kafka cannot be reached.
             NeedsOperator: the topic or its partitions are missing, or the source owned others until now.
         """
-        source, topic, partitions = self._home
+        source, topic, partitions = self._home[:3]
         self._fence()
         with reading(self._connection, source) as client:
             self._group = client.consumer_group_metadata()
@@ -86,7 +97,7 @@ class Committer:
             check_assignment(self._home, committed)
             tail = committed.position if committed is not None else None
             if tail is None:
-                tail = read_last_record(client, source, topic, partitions)
+                tail = read_last_record(client, source, list(self._home.topics), partitions)
                 if tail is not None:
                     _log.warning("%s: no committed position in Kafka; its last record stands at %s", source, tail)
         # Says at once who has the source, so that a bridge that finds itself fenced can tell by whom.
@@ -98,7 +109,7 @@ class Committer:
 
         Raises NeedsOperator when no position is committed: there is nothing to go on from.
         """
-        source, topic, partitions = self._home
+        source, topic, partitions = self._home[:3]
         self._fence()
         with reading(self._connection, source) as client:
             self._group = client.consumer_group_metadata()
@@ -115,22 +126,39 @@ class Committer:
         return committed.position
 
     def write(self, batch: Batch, index: int) -> None:
-        """Put the batch's records from `index` on into the open transaction, or a new one; raise TooLarge for a record."""
+        """Put the batch's records from `index` on into the open transaction, or a new one.
+
+        Raises:
+            TooLarge: for a record that its topic does not take.
+            CorruptInput, NeedsOperator: a record's table, or its topic, is not known. Nothing of the batch is written.
+        """
+        _, topic, partitions, tables = self._home
+        parts = shares(batch, index, topic, partitions, tables)
         self._begin()
-        topic, produce = self._home.topic, self._producer.produce
+        produce, most = self._producer.produce, max(self._limits.values())
         try:
             with translated(f"write to {topic}"):
-                for partition, keys, values in shares(batch, index, self._home.partitions):
+                for part in parts:
+                    at, partition, keys, values = part
+                    if self._limits[at] < most:
+                        self._check_sizes(part)
                     # A loop without a line of Python in it.
-                    deque(map(produce, repeat(topic), values, keys, repeat(partition)), maxlen=0)
-                    self._ends[partition] += len(values)
+                    deque(map(produce, repeat(at), values, keys, repeat(partition)), maxlen=0)
                     self._written += len(values)
-                    self._touched.add(partition)
+                    if at == topic:
+                        self._ends[partition] += len(values)
+                        self._touched.add(partition)
         except TooLarge as error:
-            if self._limit() > self._largest:
+            if any(limit > self._limits[at] for at, limit in self._asked_limits().items()):
                 raise Retryable(f"{topic} takes larger records than before") from error
             raise
         self._producer.poll(0)
+
+    def _check_sizes(self, part: Share) -> None:
+        """Raise TooLarge for a record that this topic does not take, and another one of the producer's does."""
+        limit = record_limit(self._limits[part.topic])
+        if any(len(key or b"") + len(value or b"") > limit for key, value in zip(part.keys, part.values, strict=True)):
+            raise TooLarge(f"a record is larger than {part.topic} takes")
 
     def commit(self, tail: Position | None) -> None:
         """Commit the open transaction, or one without records, and `tail` with it.
@@ -184,15 +212,15 @@ class Committer:
         """Make the source's transactional id ours."""
         self.abandon()
         source = self._home.source
-        self._largest = self._limit()
-        self._producer = producer(self._connection, group_of(source), self._largest)
+        self._limits = self._asked_limits()
+        self._producer = producer(self._connection, group_of(source), max(self._limits.values()))
         with translated(f"take over {source}"):
             within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
 
-    def _limit(self) -> int:
-        """Return the largest record that the topic takes, in bytes; raise NeedsOperator when the topic is not right."""
-        _, topic, partitions = self._home
-        return check(self._admin, {topic: max(partitions) + 1})[topic]
+    def _asked_limits(self) -> dict[str, int]:
+        """Return the largest record that each topic takes, in bytes; raise NeedsOperator when a topic is not right."""
+        needed = max(self._home.partitions) + 1
+        return check(self._admin, {topic: Wanted(needed, cleanup) for topic, cleanup in self._home.topics.items()})
 
     def _begin(self) -> None:
         if not self.is_open:
@@ -204,7 +232,7 @@ class Committer:
 
 def check_assignment(home: Home, committed: Committed | None) -> None:
     """Raise NeedsOperator when a source's position is committed in other partitions than those that the file gives it."""
-    source, topic, partitions = home
+    source, topic, partitions = home[:3]
     owns = {(topic, partition) for partition in partitions}
     if committed is not None and set(committed.offsets) != owns:
         raise NeedsOperator(

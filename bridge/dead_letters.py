@@ -1,10 +1,11 @@
 """Dead letters: records that tell of a change whose row was too large to be one (docs/records.md), found in the topics.
 
 They stand in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
-is the edge's: raise the limit and copy the row again. Reads a whole topic; called by the command.
+is the edge's: raise the limit and copy the row again. Reads whole topics; called by the command.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -47,11 +48,11 @@ def dead_letters(file: BridgeFile, stream: str) -> Iterator[dict[str, Any]]:
 
     Raises ConfigurationError for a stream that the file has not, NotConnected, or NeedsOperator.
     """
-    topic = file.topic(stream)
     for source, partitions in file.streams[stream].sources.items():
-        with reading(file.kafka, source) as client, translated(f"read {topic}"):
-            for partition in partitions:
-                yield from _found(client, topic, partition)
+        with reading(file.kafka, source) as client:
+            for topic, partition in product(file.topics(stream), partitions):
+                with translated(f"read {topic}"):
+                    yield from _found(client, topic, partition)
 
 
 def _found(client: Any, topic: str, partition: int) -> Iterator[dict[str, Any]]:

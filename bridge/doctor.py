@@ -108,7 +108,7 @@ def _topic(cluster: Cluster, topic: str) -> Iterator[Finding]:
         said = f"{topic}: min.insync.replicas={least} of {replicas}: one broker away stops it"
         yield Finding("topic", "warning", said, f"Set min.insync.replicas={replicas - 1} on the topic.")
     kept = int(settings["retention.ms"])
-    if 0 <= kept < _DAY:
+    if 0 <= kept < _DAY and "delete" in settings["cleanup.policy"]:
         said = f"{topic}: kept for {kept / 3_600_000:.1f} hours: a load that is away for longer misses records"
         yield Finding("topic", "warning", said, "Raise retention.ms on the topic.")
 

@@ -36,6 +36,7 @@ __all__ = [
     "consumer",
     "member",
     "producer",
+    "record_limit",
     "topic_resource",
     "translated",
 ]
@@ -153,13 +154,18 @@ def producer(connection: KafkaConnection, transactional_id: str, largest_record:
         # What Kafka answers while it still ends the transaction before: the default of 100 ms is longer than a transaction.
         "retry.backoff.ms": 5,
         "batch.size": 1_000_000,
-        # The broker's limit is on a batch of records, which has a frame around the one that is as large.
-        "message.max.bytes": largest_record - 512,
+        "message.max.bytes": record_limit(largest_record),
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 1024 * 1024,
         "delivery.report.only.error": True,
     }
     return Producer(settings, logger=_client_log)
+
+
+def record_limit(largest: int) -> int:
+    """Return how large a record may be for a topic with this `max.message.bytes`."""
+    # The broker's limit is on a batch of records, which has a frame around the one that is as large.
+    return largest - 512
 
 
 def consumer(connection: KafkaConnection, group: str) -> Any:

@@ -115,13 +115,13 @@ def forget(admin: Any, source: str) -> None:
         admin.delete_consumer_groups([group], request_timeout=PATIENCE)[group].result()
 
 
-def read_last_record(client: Any, source: str, topic: str, partitions: Sequence[int]) -> Position | None:
-    """Return the greatest position that stands in the source's partitions, None when none does.
+def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
+    """Return the greatest position that stands in the source's partitions of its topics, None when none does.
 
     Reads backward from the end in growing steps, over markers, tombstones and records that are not the source's.
     """
     with translated(f"read the last record of {source}"):
-        found = [_last(client, source, topic, partition) for partition in partitions]
+        found = [_last(client, source, topic, partition) for topic in topics for partition in partitions]
     return max((position for position in found if position is not None), default=None)
 
 

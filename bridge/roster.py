@@ -14,6 +14,7 @@ from bridge.figures import SourceFigures
 from bridge.inbox import Inbox
 from bridge.receiver import Receiver
 from bridge.source import Source
+from bridge.tables import Tables
 from headrace.configuration.bridge import BridgeFile
 
 _log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class Roster:
 def homes(file: BridgeFile) -> dict[str, Home]:
     """Return where the records of each source go."""
     return {
-        source: Home(source, file.topic(name), tuple(partitions))
+        source: Home(source, file.topic(name), tuple(partitions), tables)
         for name, stream in file.streams.items()
+        for tables in [Tables(file.topic(name), file.tables(name)) if stream.tables else None]
         for source, partitions in stream.sources.items()
     }

@@ -101,7 +101,6 @@ class Source(threading.Thread):
     def _serve(self) -> None:
         self._tail = self._committer.take_over()
         self._backoff.reset()
-        self._trouble = ""
         self.figures.state, self.figures.reason = "serving", ""
         self.figures.position = str(self._tail or "")
         _log.info("%s: taken over at %s", self.source, self._tail or "no position: its first batch must start an epoch")
@@ -121,14 +120,18 @@ class Source(threading.Thread):
         while delivery is not None:
             self._take(delivery)
             delivery = None if self._is_full() else self.inbox.take(0)
+        self._commit()
+        self.figures.settle(self._complete)
+        settled, self._outcomes, self._complete = self._outcomes, [], None
+        self._trouble = ""
+        self._deliverer.settle(settled)
+
+    def _commit(self) -> None:
         if self._committer.is_open:
             began = time.monotonic()
             self._committer.commit(self._tail)
             self.figures.commit(self._records, time.monotonic() - began)
             self.figures.position = str(self._tail)
-        self.figures.settle(self._complete)
-        settled, self._outcomes, self._complete = self._outcomes, [], None
-        self._deliverer.settle(settled)
 
     def _is_full(self) -> bool:
         if self._bytes > _LARGEST_BYTES or self._records > _MOST_RECORDS:
@@ -205,6 +208,16 @@ class Source(threading.Thread):
                 "Raise it on the topic, then start the edge again",
             )
             raise Retryable("a record is too large for the topic: the batches around it go back") from error
+        except CorruptInput as error:
+            self._outcomes.pop()
+            self._reject(
+                delivery, "headrace:no-table", f"between {batch.first} and {batch.last} {error.message}. {error.hint}"
+            )
+            return
+        except NeedsOperator:
+            # What comes before goes on its way: the edge will be asked for this one again and again, and it alone.
+            self._commit()
+            raise
         self._tail = batch.last
         self._bytes += len(delivery.body)
         self._records += len(batch) - verdict.begin

@@ -14,6 +14,7 @@ def bridge_file(
     credit: int = 64,
     metrics: str = "",
     sharing: str = "",
+    tables: dict[str, str] | None = None,
 ) -> Path:
     """Write a bridge's file with one stream and return its path."""
     owned = ", ".join(f'"{source}" = {partitions}' for source, partitions in sources.items())
@@ -24,7 +25,8 @@ def bridge_file(
         f"[interconnect]\n{interconnect}\ncredit = {credit}\n\n"
         + (f'[sharing]\ngroup = "{sharing}"\nsession_seconds = 6\n\n' if sharing else "")
         + (f'[metrics]\nlisten = "{metrics}"\n\n' if metrics else "")
-        + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n',
+        + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n'
+        + "".join(f'tables."{table}" = "{cleanup}"\n' for table, cleanup in (tables or {}).items()),
         encoding="utf-8",
     )
     return path

@@ -1,6 +1,7 @@
 """The bridge's file: Kafka, the interconnect, and which source owns which partitions of which stream."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -15,6 +16,11 @@ SourceName = Annotated[str, Meta(pattern=SOURCE_NAME)]
 StreamName = Annotated[str, Meta(pattern=STREAM_NAME)]
 Partition = Annotated[int, Meta(ge=0)]
 Address = Annotated[str, Meta(pattern=r"^amqps?://")]
+TableName = Annotated[str, Meta(pattern=r"^[^.]+\..+$")]
+#: What Kafka drops of a table's topic: records by age, those that a later one of their key stands for, or both.
+Cleanup = Literal["delete", "compact", "compact,delete"]
+#: What Kafka does not take in a topic's name, and its longest one.
+_NOT_IN_A_TOPIC, _LONGEST_TOPIC = re.compile(r"[^A-Za-z0-9._-]"), 249
 #: A source, or all of a region.
 Allowed = Annotated[str, Meta(pattern=rf"{SOURCE_NAME}|^[a-z0-9][a-z0-9_-]*/\*$")]
 
@@ -68,12 +74,24 @@ class Interconnect(Certificates, frozen=True, kw_only=True):
         return [self.url] if isinstance(self.url, str) else self.url or []
 
 
+class TableTopic(NamedTuple):
+    """The topic of one table."""
+
+    topic: str
+    cleanup: Cleanup
+
+
 class Stream(Section, frozen=True, kw_only=True):
-    """A logical feed: one topic, in which every source owns its partitions."""
+    """A logical feed: one topic, or one for each table, in which every source owns its partitions."""
 
     #: The topic; the stream's own name when empty.
     topic: str = ""
-    #: Partitions that each source owns, `{"region/name" = [0]}`. Never moved silently.
+    #: Tables that have a topic of their own, and what Kafka drops of it: `{"public.accounts" = "delete"}`. Once there is
+    #: one, every table of the stream has to be here.
+    tables: dict[TableName, Cleanup] = {}
+    #: What the tables' topics begin with, `PREFIX.schema.table`; the stream's topic when empty.
+    prefix: str = ""
+    #: Partitions that each source owns, `{"region/name" = [0]}`, in each topic of the stream. Never moved silently.
     sources: Annotated[dict[SourceName, Annotated[list[Partition], Meta(min_length=1)]], Meta(min_length=1)]
     #: Of the topic, when `headrace bridge init` creates it.
     replication: Annotated[int, Meta(ge=1)] = 1
@@ -91,6 +109,8 @@ class Stream(Section, frozen=True, kw_only=True):
             raise ValueError("a partition has two owners")
         if self.min_insync_replicas is not None and self.min_insync_replicas > self.replication:
             raise ValueError("'min_insync_replicas' is more than 'replication': nothing could be written")
+        if self.prefix and not self.tables:
+            raise ValueError("'prefix' goes with 'tables'")
 
 
 class Sharing(Section, frozen=True, kw_only=True):
@@ -117,9 +137,11 @@ class BridgeFile(File, frozen=True, kw_only=True):
         names = [source for stream in self.streams.values() for source in stream.sources]
         if len(names) != len(set(names)):
             raise ValueError("a source is in two streams")
-        topics = [self.topic(name) for name in self.streams]
+        topics = [topic for name in self.streams for topic in self.topics(name)]
         if len(topics) != len(set(topics)):
-            raise ValueError("two streams have one topic")
+            raise ValueError("two streams, or two tables, have one topic")
+        if any(len(topic) > _LONGEST_TOPIC for topic in topics):
+            raise ValueError(f"the name of a topic is longer than {_LONGEST_TOPIC}")
 
     def stream(self, name: str) -> Stream:
         """Return a stream; raise ConfigurationError when the file has none of that name."""
@@ -130,8 +152,21 @@ class BridgeFile(File, frozen=True, kw_only=True):
         return self.streams[name]
 
     def topic(self, stream: str) -> str:
-        """Return the topic of a stream."""
+        """Return the stream's own topic: of all its records, or, where tables have theirs, of what is of no table."""
         return self.stream(stream).topic or stream
+
+    def tables(self, stream: str) -> dict[str, TableTopic]:
+        """Return the topic of each table that has one, named as Debezium does: `PREFIX.schema.table`."""
+        section = self.stream(stream)
+        prefix = section.prefix or self.topic(stream)
+        return {
+            table: TableTopic(_NOT_IN_A_TOPIC.sub("_", f"{prefix}.{table}"), cleanup)
+            for table, cleanup in section.tables.items()
+        }
+
+    def topics(self, stream: str) -> list[str]:
+        """Return all topics of a stream, its own one first."""
+        return [self.topic(stream), *(table.topic for table in self.tables(stream).values())]
 
     def stream_of(self, source: str) -> str:
         """Return the stream that a source joins; raise ConfigurationError when it is in none."""

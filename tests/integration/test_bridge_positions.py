@@ -70,14 +70,14 @@ def test_a_position_is_found_behind_records_that_are_not_the_sources(kafka, topi
             producer.produce(name, value, b"key", partition)
     assert producer.flush(30) == 0
     with reading(at(kafka), SOURCE) as client:
-        assert read_last_record(client, SOURCE, name, [0, 1]) == last
-        assert read_last_record(client, SOURCE, name, [1]) == first
-        assert read_last_record(client, "third/bank", name, [0, 1]) is None
+        assert read_last_record(client, SOURCE, [name], [0, 1]) == last
+        assert read_last_record(client, SOURCE, [name], [1]) == first
+        assert read_last_record(client, "third/bank", [name], [0, 1]) is None
 
 
 def test_no_position_is_found_in_an_empty_topic(kafka, topic):
     with reading(at(kafka), SOURCE) as client:
-        assert read_last_record(client, SOURCE, topic(), [0]) is None
+        assert read_last_record(client, SOURCE, [topic()], [0]) is None
 
 
 def test_a_group_that_somebody_else_uses_is_an_operators_matter(kafka, topic, committer):

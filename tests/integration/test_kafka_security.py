@@ -10,7 +10,7 @@ from bridge.bridge import Bridge
 from bridge.committer import Committer, Home
 from bridge.doctor import examine
 from bridge.kafka import admin
-from bridge.topics import check, make
+from bridge.topics import Wanted, check, make
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
@@ -116,7 +116,7 @@ def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, monkeypatch, cha
     }[changes]
     connection = secure_kafka.user([], **given)
     with pytest.raises(NeedsOperator, match=says):
-        check(admin(connection), {"any": 1}, patience=3)
+        check(admin(connection), {"any": Wanted(1)}, patience=3)
     with pytest.raises(NeedsOperator, match=says):
         lake_kafka.describe(connection, "any")
 

@@ -13,14 +13,14 @@ ROWS = log(SOURCE, 200)
 
 
 def test_one_partition_takes_all_in_order():
-    (share,) = shares(BATCH, 0, [3])
+    (share,) = shares(BATCH, 0, "t", [3])
     assert (share.partition, share.keys, share.values) == (3, BATCH.keys, BATCH.values)
 
 
 def test_records_before_the_first_new_one_are_left_out():
-    (share,) = shares(BATCH, 150, [3])
+    (share,) = shares(BATCH, 150, "t", [3])
     assert share.values == BATCH.values[150:]
-    assert sum(len(each.values) for each in shares(BATCH, 150, [0, 1])) == 50
+    assert sum(len(each.values) for each in shares(BATCH, 150, "t", [0, 1])) == 50
 
 
 # B9
@@ -29,7 +29,9 @@ def test_the_hash_of_a_key_never_changes():
         Row(Position(1_700_000_000, 5, number), key, b"") for number, key in enumerate([b'{"id":1}', b'{"id":2}', b"x"])
     ]
     found = {
-        key: share.partition for share in shares(of(SOURCE, rows, rows[0].position), 0, [4, 5, 6]) for key in share.keys
+        key: share.partition
+        for share in shares(of(SOURCE, rows, rows[0].position), 0, "t", [4, 5, 6])
+        for key in share.keys
     }
     assert found == {b'{"id":1}': 4, b'{"id":2}': 5, b"x": 4}
 
@@ -46,7 +48,7 @@ def test_a_schema_record_goes_everywhere_and_a_delete_with_its_tombstone_to_one_
         keys=[b'{"id":"1:5"}', None, b'{"id":1}', b'{"id":1}'],
         values=[b"begin", b"schema", b"delete", None],
     )
-    split = {share.partition: share.values for share in shares(batch, 0, [0, 1])}
+    split = {share.partition: share.values for share in shares(batch, 0, "t", [0, 1])}
     assert sorted(map(str, chain.from_iterable(split.values()))) == sorted(
         map(str, [b"begin", b"schema", b"schema", b"delete", None])
     )
@@ -55,7 +57,7 @@ def test_a_schema_record_goes_everywhere_and_a_delete_with_its_tombstone_to_one_
 
 
 def test_every_record_goes_to_one_partition_and_a_key_keeps_its_order():
-    split = list(shares(BATCH, 0, [0, 1, 2]))
+    split = list(shares(BATCH, 0, "t", [0, 1, 2]))
     assert sorted(value for share in split for value in share.values) == sorted(BATCH.values)
     order = {value: number for number, value in enumerate(BATCH.values)}
     for share in split:
@@ -76,7 +78,7 @@ def test_a_schema_record_goes_to_every_partition_ahead_of_its_change():
     batch.keys[0] = batch.keys[3] = None
     assert batch.segments == [(9, 0, 1), (9, 0, 3)]
     # then
-    assert {share.partition: share.values for share in shares(batch, 0, [4, 5, 6])} == {
+    assert {share.partition: share.values for share in shares(batch, 0, "t", [4, 5, 6])} == {
         4: [b"schema", b"one", b"truncate"],
         5: [b"schema", b"two"],
         6: [b"schema"],

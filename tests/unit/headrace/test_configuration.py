@@ -141,6 +141,21 @@ def test_a_source_in_two_streams_is_refused(read):
         read(BRIDGE + '[streams.other.sources]\n"london/bank" = [0]\n', BridgeFile)
 
 
+def test_topics_of_tables_are_named_as_debezium_names_them(read):
+    own = "[streams.bank.sources]"
+    tables = '[streams.bank]\ntables = { "public.accounts" = "delete", "public.o\'brien läge" = "compact" }\n'
+    file = read(BRIDGE.replace(own, tables + own), BridgeFile)
+    assert file.topics("bank") == ["bank", "bank.public.accounts", "bank.public.o_brien_l_ge"]
+    assert file.tables("bank")["public.accounts"].cleanup == "delete"
+    prefixed = read(BRIDGE.replace(own, tables + 'prefix = "server1"\n' + own), BridgeFile)
+    assert prefixed.topics("bank")[:2] == ["bank", "server1.public.accounts"]
+    twice = '[streams.bank]\ntables = { "public.a b" = "delete", "public.a_b" = "delete" }\n'
+    with pytest.raises(ConfigurationError, match="two tables, have one topic"):
+        read(BRIDGE.replace(own, twice + own), BridgeFile)
+    with pytest.raises(ConfigurationError, match="'prefix' goes with 'tables'"):
+        read(BRIDGE.replace(own, '[streams.bank]\nprefix = "server1"\n' + own), BridgeFile)
+
+
 def test_a_source_in_no_stream_is_named_with_the_way_to_add_it(read):
     with pytest.raises(ConfigurationError, match="'paris/bank' is in no stream") as caught:
         read(BRIDGE, BridgeFile).stream_of("paris/bank")

@@ -1,0 +1,67 @@
+"""Which topic a record goes to, in a stream with a topic for each table.
+
+A record says in its `source` of which table it is (docs/records.md). It is found there without decoding the record: a text of a
+row that holds the same bytes has them escaped. A record that is about no table goes to the stream's own topic, and so does one
+without a key whose table's topic Kafka compacts, since it takes none there. Called where a batch is shared out.
+"""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import DecodeError, json
+
+from headrace.configuration.bridge import TableTopic
+from headrace.errors import CorruptInput, NeedsOperator
+
+#: How a record's own `source` begins, which is behind the rows.
+_SOURCE = b'"source":{"version":'
+_NAMES = re.compile(rb',"schema":("(?:[^"\\]|\\.)*"),"table":("(?:[^"\\]|\\.)*")')
+
+
+class Tables:
+    """The topics of a stream's tables, and the one for everything else."""
+
+    def __init__(self, own: str, tables: Mapping[str, TableTopic]) -> None:
+        self._own = own
+        self._tables = tables
+        # By the names as they stand in a record: with a key, and without.
+        self._known: dict[bytes, tuple[str, str]] = {}
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """All of them, the stream's own one first, each with its `cleanup.policy`."""
+        return {self._own: "delete"} | {table.topic: table.cleanup for table in self._tables.values()}
+
+    def topic_of(self, key: bytes | None, value: bytes) -> str:
+        """Return the topic of a record.
+
+        Raises:
+            CorruptInput: the record says of no table whether it is of it.
+            NeedsOperator: its table has no topic.
+        """
+        at = value.rfind(_SOURCE)
+        names = _NAMES.search(value, at) if at >= 0 else None
+        if names is None:
+            raise CorruptInput(
+                "a record does not say of which table it is", hint="Edges of this release do: upgrade the source's."
+            )
+        known = self._known.get(names[0])
+        if known is None:
+            known = self._known[names[0]] = self._find(names)
+        return known[key is None]
+
+    def _find(self, names: re.Match[bytes]) -> tuple[str, str]:
+        try:
+            schema, table = json.decode(names[1], type=str), json.decode(names[2], type=str)
+        except DecodeError as error:
+            raise CorruptInput("the name of a record's table is no text") from error
+        if not table:
+            return self._own, self._own
+        found = self._tables.get(f"{schema}.{table}")
+        if found is None:
+            raise NeedsOperator(
+                f"table {schema}.{table} has no topic, and the stream has one for each table",
+                hint=f"Add \"{schema}.{table}\" to the stream's tables in the bridge's file, run 'headrace bridge init', and "
+                "start the bridge again.",
+            )
+        return found.topic, self._own if "compact" in found.cleanup else found.topic

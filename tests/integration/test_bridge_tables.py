@@ -1,0 +1,107 @@
+"""A topic for each table: one transaction a commit over all of them, and a table without a topic is waited for, not guessed."""
+
+import json
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from bridge.dead_letters import dead_letters
+from bridge.kafka import admin
+from bridge.positions import read_committed as committed_position
+from bridge.positions import reading
+from bridge.topics import check, make, owners, wanted
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+from headrace.errors import NeedsOperator
+from headrace.position import Position
+from tests.bridge_file import bridge_file
+from tests.edge_double import Row, cut, message, of, send
+from tests.kafka_reading import read_committed
+from tests.waiting import eventually
+
+pytest_plugins = ["tests.fix_bridge"]
+
+EPOCH = 1_700_000_000
+
+
+def change(source, commit, ordinal, table, number, **more):
+    """Return a change's record, or with `op` and `after` others; a table's name of none is empty."""
+    at = Position(EPOCH, commit, ordinal)
+    told = {"version": "0.1.0", "name": source, "ts_ms": 1, "schema": "public" * bool(table), "table": table}
+    value = {"after": {"id": number}, "op": "c", "source": told | {"position": str(at)}} | more
+    key = b'{"id":%d}' % number if number is not None else None
+    return Row(at, key, json.dumps(value, separators=(",", ":")).encode())
+
+
+def pairs(kafka, topic):
+    return [(record.key, record.value) for record in read_committed(kafka.bootstrap, topic)]
+
+
+def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, inside, tmp_path):
+    # given topics made from the file
+    name, source = topic(), "tables/bank"
+    tables = {"public.accounts": "delete", "public.balances": "compact"}
+    file = written(tmp_path, kafka, source, name, tables)
+    client = admin(file.kafka)
+    made = make(client, file)
+    assert [(each.topic.removeprefix(name), each.what) for each in made] == [
+        ("", "already there"), (".public.accounts", "created"), (".public.balances", "created")
+    ]  # fmt: skip
+    compacted = ConfigResource(ResourceType.TOPIC, f"{name}.public.balances")
+    assert client.describe_configs([compacted])[compacted].result()["cleanup.policy"].value == "compact"
+    assert [(each["holds"], each["in_kafka"]) for each in owners(client, file)] == [
+        ("the rest", True), ("public.accounts", True), ("public.balances", True)
+    ]  # fmt: skip
+
+    # when a transaction changes both, and a delete has its tombstone; then comes a table that nobody told the bridge of
+    account, balance = change(source, 10, 0, "accounts", 1), change(source, 10, 1, "balances", 1)
+    gone = change(source, 11, 0, "balances", 1, op="d", after=None)
+    truncate = change(source, 11, 1, "balances", None, op="t", after=None)
+    marker = change(source, 12, 0, "", 5, op="m")
+    letter = change(source, 13, 0, "accounts", 2, too_large={"bytes": 9, "sha256": "ab"})
+    tombstone = gone._replace(value=None)
+    one, two = cut(source, [account, balance, gone, tombstone, truncate, marker, letter], lambda: 5)
+    loan = change(source, 14, 0, "loans", 1)
+    three = of(source, [loan], letter.position)
+    bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
+    states = [
+        outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(each) for each in (one, two, three)])
+    ]
+    # then what came before stands in the tables' topics, and what nobody can place is sent back
+    assert states[-1] == "released"
+    eventually(lambda: bridge.figures(source)["state"] == "needs an operator")
+    assert "table public.loans has no topic" in bridge.bridge.roster.figures[source].reason
+    accounts = [(account.key, account.value), (letter.key, letter.value)]
+    balances = [(each.key, each.value) for each in (balance, gone, tombstone)]
+    assert pairs(kafka, f"{name}.public.accounts") == accounts
+    assert pairs(kafka, f"{name}.public.balances") == balances
+    assert pairs(kafka, name) == [(None, truncate.value), (marker.key, marker.value)]
+    with reading(file.kafka, source) as reader:
+        assert committed_position(reader, source, name).position == letter.position
+    assert [each["offset"].split("@")[0] for each in dead_letters(file, "bank")] == [f"{name}.public.accounts[0]"]
+    bridge.stop()
+
+    # when Kafka forgets the position, and the table gets its topic
+    client.delete_consumer_groups([f"headrace.{source}"])[f"headrace.{source}"].result(20)
+    client.delete_records([TopicPartition(name, 0, -1)])[TopicPartition(name, 0, -1)].result(20)
+    tables["public.loans"] = "delete"
+    file = written(tmp_path, kafka, source, name, tables)
+    with pytest.raises(NeedsOperator, match=r"public\.loans' is not in Kafka"):
+        check(client, wanted(file))
+    make(client, file)
+    bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
+    # then it goes on from the last record of any table
+    assert [each.state for each in send(bridge.port, f"cdc/{source}", [message(two), message(three)])] == [
+        "accepted"
+    ] * 2
+    assert pairs(kafka, f"{name}.public.accounts") == accounts
+    assert pairs(kafka, f"{name}.public.loans") == [(loan.key, loan.value)]
+    # And a record that does not say what it is of, as of a foreign edge, is refused.
+    foreign = of(source, [Row(Position(EPOCH, 15, 0), b"1", b"{}")], loan.position)
+    (outcome,) = send(bridge.port, f"cdc/{source}", [message(foreign)])
+    assert (outcome.state, outcome.condition) == ("rejected", "headrace:no-table")
+
+
+def written(folder, kafka, source, name, tables):
+    return load(bridge_file(folder, kafka.bootstrap, {source: [0]}, topic=name, tables=tables), BridgeFile)
