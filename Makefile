@@ -6,6 +6,9 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 # Compiled modules are kept, whatever the surroundings say: without them each process compiles all that it imports, a command for
 # half a second, a task of Airflow's for three.
 export PYTHONDONTWRITEBYTECODE :=
+# Workers that share a run; each has servers of its own, most of the time is theirs, and 3 GB each is enough.
+WORKERS ?= 2
+SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -59,7 +62,8 @@ e2e: setup ## End-to-end tests: the whole way, with kills
 
 test: setup ## Everything that must pass, every ring in order
 	@$(MAKE) --no-print-directory lint type
-	@$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/end_to_end
+	@$(BIN)/python -m pytest -q tests/unit
+	@$(BIN)/python -m pytest --durations=20 $(SHARED) tests/contract tests/integration tests/end_to_end
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks

@@ -10,5 +10,6 @@ pytest_plugins = [
     "tests.fix_edge",
     "tests.fix_mariadb",
     "tests.fix_spark",
+    "tests.fix_order",
     "tests.fix_strict",
 ]

@@ -1,8 +1,12 @@
-"""Two rules for every run: in continuous integration nothing is skipped, and no process outlives the session."""
+"""Two rules for every run: in continuous integration nothing is skipped, and no process outlives the session.
+
+Where several workers share a run, each looks after what it started, and the run fails with it.
+"""
 
 import os
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
 import pytest
@@ -40,10 +44,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         eventually(lambda: not _started_here(), patience, saying="no process is left")
     except AssertionError:
         left = _started_here()
-        session.config.stash[_left_behind] = [f"{process.pid}: {' '.join(_line(process))[:300]}" for process in left]
+        _note(session.config, [f"{process.pid}: {' '.join(_line(process))[:300]}" for process in left])
         for process in left:
             process.kill()
+    if session.config.stash.get(_left_behind, []):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker found left behind."""
+    _note(node.config, getattr(node, "workeroutput", {}).get(_SESSION, []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -52,6 +63,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("processes left behind by the tests", red=True)
         for line in left:
             terminalreporter.line(line)
+
+
+def _note(config: pytest.Config, left: list[str]) -> None:
+    config.stash.setdefault(_left_behind, []).extend(left)
+    if (output := getattr(config, "workeroutput", None)) is not None:
+        output[_SESSION] = left
 
 
 def _failed_if_skipped(report):

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 CHECKOUT = Path(__file__).parents[3]
 
 
-def run(tmp_path, body, **environment):
+def run(tmp_path, body, *options, **environment):
     (tmp_path / "test_it.py").write_text("import pytest, subprocess\n" + body)
     surroundings = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
@@ -25,6 +26,7 @@ def run(tmp_path, body, **environment):
             "-c",
             "/dev/null",
             "-rA",
+            *options,
             str(tmp_path),
         ],
         cwd=CHECKOUT,
@@ -64,7 +66,8 @@ def test_skipped_module_is_a_failure_in_continuous_integration(tmp_path):
     assert "for a reason" in done.stdout
 
 
-def test_process_that_outlives_the_session_fails_it_and_is_ended(tmp_path, monkeypatch):
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "workers"])
+def test_process_that_outlives_the_session_fails_it_and_is_ended(tmp_path, monkeypatch, workers):
     body = """
 def test_it():
     orphan = "nohup sleep 77 >/dev/null 2>&1 & echo $!"
@@ -72,7 +75,7 @@ def test_it():
 """
     monkeypatch.setenv("HEADRACE_TEST_PATIENCE", "0.2")
 
-    done = run(tmp_path, body)
+    done = run(tmp_path, body, *workers)
 
     assert done.returncode == 1, done.stdout
     assert "left behind" in done.stdout
