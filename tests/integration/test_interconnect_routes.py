@@ -76,7 +76,7 @@ def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkey
     edge.put(sealed(2, 2))
     # then both sides give the connection up, and the edge goes on trying
     eventually(lambda: "local-idle-timeout expired" in caplog.text, saying="the edge notices")
-    eventually(lambda: not far.receiver._peer.feeds.all(), saying="the bridge notices")
+    eventually(lambda: not far.receiver._peer.links.feeds.all(), saying="the bridge notices")
     eventually(lambda: "did not answer within" in caplog.text, saying="attempts through the black hole end")
     assert not edge.outbox.empty
     # when it carries again
@@ -114,7 +114,7 @@ def test_the_link_is_named_for_its_source_and_asks_a_broker_for_a_queue(ends, ca
     edge = ends(Edge, far.url())
     edge.put(sealed(1, 1))
     edge.acknowledged(at(1))
-    (feed,) = far.receiver._peer.feeds.all()
+    (feed,) = far.receiver._peer.links.feeds.all()
     assert feed.link.name == f"headrace {SOURCE}"
     assert "link up, from headrace-edge jakarta/bank" in caplog.text
     assert [str(each) for each in _capabilities(feed.link)] == ["queue"]
