@@ -10,7 +10,8 @@ import time
 
 from edge.capture import Capture
 from edge.checkpoint import Checkpoint
-from edge.engine import CheckpointChanged, LogTaken, engine_of
+from edge.engine import CheckpointChanged, LogTaken
+from edge.engines import engine_of
 from edge.figures import Figures
 from edge.last_words import Voice
 from edge.outbox import Outbox

@@ -2,7 +2,7 @@
 
 An engine says where its log can be read again by a number that only grows, the *place*: an LSN, or a binlog's file number and
 offset. Batches, window and progress know places and positions alone; the engine's checkpoint holds what its server needs
-besides. `engine_of` is the only place of the edge that names the engines.
+besides.
 """
 
 from collections.abc import Callable
@@ -128,17 +128,3 @@ def check_copied(config: EdgeFile) -> None:
             f"{config.path}: existing rows of MariaDB and MySQL are not copied yet",
             hint="Leave out --snapshot and [snapshot] mode; what changes from now on is captured (docs/mariadb.md).",
         )
-
-
-def engine_of(config: EdgeFile) -> Engine:
-    """Return the engine that the file names; its driver is imported only then."""
-    if config.source.postgresql is not None:
-        from edge.postgres.engine import PostgresEngine
-
-        return PostgresEngine(config, config.source.postgresql)
-    from edge.mysql.engine import MysqlEngine
-
-    if config.source.mariadb is not None:
-        return MysqlEngine(config, config.source.mariadb, "mariadb")
-    assert config.source.mysql is not None
-    return MysqlEngine(config, config.source.mysql, "mysql")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from edge.checkpoint import Checkpoint
-from edge.engine import Adoption, Engine, check_copied, engine_of
+from edge.engine import Adoption, Engine, check_copied
+from edge.engines import engine_of
 from edge.snapshot.folder import Request, SnapshotFolder
 from edge.spool import Spool
 from headrace.configuration.edge import EdgeFile

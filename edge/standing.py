@@ -1,6 +1,6 @@
 """Where a source stands: its checkpoint and its server, side by side, for a person or a script."""
 
-from edge.engine import engine_of
+from edge.engines import engine_of
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
 from headrace.status.answer import SourceStatus

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.engine import engine_of
+from edge.engines import engine_of
 from edge.figures import Figures
 from edge.link import Connection
 from edge.outbox import Outbox
