@@ -38,6 +38,13 @@ class Group:
     excluded: tuple[str, ...] = ()
     #: What the files are. Anything but a jar is taken alone, without what its description says that it needs.
     extension: str = "jar"
+    #: Whether the jars are taken alone too: the pins are all that is wanted.
+    alone: bool = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing is fetched but the pins."""
+        return self.alone or self.extension != "jar"
 
 
 def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
@@ -54,7 +61,7 @@ def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
     plain = into / "ivysettings.xml"
     if settings := os.environ.get("HEADRACE_IVY_SETTINGS"):
         command += ["-settings", settings]
-    elif group.extension != "jar":
+    elif group.is_alone:
         plain.write_text(_WITHOUT_DESCRIPTIONS)
         command += ["-settings", str(plain)]
     try:
@@ -110,7 +117,7 @@ def _ivy_file(group: Group) -> str:
             "<dependencies>",
             *(
                 f'<dependency {attributes(it, "org", "name", "rev")} conf="default->master,runtime"/>'
-                if group.extension == "jar"
+                if not group.is_alone
                 else _alone(it, group.extension)
                 for it in group.pins
             ),

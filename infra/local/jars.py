@@ -60,8 +60,27 @@ POSTGRES = {
 }
 #: The broker that stores and forwards: the whole distribution.
 ARTEMIS = Group(name="artemis", pins=("org.apache.activemq:apache-artemis:2.40.0:bin",), extension="tar.gz")
+#: A reader of Debezium's records that is not ours, for tests: Flink's format, and what of Flink it runs on.
+FLINK = Group(
+    name="flink",
+    pins=(
+        *(
+            f"org.apache.flink:{name}:1.20.1"
+            for name in (
+                "flink-json",
+                "flink-table-common",
+                "flink-table-runtime",
+                "flink-core",
+                "flink-core-api",
+                "flink-annotations",
+            )
+        ),
+        "org.apache.flink:flink-shaded-jackson:2.14.2-17.0",
+    ),
+    alone=True,
+)
 #: What set-up fetches.
-GROUPS = (SPARK, KAFKA, MARIADB, ARTEMIS, *POSTGRES.values())
+GROUPS = (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values())
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
@@ -90,6 +109,11 @@ def unpacked(group: Group) -> Path:
 def mariadb() -> list[Path]:
     """Return the jar with MariaDB's programs; raise NeedsOperator if it is not there."""
     return _present(MARIADB)
+
+
+def flink() -> list[Path]:
+    """Return the class path of Flink's format; raise NeedsOperator if it is not there."""
+    return [*_present(FLINK), *(jar for jar in kafka() if jar.name.startswith("slf4j-api-"))]
 
 
 def postgres(release: int) -> Path:
