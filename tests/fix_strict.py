@@ -1,11 +1,16 @@
-"""Two rules for every run: in continuous integration nothing is skipped, and no process outlives the session.
+"""Three rules for every run: in continuous integration nothing is skipped, no process outlives the session, and what it opened is
+closed.
 
 Where several workers share a run, each looks after what it started, and the run fails with it.
 """
 
+import contextlib
+import gc
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,12 +21,16 @@ from tests.waiting import eventually
 _SESSION = "HEADRACE_TEST_SESSION"
 #: Ended by themselves when Python does, because their standard input closes: PySpark's gateway, multiprocessing's helper.
 _END_WITH_PYTHON = ("pyspark-shell", "multiprocessing.resource_tracker")
+#: How many descriptors more than at its beginning a session may end with: those of libraries, and of a JVM that it talks to.
+_MORE_DESCRIPTORS = 200
+_descriptors = pytest.StashKey[int]()
 _left_behind = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Mark the environment, so that whatever the tests start can be told from everything else."""
+    """Mark the environment, so that whatever the tests start can be told from everything else; count what is open."""
     os.environ[_SESSION] = uuid.uuid4().hex
+    config.stash[_descriptors] = _open_descriptors().total()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -38,7 +47,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the session if a process that it started still runs, and end that."""
+    """Fail the session if a process that it started still runs, and end that, or if it has left many descriptors open."""
     try:
         patience = float(os.environ.get("HEADRACE_TEST_PATIENCE", "15"))
         eventually(lambda: not _started_here(), patience, saying="no process is left")
@@ -47,6 +56,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         _note(session.config, [f"{process.pid}: {' '.join(_line(process))[:300]}" for process in left])
         for process in left:
             process.kill()
+    gc.collect()
+    now = _open_descriptors()
+    more = now.total() - session.config.stash[_descriptors]
+    if more > _MORE_DESCRIPTORS:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in now.most_common(8))
+        _note(session.config, [f"{more} descriptors more than at the beginning; open are: {kinds}"])
     if session.config.stash.get(_left_behind, []):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -58,9 +73,9 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name the processes that were left."""
+    """Name what was left."""
     if left := config.stash.get(_left_behind, []):
-        terminalreporter.section("processes left behind by the tests", red=True)
+        terminalreporter.section("left behind by the tests", red=True)
         for line in left:
             terminalreporter.line(line)
 
@@ -68,7 +83,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def _note(config: pytest.Config, left: list[str]) -> None:
     config.stash.setdefault(_left_behind, []).extend(left)
     if (output := getattr(config, "workeroutput", None)) is not None:
-        output[_SESSION] = left
+        output[_SESSION] = config.stash[_left_behind]
 
 
 def _failed_if_skipped(report):
@@ -90,6 +105,15 @@ def _started_here() -> list[psutil.Process]:
         and not _is_dead(process)
         and not any(word in part for part in _line(process) for word in _END_WITH_PYTHON)
     ]
+
+
+def _open_descriptors() -> Counter[str]:
+    """Return how many descriptors this process has of each kind: `socket`, `pipe`, `anon_inode`, or a file's own name."""
+    kinds: Counter[str] = Counter()
+    for entry in os.scandir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            kinds[str(Path(entry.path).readlink()).partition(":[")[0]] += 1
+    return kinds
 
 
 def _is_marked(process: psutil.Process) -> bool:

@@ -1,6 +1,7 @@
 """The rules of a run, seen in runs of their own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,18 @@ def test_it():
     assert "sleep 77" in done.stdout
     pid = int(done.stdout.split("orphan ")[1].split()[0])
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(("pipes", "workers", "code"), [(90, (), 0), (110, (), 1), (110, ("-n", "1"), 1)])
+def test_many_descriptors_that_are_left_open_fail_the_session_with_their_kinds(tmp_path, pipes, workers, code):
+    body = f"""
+import os
+def test_it():
+    for _ in range({pipes}):
+        os.pipe()
+"""
+
+    done = run(tmp_path, body, *workers)
+
+    assert done.returncode == code, done.stdout
+    assert len(re.findall(r"descriptors more than at the beginning; open are: 2\d\d pipe", done.stdout)) == code
