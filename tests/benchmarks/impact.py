@@ -14,13 +14,10 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
+from tests.benchmarks.region import region
 from tests.benchmarks.results import Result, compared
-from tests.end_to_end.pipeline import command, headrace
-from tests.end_to_end.supervised import Supervised
 
 RUNS = 3
 _NAME = "impact"
@@ -35,31 +32,11 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, se
     """Return transactions a second, and at a fixed rate the server's CPU and the clients' latency, with and without."""
     dsn = postgres.create_database(_NAME)
     _pgbench(postgres, dsn, "-i", "-s", "5", "-q")
-    port = free_port()
-    bridge_file = files.bridge(
-        folder / f"bridge-{_NAME}.toml",
-        bootstrap=kafka.bootstrap,
-        listen=f"127.0.0.1:{port}",
-        sources=[f"bench/{_NAME}"],
-        stream=_NAME,
-    )
-    edge_file = files.edge(
-        folder / f"edge-{_NAME}.toml",
-        source=f"bench/{_NAME}",
-        postgres=postgres,
-        database=_NAME,
-        interconnect=f"amqp://127.0.0.1:{port}",
-        names=_NAME,
-    )
-    headrace("bridge", "init", "--config", str(bridge_file))
-    headrace("edge", "init", "--config", str(edge_file))
+    way = region(folder, _NAME, postgres, kafka)
+    parts = (way.bridge, way.edge)
     measured: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
     for run in range(RUNS):
         for captured in (False, True):
-            parts = [
-                Supervised(part, command(part, "run", "--config", str(path)), log=folder / f"{part}-{_NAME}.log")
-                for part, path in (("bridge", bridge_file), ("edge", edge_file))
-            ]
             try:
                 for part in parts if captured else []:
                     part.start()

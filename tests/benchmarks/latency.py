@@ -14,15 +14,12 @@ from pathlib import Path
 import psycopg2
 from rich.console import Console
 
-from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders, writer
+from tests.benchmarks.region import region
 from tests.benchmarks.results import Result
 from tests.end_to_end.follower import Follower
-from tests.end_to_end.pipeline import command, headrace
-from tests.end_to_end.supervised import Supervised
 from tests.waiting import eventually
 
 #: Transactions a second, and changes in each.
@@ -40,31 +37,10 @@ def measure(
     per_second = transactions * changes
     name = f"latency{per_second}"
     dsn = postgres.create_database(name)
-    port = free_port()
-    bridge_file = files.bridge(
-        folder / f"bridge-{name}.toml",
-        bootstrap=kafka.bootstrap,
-        listen=f"127.0.0.1:{port}",
-        sources=[f"bench/{name}"],
-        stream=name,
-    )
-    edge_file = files.edge(
-        folder / f"edge-{name}.toml",
-        source=f"bench/{name}",
-        postgres=postgres,
-        database=name,
-        interconnect=f"amqp://127.0.0.1:{port}",
-        names=name,
-    )
     with closing(psycopg2.connect(dsn)) as connection:
         connection.autocommit = True
         orders.create(connection)
-    headrace("bridge", "init", "--config", str(bridge_file))
-    headrace("edge", "init", "--config", str(edge_file))
-    parts = [
-        Supervised(part, command(part, "run", "--config", str(path)), log=folder / f"{part}-{name}.log")
-        for part, path in (("bridge", bridge_file), ("edge", edge_file))
-    ]
+    way = region(folder, name, postgres, kafka)
     arrivals: list[tuple[int, float]] = []
 
     def arrived(value: bytes, moment: float) -> None:
@@ -73,15 +49,15 @@ def measure(
 
     follower = Follower(kafka.bootstrap, name, 1, each=arrived)
     try:
-        for part in parts:
-            part.start()
+        way.bridge.start()
+        way.edge.start()
         with console.status(f"writing {per_second:,} changes a second for {seconds} s"):
             returned = _write(dsn, transactions, changes, seconds)
         expected = len(returned) * changes
         eventually(lambda: len(arrivals) >= expected, 60, saying=f"all {expected} changes arrived")
     finally:
         follower.stop()
-        for part in reversed(parts):
+        for part in (way.edge, way.bridge):
             part.stop()
     counted = [
         (moment - returned[number]) * 1000 for number, moment in arrivals if number >= _WARM_UP_SECONDS * transactions

@@ -18,15 +18,13 @@ from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 
 from edge.snapshot.folder import SnapshotFolder
-from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders, writer
+from tests.benchmarks.region import region
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
-from tests.end_to_end.pipeline import command, headrace
-from tests.end_to_end.supervised import Supervised
+from tests.end_to_end.pipeline import headrace
 from tests.waiting import eventually
 
 _TRANSACTIONS, _CHANGES = 200, 5
@@ -55,28 +53,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ro
         orders.create(connection)
         for statement in _STOCK.format(rows=rows).split(";"):
             cursor.execute(statement)
-    port = free_port()
-    bridge_file = files.bridge(
-        folder / "bridge-snapshot.toml",
-        bootstrap=kafka.bootstrap,
-        listen=f"127.0.0.1:{port}",
-        sources=[_SOURCE],
-        stream=_NAME,
-    )
-    edge_file = files.edge(
-        folder / "edge-snapshot.toml",
-        source=_SOURCE,
-        postgres=postgres,
-        database=_NAME,
-        interconnect=f"amqp://127.0.0.1:{port}",
-        names=_NAME,
-    )
-    headrace("bridge", "init", "--config", str(bridge_file))
-    headrace("edge", "init", "--config", str(edge_file))
-    bridge, edge = (
-        Supervised(part, command(part, "run", "--config", str(path)), log=folder / f"{part}-snapshot.log")
-        for part, path in (("bridge", bridge_file), ("edge", edge_file))
-    )
+    bridge, edge, edge_file = region(folder, _NAME, postgres, kafka)
     copies = [rows / _copy(postgres) for _ in range(2)]
     # How long the copy takes is not known: the writer goes on a little longer than it should.
     seconds = _AHEAD_SECONDS + 6 + rows // 40_000
