@@ -14,6 +14,7 @@ from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
+from bridge.polling import Polling
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE, Batch, encode
 from headrace.position import Position
 
@@ -133,6 +134,8 @@ class Sender(MessagingHandler):
         self._sender: Any = None
         self._injector = EventInjector()
         self._container = Container(self, container_id=container_id)
+        # As the bridge does: by then a run of many tests has descriptors beyond those that Proton's own knows.
+        self._container.global_handler.base._selector = Polling()
         self._container.selectable(self._injector)
         #: By the message's number.
         self.outcomes: dict[int, Outcome] = {}
@@ -145,6 +148,11 @@ class Sender(MessagingHandler):
     def credit(self) -> int:
         """How many more messages may be sent now."""
         return self._sender.credit if self._sender is not None else 0
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages are sent and have no outcome."""
+        return self._sent - len(self.outcomes)
 
     def put(self, *messages: Message) -> None:
         """Send more messages."""
@@ -260,6 +268,8 @@ class Edge(threading.Thread):
         self._halt = threading.Event()
         #: Rows that are acknowledged.
         self.accepted = 0
+        #: Its present link; None before the first one.
+        self.link: Sender | None = None
         #: How often it went back, for any reason.
         self.went_back = 0
         #: What ended it; empty while it runs, `done` when all is acknowledged.
@@ -272,7 +282,7 @@ class Edge(threading.Thread):
 
     def run(self) -> None:
         while not self._halt.is_set() and self.accepted < len(self._rows):
-            sender = Sender(self.port, f"cdc/{self._source}")
+            self.link = sender = Sender(self.port, f"cdc/{self._source}")
             try:
                 self._talk(sender)
             finally:
