@@ -28,8 +28,11 @@ _left_behind = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Mark the environment, so that whatever the tests start can be told from everything else; count what is open."""
-    os.environ[_SESSION] = uuid.uuid4().hex
+    """Mark the environment, so that whatever the tests start can be told from everything else; count what is open.
+
+    A run within a run, as a worker's, adds its own mark: what a worker leaves that was killed is found by the run that it was of.
+    """
+    os.environ[_SESSION] = f"{os.environ.get(_SESSION, '')}/{uuid.uuid4().hex}"
     config.stash[_descriptors] = _open_descriptors().total()
 
 
@@ -118,7 +121,7 @@ def _open_descriptors() -> Counter[str]:
 
 def _is_marked(process: psutil.Process) -> bool:
     try:
-        return process.environ().get(_SESSION) == os.environ[_SESSION]
+        return process.environ().get(_SESSION, "").startswith(os.environ[_SESSION])
     except (psutil.Error, OSError):
         return False
 

@@ -98,3 +98,18 @@ def test_it():
 
     assert done.returncode == code, done.stdout
     assert len(re.findall(r"descriptors more than at the beginning; open are: 2\d\d pipe", done.stdout)) == code
+
+
+def test_what_a_killed_worker_leaves_is_found_by_the_run_that_it_was_of(tmp_path, monkeypatch):
+    body = """
+def test_it():
+    subprocess.run(["sh", "-c", "nohup sleep 78 >/dev/null 2>&1 &"])
+    import os
+    os._exit(1)
+"""
+    monkeypatch.setenv("HEADRACE_TEST_PATIENCE", "0.2")
+
+    done = run(tmp_path, body, "-n", "1", "--max-worker-restart", "0")
+
+    assert done.returncode == 1, done.stdout
+    assert "sleep 78" in done.stdout.partition("left behind")[2]
