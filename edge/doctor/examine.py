@@ -19,8 +19,8 @@ def examine(config: EdgeFile) -> Iterator[Finding]:
 
 def _postgres(config: EdgeFile) -> Iterator[Finding]:
     from edge.doctor import postgres, slots, tables  # noqa: PLC0415 - the driver is imported for its engine only.
+    from edge.postgres.database import Database  # noqa: PLC0415
     from edge.postgres.engine import PostgresEngine  # noqa: PLC0415
-    from edge.postgres.session import Database  # noqa: PLC0415
 
     names = config.source.postgresql
     assert names is not None

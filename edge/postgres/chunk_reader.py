@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from edge.postgres import chunk_text
 from edge.postgres.chunk_table import ChunkTable, describe, named, published, shape
-from edge.postgres.session import Database
+from edge.postgres.database import Database
 from edge.snapshot.engine import Chunk, Described
 from edge.snapshot.plan import Key
 from headrace.configuration.edge import Postgresql

@@ -9,8 +9,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from edge.postgres.database import Database
 from edge.postgres.problems import quoted
-from edge.postgres.session import Database
 from edge.snapshot.plan import Key
 from headrace.errors import NeedsOperator
 

@@ -13,10 +13,11 @@ from edge.postgres import making
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.chunk_decoder import ChunkDecoder
 from edge.postgres.chunk_reader import ChunkReader
+from edge.postgres.database import Database
 from edge.postgres.keys import PrimaryKeys
+from edge.postgres.log_stream import LogStream
 from edge.postgres.lsn import format_lsn
 from edge.postgres.preflight import open_stream
-from edge.postgres.session import Database, LogStream
 from edge.postgres.slot import find_slot, retained_bytes
 from edge.postgres.watch import Watch
 from headrace.configuration.edge import EdgeFile, Postgresql

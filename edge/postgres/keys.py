@@ -4,8 +4,8 @@ Asked when a table is announced in the log. The answer is the catalog's of now: 
 written is seen as it is now, and a table that was dropped meanwhile has no key.
 """
 
+from edge.postgres.database import Database
 from edge.postgres.relation import Relation
-from edge.postgres.session import Database
 
 _KEY = """
 select array_agg(a.attname::text order by k.ordinality)

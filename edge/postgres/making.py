@@ -13,10 +13,11 @@ import msgspec
 from edge.checkpoint import State
 from edge.engine import Adoption
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.database import Database
+from edge.postgres.log_stream import LogStream, System
 from edge.postgres.lsn import format_lsn
 from edge.postgres.problems import ANEW
 from edge.postgres.publication import check_publication, make_publication, publication_oid
-from edge.postgres.session import Database, LogStream, System
 from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator

@@ -8,9 +8,10 @@ edge/postgres/watch.py.
 from typing import Any, NamedTuple
 
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.database import Database
+from edge.postgres.log_stream import System
 from edge.postgres.lsn import format_lsn, parse_lsn
 from edge.postgres.problems import ANEW, NEW_EPOCH
-from edge.postgres.session import Database, System
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 

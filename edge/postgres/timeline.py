@@ -11,9 +11,10 @@ import msgspec
 
 from edge.engine import CheckpointChanged
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.database import Database
+from edge.postgres.log_stream import LogStream, System
 from edge.postgres.lsn import format_lsn, parse_lsn
 from edge.postgres.problems import ANEW
-from edge.postgres.session import Database, LogStream, System
 from edge.postgres.slot import Slot, find_slot
 from headrace.errors import NeedsOperator
 

@@ -1,6 +1,6 @@
 """Text values of PostgreSQL as JSON (docs/records.md): one function a kind, from the column's bytes to JSON bytes.
 
-Assumes the session settings of edge/postgres/session.py: ISO dates, UTC, hexadecimal bytea, UTF-8. Raises ValueError for
+Assumes the session settings of edge/postgres/driver.py: ISO dates, UTC, hexadecimal bytea, UTF-8. Raises ValueError for
 bytes that the server would not send. edge/postgres/generated.py does the same inline for what is ordinary.
 """
 

@@ -10,8 +10,8 @@ from edge import watch
 from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.database import Database
 from edge.postgres.publication import check_publication
-from edge.postgres.session import Database
 from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
 from headrace.configuration.edge import EdgeFile, Postgresql
 

@@ -3,8 +3,8 @@
 import pytest
 
 from edge.engine import CheckpointChanged
+from edge.postgres.log_stream import System
 from edge.postgres.lsn import format_lsn
-from edge.postgres.session import System
 from edge.postgres.timeline import follow, parted_at
 from headrace.errors import NeedsOperator
 from headrace.position import Position

@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL: ordinary ones, and the one that carries the log. The only module of the edge with a driver.
+"""A replication connection to PostgreSQL: the one that carries the log.
 
-Guarantees the session settings that the decoder assumes, that nothing but `LogStream.confirm` tells the server that it may
-discard log, and that every failure is NotConnected (try again) or NeedsOperator (with what mends it). psycopg 3 gives the
-log's frames and the server's keepalives as they are, and sends no feedback of its own.
+Guarantees that nothing but `confirm` tells the server that it may discard log, and that every failure is NotConnected (try again)
+or NeedsOperator (with what mends it). psycopg 3 gives the log's frames and the server's keepalives as they are, and sends no
+feedback of its own.
 """
 
 import logging
@@ -10,34 +10,16 @@ import select
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
-import psycopg
-from psycopg import pq
-from psycopg.rows import tuple_row
-
+from edge.postgres.driver import Diagnostic, Error, connect, pq, text
 from edge.postgres.lsn import format_lsn, parse_lsn
-from edge.postgres.problems import ANEW, asking, connecting, quoted, running
+from edge.postgres.problems import ANEW, quoted, running
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
 
 _log = logging.getLogger(__name__)
 
-_SETTINGS = {
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "timezone": "UTC",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-}
-#: A peer that vanished without a word is noticed after about this long.
-_KEEPALIVES = {
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-}
 #: Streaming replication protocol, XLogData: Byte1('w'), Int64 start, Int64 end, Int64 clock, then the message.
 _XLOG_DATA, _XLOG_HEADER = ord("w"), 25
 #: Primary keepalive: Byte1('k'), Int64 end of the log read so far, Int64 clock, Byte1 whether an answer is wanted.
@@ -46,8 +28,6 @@ _KEEPALIVE, _KEEPALIVE_BODY = ord("k"), struct.Struct(">QqB")
 _FEEDBACK = struct.Struct(">cQQQqB")
 #: Object not in prerequisite state: with this PostgreSQL 18 warns that it skips a publication which is not there.
 _MISSING = "55000"
-#: A statement was cancelled as asked.
-_CANCELLED = "57014"
 #: A round of reading ends after so many messages or bytes, so that other duties get their turn.
 _ROUND_MESSAGES, _ROUND_BYTES = 512, 1 << 20
 #: PostgreSQL counts microseconds from 2000-01-01.
@@ -62,96 +42,13 @@ class System(NamedTuple):
     lsn: int
 
 
-class Database:
-    """An ordinary connection, for questions and for `init`."""
-
-    def __init__(self, config: Postgresql, source: str) -> None:
-        self._address = str(config)
-        self._user = config.user
-        self._connection = _connect(config, source)
-        self.version = self._connection.info.server_version
-
-    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows, none for a statement without a result."""
-        with self._translated():
-            cursor = self._connection.execute(query, parameters or None)
-            return cursor.fetchall() if cursor.description else []
-
-    def value(self, query: str, *parameters: Any) -> Any:
-        """Return the first column of the first row, None when there is no row."""
-        rows = self.rows(query, *parameters)
-        return rows[0][0] if rows else None
-
-    def asked(self, query: str) -> list[tuple[Any, ...]]:
-        """Run a question that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
-        try:
-            return self._connection.execute(query).fetchall()
-        except psycopg.Error as error:
-            raise asking(error.sqlstate, str(error), self._address, self._user) from error
-
-    def copied(self, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool]:
-        """Run a COPY to stdout; return its rows without line feeds, their size, and whether those are all.
-
-        It is cancelled when the rows grow beyond the limit. An error that lies in the statement is NeedsOperator.
-        """
-        raw = self._connection.pgconn
-        rows: list[bytes] = []
-        size, cancelled = 0, False
-        with self._translated():
-            raw.send_query(statement.encode())
-            result = self._result()
-            if result is not None and result.status == pq.ExecStatus.COPY_OUT:
-                get, add = raw.get_copy_data, rows.append
-                while (read := get(1))[0] >= 0:
-                    length, row = read
-                    if length == 0:
-                        self._wait()
-                    elif not cancelled:
-                        add(bytes(row[:-1]))
-                        size += length
-                        if size > limit_bytes:
-                            raw.get_cancel().cancel()
-                            cancelled = True
-                result = self._result()
-            while self._result() is not None:
-                pass
-        if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-            state = _text(result.error_field(pq.DiagnosticField.SQLSTATE)) if result is not None else ""
-            if not (cancelled and state == _CANCELLED):
-                words = result.get_error_message() if result is not None else "the server ended the connection"
-                raise asking(state or None, words, self._address, self._user)
-        return rows, size, not cancelled
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def _result(self) -> pq.abc.PGresult | None:
-        raw = self._connection.pgconn
-        while raw.is_busy():
-            self._wait()
-        return raw.get_result()
-
-    def _wait(self) -> None:
-        """Wait for more of an answer; other threads run meanwhile."""
-        select.select([self._connection.pgconn.socket], [], [])
-        self._connection.pgconn.consume_input()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            raise running(error.sqlstate, str(error), self._address, self._user) from error
-
-
 class LogStream:
     """A replication connection: identifies the system, then carries the slot's log."""
 
     def __init__(self, config: Postgresql, source: str) -> None:
         self._address = str(config)
         self._user = config.user
-        self._connection = _connect(config, source, replication="database")
+        self._connection = connect(config, source, replication="database")
         self._connection.add_notice_handler(self._noticed)
         self._raw = self._connection.pgconn
         self._unpublished = ""
@@ -169,7 +66,7 @@ class LogStream:
         with self._translated():
             result = self._raw.exec_(b"IDENTIFY_SYSTEM")
         self._check(result, pq.ExecStatus.TUPLES_OK)
-        identifier, timeline, lsn = (_text(result.get_value(0, column)) for column in range(3))
+        identifier, timeline, lsn = (text(result.get_value(0, column)) for column in range(3))
         return System(identifier, int(timeline), parse_lsn(lsn))
 
     def timeline_history(self, timeline: int) -> str:
@@ -177,7 +74,7 @@ class LogStream:
         with self._translated():
             result = self._raw.exec_(f"TIMELINE_HISTORY {timeline}".encode())
         self._check(result, pq.ExecStatus.TUPLES_OK)
-        return _text(result.get_value(0, 1))
+        return text(result.get_value(0, 1))
 
     def make_failover(self, slot: str) -> None:
         """Make a slot one that a standby keeps ready; it must not be in use."""
@@ -221,7 +118,7 @@ class LogStream:
                 elif frame[0] == _KEEPALIVE and not self._unpublished:
                     self.reached, _, asks = _KEEPALIVE_BODY.unpack_from(frame, 1)
                     self.asked += asks
-        except psycopg.Error as error:
+        except Error as error:
             raise self._lost(error) from error
         self.frames += frames
         if size < 0:
@@ -262,9 +159,9 @@ class LogStream:
             result = self._raw.get_result()
         message = result.get_error_message() if result is not None else ""
         state = result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None
-        raise running(_text(state) or None, message or "the server ended the stream", self._address, self._user)
+        raise running(text(state) or None, message or "the server ended the stream", self._address, self._user)
 
-    def _noticed(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+    def _noticed(self, diagnostic: Diagnostic) -> None:
         words = diagnostic.message_primary or ""
         _log.warning("the server of %s says: %s", self._address, words)
         if diagnostic.sqlstate == _MISSING and "publication" in words:
@@ -272,40 +169,15 @@ class LogStream:
 
     def _check(self, result: pq.abc.PGresult, expected: pq.ExecStatus) -> None:
         if result.status != expected:
-            state = _text(result.error_field(pq.DiagnosticField.SQLSTATE))
+            state = text(result.error_field(pq.DiagnosticField.SQLSTATE))
             raise running(state or None, result.get_error_message(), self._address, self._user)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except psycopg.Error as error:
+        except Error as error:
             raise self._lost(error) from error
 
-    def _lost(self, error: psycopg.Error) -> NotConnected:
-        return NotConnected(f"the connection to {self._address} was lost: {_line(str(error))}")
-
-
-def _connect(config: Postgresql, source: str, **more: Any) -> psycopg.Connection[tuple[Any, ...]]:
-    settings = _SETTINGS if more else _SETTINGS | {"statement_timeout": "60s"}
-    try:
-        return psycopg.connect(
-            **config.parameters(),  # type: ignore[arg-type]
-            **_KEEPALIVES,  # type: ignore[arg-type]
-            **more,
-            application_name=f"headrace {source}",
-            client_encoding="UTF8",
-            options=" ".join(f"-c {name}={value}" for name, value in settings.items()),
-            autocommit=True,
-            row_factory=tuple_row,
-        )
-    except psycopg.Error as error:
-        raise connecting(str(error), str(config), config.user, config.database) from error
-
-
-def _text(value: bytes | None) -> str:
-    return "" if value is None else value.decode()
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    def _lost(self, error: Error) -> NotConnected:
+        return NotConnected(f"the connection to {self._address} was lost: {' '.join(str(error).split())[:300]}")
