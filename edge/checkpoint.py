@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
@@ -28,7 +29,11 @@ class NoRoom(Retryable):
     """The disk of the state folder is full, or the spool has reached its limit."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Abstract(msgspec.StructMeta, ABCMeta):
+    """Structs that leave something to those that inherit from them."""
+
+
+class Checkpoint(msgspec.Struct, metaclass=_Abstract, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a source's changes are acknowledged; each engine adds in which log, and from where it is read again."""
 
     version: int = _VERSION
@@ -51,14 +56,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return Position.parse(self.spooled) if self.spooled else None
 
     @property
+    @abstractmethod
     def confirmed(self) -> int:
         """The place in the log below which everything is acknowledged or spooled, as a number: what the source may discard."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def place(self) -> str:
         """The same place as the engine's own tools write it."""
-        raise NotImplementedError
 
     @property
     def tail(self) -> Position:
