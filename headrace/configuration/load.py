@@ -63,6 +63,7 @@ def _convert(given: dict[str, Any], path: Path, kind: type[T]) -> T:
             if not isinstance(value, str) or not value:
                 raise ValueError("a file is named by its path")
             return (path.parent / value).absolute()
+        # By this msgspec knows that the hook has no answer.
         raise NotImplementedError(wanted)
 
     return msgspec.convert(given | {"path": str(path)}, kind, dec_hook=decode)
