@@ -1,7 +1,8 @@
-"""A wire to cut: a TCP proxy in front of a server, which a test can cut, stall, refuse and mend.
+"""A wire to cut: a TCP proxy in front of a server, which a test can cut, stall, damage, refuse and mend.
 
 It guarantees that a cut reaches both ends at once as a reset, and that the address stays the same for its whole life. It
-forwards bytes as they come and looks into none. Each connection has two threads, so keep to a few connections.
+forwards bytes as they come, but for those that it is told to damage, and looks into none. Each connection has two threads, so
+keep to a few connections.
 """
 
 import contextlib
@@ -30,6 +31,8 @@ class Proxy:
         self.host, self.port = "127.0.0.1", 0
         #: Connections that were accepted so far.
         self.accepted = 0
+        # Bytes towards the server until the next damage, below zero for none, and what it is.
+        self._until, self._flips = -1, False
         self.start()
 
     @property
@@ -67,6 +70,16 @@ class Proxy:
                 end.shutdown(socket.SHUT_RD)
             end.close()
 
+    def damage(self, after: int, *, flip: bool) -> None:
+        """Once: flip a bit of the byte that comes after so many more towards the server, or cut the wire right before it."""
+        with self._lock:
+            self._until, self._flips = after, flip
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the damage that was asked for last is done."""
+        return self._until < 0
+
     def stall(self) -> None:
         """Forward nothing more, and close nothing: the connections are half open."""
         self._flowing.clear()
@@ -97,14 +110,17 @@ class Proxy:
             with self._lock:
                 self._open |= {near, far}
                 self.accepted += 1
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._forward, args=(one, other), daemon=True, name="proxy").start()
+            for one, other, there in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._forward, args=(one, other, there), daemon=True, name="proxy").start()
 
-    def _forward(self, one: socket.socket, other: socket.socket) -> None:
+    def _forward(self, one: socket.socket, other: socket.socket, there: bool) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(_CHUNK):
                 self._flowing.wait()
-                other.sendall(data)
+                passed = self._spoilt(data) if there else data
+                other.sendall(passed)
+                if len(passed) < len(data):
+                    break
         # AMQP never half-closes: when one direction ends, so does the other.
         with self._lock:
             ours = {one, other} & self._open
@@ -113,6 +129,17 @@ class Proxy:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+    def _spoilt(self, data: bytes) -> bytes:
+        """Return what of the data passes, and how."""
+        with self._lock:
+            at, self._until = self._until, max(-1, self._until - len(data))
+            if not 0 <= at < len(data):
+                return data
+            self._until = -1
+            if self._flips:
+                return data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
+        return data[:at]
 
 
 @pytest.fixture

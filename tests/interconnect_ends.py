@@ -6,9 +6,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from bridge.chain import Gap, Next, judge
-from bridge.delivery import Accept, Delivery, Outcome, Release
+from bridge.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.inbox import Inbox
 from bridge.receiver import Receiver
 from edge.batcher import SealedBatch
@@ -18,6 +19,7 @@ from edge.sender import Sender
 from headrace.batch import Batch, decode, encode
 from headrace.configuration import bridge as bridge_configuration
 from headrace.configuration.edge import Interconnect
+from headrace.errors import CorruptInput
 from headrace.position import Position
 from tests.waiting import eventually
 
@@ -108,6 +110,8 @@ class Far:
         self.inboxes = {source: Inbox() for source in sources}
         #: Numbers of the records of each source, as they came.
         self.numbers: dict[str, list[int]] = {source: [] for source in sources}
+        #: The sums of their values.
+        self.sums: dict[str, list[int]] = {source: [] for source in sources}
         self.batches = 0
         self.bytes = 0
         self.receiver = Receiver(bridge_configuration.Interconnect(**settings), self.inboxes, "headrace-bridge/test")
@@ -134,7 +138,10 @@ class Far:
                 self.receiver.settle([(delivery.ticket, self._judge(source, delivery))])
 
     def _judge(self, source: str, delivery: Delivery) -> Outcome:
-        batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
+        try:
+            batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
+        except CorruptInput as error:
+            return Reject("amqp:decode-error", error.message)
         verdict = judge(self.tails[source], batch)
         if self.release > 0 or isinstance(verdict, Gap):
             self.release -= 1
@@ -142,6 +149,7 @@ class Far:
             return Release(0.02)
         if isinstance(verdict, Next):
             self.numbers[source] += [json.loads(value)["n"] for value in batch.values[verdict.begin :]]
+            self.sums[source] += [crc32(value) for value in batch.values[verdict.begin :]]
             self.tails[source] = batch.last
         self.batches += 1
         return Accept()
