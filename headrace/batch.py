@@ -137,11 +137,6 @@ def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, b
     return batch
 
 
-def source_of(properties: Mapping[str, Any] | None) -> str:
-    """Return the source that a message says it is from; raise CorruptInput when it does not say."""
-    return str(_names(properties)["source"])
-
-
 _TYPES = {"version": int, "source": str, "follows": str, "first": str, "last": str, "count": int}
 
 

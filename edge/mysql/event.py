@@ -36,8 +36,6 @@ PASSED = frozenset({
     TRANSACTION_CONTEXT, VIEW_CHANGE, START_ENCRYPTION, HEARTBEAT_2,
 })  # fmt: skip
 
-#: The event was made for this connection and is in no file.
-ARTIFICIAL = 0x20
 #: A reader that does not know the type may pass the event over.
 MAY_BE_IGNORED = 0x80
 
