@@ -13,8 +13,7 @@ from edge.checkpoint import Checkpoint, State
 from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.snapshot.engine import Source
-from headrace.configuration.edge import EdgeFile
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Retryable
+from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
 
@@ -119,12 +118,3 @@ class Engine(Protocol):
 
     def standing(self, checkpoint: Any) -> dict[str, str | int | None]:
         """Return names and values of where the server stands for this source."""
-
-
-def check_copied(config: EdgeFile) -> None:
-    """Raise ConfigurationError for a source whose engine has no snapshots."""
-    if config.source.postgresql is None:
-        raise ConfigurationError(
-            f"{config.path}: existing rows of MariaDB and MySQL are not copied yet",
-            hint="Leave out --snapshot and [snapshot] mode; what changes from now on is captured (docs/mariadb.md).",
-        )

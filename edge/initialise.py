@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from edge.checkpoint import Checkpoint
-from edge.engine import Adoption, Engine, check_copied
+from edge.engine import Adoption, Engine
 from edge.engines import engine_of
 from edge.snapshot.folder import Request, SnapshotFolder
 from edge.spool import Spool
@@ -38,7 +38,6 @@ def initialise(
         checkpoint: Checkpoint | None = engine.state.read(config.source.name)
         is_new = checkpoint is None or checkpoint.stage == "making"
         if snapshot or (is_new and config.snapshot.mode == "initial"):
-            check_copied(config)
             # Ahead of the source, so that a crash leaves none without it; the request waits for the edge.
             SnapshotFolder(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot", replace=replace))
             say("Asked for a snapshot of every published table: 'headrace edge run' begins with it")

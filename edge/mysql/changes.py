@@ -19,14 +19,16 @@ class Changes:
         #: The transaction that has begun and did not end; None between transactions.
         self.transaction: Transaction | None = None
         #: How many changes the transaction has so far: the ordinal of the next one.
-        self.ordinal = 0
+        self.ordinal = self._first = 0
         self._batcher, self._epoch, self._largest = batcher, epoch, largest
         batcher.bound(largest)
 
-    def begin(self, transaction: Transaction) -> None:
-        """Start a transaction."""
-        self.transaction, self.ordinal = transaction, 0
+    def begin(self, transaction: Transaction, first: int = 0) -> None:
+        """Start a transaction, whose first change has this ordinal."""
+        self.transaction, self.ordinal, self._first = transaction, first, first
         self._batcher.begin(transaction.commit, transaction.commit_ms)
+        if first:
+            self._batcher.skip(first)
 
     def add(self, table: Table, keys: list[bytes | None], values: list[bytes | None], now_ms: int) -> None:
         """Add changes of a table; raise NeedsOperator for one that is too large for a record."""
@@ -61,7 +63,7 @@ class Changes:
 
     def end(self, place: int) -> None:
         """End the transaction at a place in the log."""
-        if self.ordinal:
+        if self.ordinal > self._first:
             values = self._batcher.values
             last = values[-1]
             assert last is not None

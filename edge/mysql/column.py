@@ -1,8 +1,8 @@
 """How a column's bytes become JSON: for each type the code that edge/mysql/generated.py puts into a table's functions.
 
 A fixed column is read by a struct code together with its neighbours; any other one reads itself at `p` and moves `p` behind
-it. Either leaves its value in a variable, which a form of `%` places into the record. Row images are in the order and with the
-lengths of the table map (MySQL manual, "Rows_event").
+it. Either leaves its value in a variable, of which its lines make what a form of `%` places into the record. Row images are in
+the order and with the lengths of the table map (MySQL manual, "Rows_event").
 """
 
 from collections.abc import Callable
@@ -16,11 +16,13 @@ from headrace.errors import NeedsOperator
 
 
 class Code(NamedTuple):
-    """The way of one column. In `lines`, `form` and `arguments` the variable is `{v}`."""
+    """The way of one column. In `read`, `lines`, `form` and `arguments` the variable is `{v}`."""
 
     type_name: str
     #: The struct code of a fixed column, empty for others.
     fixed: str = ""
+    #: What takes any other column from the image; and what makes of either what the form takes.
+    read: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     form: str = "%d"
     arguments: tuple[str, ...] = ("{v}",)
@@ -38,7 +40,8 @@ class Code(NamedTuple):
 SHARED: dict[str, Any] = {
     "number": int.from_bytes, "dates": moments.DATES, "days": moments.DAYS, "times": moments.TIMES,
     "timestamp": moments.timestamp, "old_timestamp": moments.old_timestamp, "moment": moments.moment,
-    "old_moment": moments.old_moment, "duration": moments.duration, "old_duration": moments.old_duration,
+    "old_moment": moments.old_moment, "server_moment": moments.server_moment,
+    "duration": moments.duration, "old_duration": moments.old_duration,
     "float_json": values.float_json, "double_json": values.double_json, "vector": values.vector,
     "inflated": values.inflated, "plain": values.plain, "dated": values.dated, "json_text": json_text, "seconds": moments.SECONDS,
 }  # fmt: skip
@@ -94,6 +97,7 @@ def treated(way: Code, treatment: Treatment) -> Code:
     return Code(
         "TEXT",
         way.fixed,
+        way.read,
         (*way.lines, f"{{v}} = hide_{{v}}({text})"),
         _QUOTED,
         is_text=True,
@@ -104,8 +108,8 @@ def treated(way: Code, treatment: Treatment) -> Code:
 
 def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> Code:
     if kind in values.ADDRESSES and field.type == types.STRING:
-        lines = (*_short(field.meta), "{v} = address_{v}({v})")
-        return Code(kind.upper(), lines=lines, form=_QUOTED, scope={"address_{v}": values.ADDRESSES[kind]})
+        scope = {"address_{v}": values.ADDRESSES[kind]}
+        return Code(kind.upper(), read=_short(field.meta), lines=("{v} = address_{v}({v})",), form=_QUOTED, scope=scope)
     names = ("BINARY", "CHAR") if field.type == types.STRING else ("VARBINARY", "VARCHAR")
     compressed = field.type == types.VARCHAR_COMPRESSED
     return _characters(field, charset_of, where, _short(field.meta), names, compressed=compressed)
@@ -114,7 +118,7 @@ def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: st
 def _integer(field: Field) -> Code:
     name = types.INTEGER_NAMES[field.type] + (" UNSIGNED" if field.unsigned else "")
     if field.type == types.INT24:
-        return Code(name, "3s", (f"{{v}} = number({{v}}, 'little', signed={not field.unsigned})",))
+        return Code(name, "3s", lines=(f"{{v}} = number({{v}}, 'little', signed={not field.unsigned})",))
     return Code(name, _INTEGERS[field.type][field.unsigned])
 
 
@@ -133,7 +137,8 @@ def _characters(
     *,
     compressed: bool,
 ) -> Code:
-    lines = (*read, "{v} = inflated({v})") if compressed else read
+    if compressed:
+        read = (*read, "{v} = inflated({v})")
     binary, text = names
     of = charset.BINARY if field.collation == types.BINARY else charset_of(field.collation)
     length = field.meta if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
@@ -141,11 +146,11 @@ def _characters(
         # The log leaves zeros at the end of a BINARY out.
         padded = f".ljust({field.meta}, b'\\0')" if field.type == types.STRING else ""
         encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
-        return Code(binary, lines=(*lines, encode), form=_QUOTED, length=length)
+        return Code(binary, read=read, lines=(encode,), form=_QUOTED, length=length)
     if of in charset.UTF8:
-        return Code(text, lines=lines, form=_QUOTED, is_text=True, length=length)
+        return Code(text, read=read, form=_QUOTED, is_text=True, length=length)
     encode = f"{{v}} = encode(str({{v}}, {charset.decoder(of, where)!r}))"
-    return Code(text, lines=(*lines, encode), form="%b", length=length)
+    return Code(text, read=read, lines=(encode,), form="%b", length=length)
 
 
 def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> Code:
@@ -155,14 +160,9 @@ def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> Cod
     texts = tuple(member.decode(codec) for member in field.members)
     if field.type == types.ENUM:
         scope: dict[str, Any] = {"members_{v}": values.members(texts)}
-        return Code("ENUM", "BH"[field.meta - 1], ("{v} = members_{v}[{v}]",), "%b", scope=scope)
-    return Code(
-        "SET",
-        f"{field.meta}s",
-        ("{v} = sets_{v}[number({v}, 'little')]",),
-        "%b",
-        scope={"sets_{v}": values.Sets(texts)},
-    )
+        return Code("ENUM", "BH"[field.meta - 1], lines=("{v} = members_{v}[{v}]",), form="%b", scope=scope)
+    line = "{v} = sets_{v}[number({v}, 'little')]"
+    return Code("SET", f"{field.meta}s", lines=(line,), form="%b", scope={"sets_{v}": values.Sets(texts)})
 
 
 def _decimal(field: Field) -> Code:
@@ -181,7 +181,7 @@ def _decimal(field: Field) -> Code:
     arguments = ("s_{v}", integer or "0", *(f"{{v}} >> {shift} & {mask}" for shift, mask, _ in parts))
     form = "".join(f"%0{digits}d" for _, _, digits in parts)
     form = f'"%b%d.{form}"' if scale else '"%b%d"'
-    return Code("DECIMAL", f"{size}s", lines, form, arguments, length=precision, scale=scale)
+    return Code("DECIMAL", f"{size}s", (), lines, form, arguments, length=precision, scale=scale)
 
 
 def _fraction_bytes(field: Field) -> int:
@@ -193,25 +193,27 @@ def _fraction_bytes(field: Field) -> int:
 def _moment(field: Field) -> Code:
     extra = _fraction_bytes(field)
     if extra:
-        return Code("DATETIME", f"{5 + extra}s", (f"{{v}} = moment({{v}}, {field.meta})",), _QUOTED, length=field.meta)
+        line = f"{{v}} = moment({{v}}, {field.meta})"
+        return Code("DATETIME", f"{5 + extra}s", (), (line,), _QUOTED, length=field.meta)
     lines = (f"{{v}} = number({{v}}, 'big') - {0x8000000000}",)
-    return Code("DATETIME", "5s", lines, '"%b%b"', ("days[{v} >> 17]", "times[{v} & 131071]"), length=0)
+    return Code("DATETIME", "5s", (), lines, '"%b%b"', ("days[{v} >> 17]", "times[{v} & 131071]"), length=0)
 
 
 def _timestamp(field: Field) -> Code:
     extra = _fraction_bytes(field)
     if field.meta != 6:
         line = f"{{v}} = timestamp({{v}}, {field.meta})"
-        return Code("TIMESTAMP", f"{4 + extra}s", (line,), _QUOTED, length=field.meta)
+        return Code("TIMESTAMP", f"{4 + extra}s", (), (line,), _QUOTED, length=field.meta)
     # The usual one, without a call.
     lines = ("{v} = number({v}, 'big')", "z_{v} = b'Z' if {v} >> 24 else b''")
     arguments = ("seconds[{v} >> 24]", "{v} & 16777215", "z_{v}")
-    return Code("TIMESTAMP", "7s", lines, '"%b.%06d%b"', arguments, length=6)
+    return Code("TIMESTAMP", "7s", (), lines, '"%b.%06d%b"', arguments, length=6)
 
 
 def _time(field: Field) -> Code:
     extra = _fraction_bytes(field)
-    return Code("TIME", f"{3 + extra}s", (f"{{v}} = duration({{v}}, {field.meta})",), _QUOTED, length=field.meta)
+    line = f"{{v}} = duration({{v}}, {field.meta})"
+    return Code("TIME", f"{3 + extra}s", (), (line,), _QUOTED, length=field.meta)
 
 
 def _bit(field: Field) -> Code:
@@ -220,7 +222,7 @@ def _bit(field: Field) -> Code:
     if not 1 <= length <= 64:
         raise ValueError("a column of bits has an impossible length")
     line = f"{{v}} = format(number({{v}}, 'big'), '0{length}b').encode()"
-    return Code("BIT", f"{whole + bool(bits)}s", (line,), _QUOTED, length=length)
+    return Code("BIT", f"{whole + bool(bits)}s", (), (line,), _QUOTED, length=length)
 
 
 def _sized(type_name: str, line: str, form: str) -> Callable[[Field], Code]:
@@ -229,25 +231,25 @@ def _sized(type_name: str, line: str, form: str) -> Callable[[Field], Code]:
     def way(field: Field) -> Code:
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
-        return Code(type_name, lines=(*read, line), form=form)
+        return Code(type_name, read=read, lines=(line,), form=form)
 
     return way
 
 
 _SIMPLE: dict[int, Callable[[Field], Code]] = {
-    types.FLOAT: lambda _: Code("FLOAT", "f", ("{v} = float_json({v})",), "%b"),
-    types.DOUBLE: lambda _: Code("DOUBLE", "d", ("{v} = double_json({v})",), "%b"),
-    types.YEAR: lambda _: Code("YEAR", "B", ("{v} = {v} + 1900 if {v} else 0",)),
+    types.FLOAT: lambda _: Code("FLOAT", "f", (), ("{v} = float_json({v})",), "%b"),
+    types.DOUBLE: lambda _: Code("DOUBLE", "d", (), ("{v} = double_json({v})",), "%b"),
+    types.YEAR: lambda _: Code("YEAR", "B", (), ("{v} = {v} + 1900 if {v} else 0",)),
     types.NEWDECIMAL: _decimal,
     types.BIT: _bit,
-    types.DATE: lambda _: Code("DATE", "3s", ("{v} = dates[number({v}, 'little')]",), _QUOTED),
-    types.NEWDATE: lambda _: Code("DATE", "3s", ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    types.DATE: lambda _: Code("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    types.NEWDATE: lambda _: Code("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
     types.DATETIME2: _moment,
     types.TIMESTAMP2: _timestamp,
     types.TIME2: _time,
-    types.DATETIME: lambda _: Code("DATETIME", "Q", ("{v} = old_moment({v})",), _QUOTED, length=0),
-    types.TIMESTAMP: lambda _: Code("TIMESTAMP", "I", ("{v} = old_timestamp({v})",), _QUOTED, length=0),
-    types.TIME: lambda _: Code("TIME", "3s", ("{v} = old_duration({v})",), _QUOTED, length=0),
+    types.DATETIME: lambda _: Code("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
+    types.TIMESTAMP: lambda _: Code("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
+    types.TIME: lambda _: Code("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
     types.GEOMETRY: _sized("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
     types.VECTOR: _sized("VECTOR", "{v} = vector({v})", _QUOTED),
     types.JSON: _sized("JSON", "{v} = encode(json_text({v}))", "%b"),

@@ -34,6 +34,15 @@ class Mark(NamedTuple):
     group: Group
 
 
+class Located(NamedTuple):
+    """The images of a rows event, and whose they are."""
+
+    table: Table
+    images: bytes
+    start: int
+    end: int
+
+
 class Decoder:
     """One source's events, decoded into a batcher."""
 
@@ -87,23 +96,31 @@ class Decoder:
         transaction, first = self._changes.transaction, self._changes.ordinal
         if transaction is None:
             raise ValueError("rows outside a transaction")
+        located = self._located(kind, found, end)
+        if located is None:
+            return
+        table, images, at, end = located
+        if kind in event.INSERTS:
+            keys, values = table.inserts(images, at, end, transaction, first, self._now_ms)
+        elif kind in event.UPDATES:
+            keys, values = table.updates(images, at, end, transaction, first, self._now_ms)
+        else:
+            keys, values = table.deletes(images, at, end, transaction, first, self._now_ms)
+        self._changes.add(table, keys, values, self._now_ms)
+
+    def _located(self, kind: int, found: bytes, end: int) -> Located | None:
+        """Return where the images of a rows event are; None for a table that is not captured."""
         table = self._mapped[int.from_bytes(found[19:25], "little")]
         if table is None:
-            return
+            return None
         at = event.HEADER_SIZE + 8
         if kind in event.SECOND:
             at += int.from_bytes(found[at : at + 2], "little")
         at = table.images_at(found, at, is_update=kind in event.UPDATES)
         if kind in event.COMPRESSED:
-            found = event.unpacked(found[at:end])
-            at, end = 0, len(found)
-        if kind in event.INSERTS:
-            keys, values = table.inserts(found, at, end, transaction, first, self._now_ms)
-        elif kind in event.UPDATES:
-            keys, values = table.updates(found, at, end, transaction, first, self._now_ms)
-        else:
-            keys, values = table.deletes(found, at, end, transaction, first, self._now_ms)
-        self._changes.add(table, keys, values, self._now_ms)
+            images = event.unpacked(found[at:end])
+            return Located(table, images, 0, len(images))
+        return Located(table, found, at, end)
 
     def _rotate(self, found: bytes, end: int) -> None:
         name, _ = event.rotated(found, end)

@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Literal, Self
 
 from edge.batcher import Batcher
 from edge.checkpoint import State
@@ -10,8 +11,12 @@ from edge.engine import Adoption
 from edge.figures import Figures
 from edge.mysql import making
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.decoder import Decoder, Mark, taken
+from edge.mysql.chunk_connection import ChunkConnection
+from edge.mysql.chunk_decoder import ChunkDecoder
+from edge.mysql.chunk_reader import ChunkReader
+from edge.mysql.decoder import Mark, taken
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.ordinals import Ordinals
 from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
 from edge.mysql.session import Database, LogStream
 from edge.mysql.tables import Chosen, Tables
@@ -112,7 +117,7 @@ class MysqlSession:
         """Start the stream after the checkpoint's GTID set."""
         self._charsets = _charsets(self._database)
         policy = Policy(self._config.policy)
-        tables = Tables(
+        self._tables = Tables(
             connector=self._engine,
             source=self._config.source.name,
             chosen=Chosen(self._names.databases, self._names.tables, policy),
@@ -121,12 +126,16 @@ class MysqlSession:
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
         )
-        self._decoder = Decoder(
+        sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
+        self._checkpoint = checkpoint
+        self._decoder = ChunkDecoder(
+            ordinals=Ordinals(self._config.beside(self._config.state.folder), *sent),
+            server_id=checkpoint.server_id,
             epoch=checkpoint.position.epoch,
             base=checkpoint.base,
             after=checkpoint.confirmed,
             batcher=batcher,
-            tables=tables,
+            tables=self._tables,
             mariadb=self._engine == "mariadb",
             largest=self._config.records.largest_bytes,
         )
@@ -139,8 +148,19 @@ class MysqlSession:
         else:
             self._stream.start_mariadb(str(gtids))
 
-    def snapshots(self) -> None:
-        """Return nothing: this engine's tables are not copied yet."""
+    def snapshots(self) -> Self:
+        """Return itself: what snapshots read from."""
+        return self
+
+    def reader(self) -> ChunkReader:
+        """Return a reader of chunks with a connection of its own."""
+        connect = partial(ChunkConnection, self._names, self._config.source.name)
+        return ChunkReader(connect, self._tables, self._checkpoint, self._decoder.watermarks)
+
+    def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
+        """Return the decoder, which calls `marked` for each watermark."""
+        self._decoder.marked = marked
+        return self._decoder
 
     @property
     def in_transaction(self) -> bool:
@@ -164,7 +184,12 @@ class MysqlSession:
 
     def read(self, now_ms: int) -> int:
         """Decode the events that have arrived."""
-        return self._stream.read(self._decoder.feed, now_ms)
+        decoder = self._decoder
+        if not decoder.watermarks:
+            return self._stream.read(decoder.feed, now_ms)
+        fed = self._stream.read(decoder.feed_and_arrive, now_ms)
+        decoder.arrive(now_ms)
+        return fed
 
     def confirm(self, place: int, now_ms: int, *, ask: bool = False) -> None:
         """Tell nothing: the server keeps its binlog by age, whoever has read it."""

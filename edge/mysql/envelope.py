@@ -19,13 +19,18 @@ class Transaction:
 
     __slots__ = ("commit", "commit_ms", "end", "origin", "place")
 
-    def __init__(self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str, file: str) -> None:
+    def __init__(
+        self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str | None, file: str, first: int = 0
+    ) -> None:
+        """Take what the log tells; without a GTID it is rows that a snapshot puts between two, `first` their first ordinal."""
         self.commit, self.commit_ms = commit, commit_ms
         self.origin = b'"server_id":%d,"gtid":%b,"file":%b,"pos":%d,"row":' % (
             server_id, json.encode(gtid), json.encode(file), commit & 0xFFFFFFFF,
         )  # fmt: skip
         self.place = b',"position":"%08x/%016x/' % (epoch, commit)
-        self.end = b',"transaction":{"id":%b,"total_order":' % json.encode(gtid)
+        self.end = b',"transaction":{"id":%b,"total_order":' % json.encode(
+            gtid or f"{file}:{commit & 0xFFFFFFFF}:{first}"
+        )
 
 
 class Table:
@@ -38,11 +43,13 @@ class Table:
         self._names = b',"snapshot":"false","db":%b,"schema":%b,"table":%b,' % (
             json.encode(database), json.encode(database), json.encode(table),
         )  # fmt: skip
+        self._copied_names = self._names.replace(b'"snapshot":"false"', b'"snapshot":"incremental"', 1)
         self._schema_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(database))
 
-    def middle(self, transaction: Transaction) -> bytes:
-        """Return what comes between the rows of a record and the row's number."""
-        return b"%b%d%b%b" % (self._head, transaction.commit_ms, self._names, transaction.origin)
+    def middle(self, transaction: Transaction, *, copied: bool = False) -> bytes:
+        """Return what comes between the rows of a record and the row's number; of `copied` rows it says so."""
+        names = self._copied_names if copied else self._names
+        return b"%b%d%b%b" % (self._head, transaction.commit_ms, names, transaction.origin)
 
     def schema_record(self, change: bytes, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
         """Return the schema record that goes ahead of a change; `change` is the element of `tableChanges`."""

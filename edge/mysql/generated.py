@@ -22,31 +22,34 @@ _MOST_PATTERNS = 64
 
 
 class Images(dict[bytes, Image]):
-    """A table's functions by the bytes that tell an image's nulls."""
+    """A table's functions by the bytes that tell an image's nulls.
 
-    def __init__(self, names: list[bytes], codes: list[Code], key: list[int]) -> None:
+    Where values are `taken` from a row already, `m` is the tuple of them.
+    """
+
+    def __init__(self, names: list[bytes], codes: list[Code], key: list[int], *, taken: bool = False) -> None:
         super().__init__()
-        self._names, self._codes, self._key = names, codes, key
+        self._names, self._codes, self._key, self._taken = names, codes, key, taken
         self._any: Callable[[bytes, int, bytes], tuple[int, bytes | None, bytes]] | None = None
 
     def __missing__(self, nulls: bytes) -> Image:
         """Make the function for a pattern that was not met before."""
         if len(self) < _MOST_PATTERNS:
-            found: Image = _compiled(self._names, self._codes, self._key, nulls)
+            found: Image = _compiled(self._names, self._codes, self._key, nulls, taken=self._taken)
             self[nulls] = found
             return found
         if self._any is None:
-            self._any = _compiled(self._names, self._codes, self._key, None)
+            self._any = _compiled(self._names, self._codes, self._key, None, taken=self._taken)
         for_any = self._any
         return lambda m, p: for_any(m, p, nulls)
 
 
-def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: bytes | None) -> Any:
+def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
     """Return a function for one pattern of nulls, or for all of them."""
     scope: dict[str, Any] = {
         **SHARED, "encode": json.encode, "base64": b2a_base64, "comma": b",".join, "escape": _escaped,
     }  # fmt: skip
-    body: list[str] = []
+    body = [f"{', '.join(f'c{number}' for number in range(len(codes)))}, = m"] if taken else []
     texts: list[str] = []
     run: list[tuple[str, Code]] = []
 
@@ -75,7 +78,7 @@ def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: byte
                 run.append((name, code))
             else:
                 flush()
-                body += [line.replace("{v}", name) for line in code.lines]
+                body += [line.replace("{v}", name) for line in (*code.read, *code.lines)]
             if code.is_text:
                 texts.append(name)
             forms.append((code.form, [argument.replace("{v}", name) for argument in code.arguments]))
@@ -91,7 +94,7 @@ def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: byte
 
 def _either(number: int, name: str, code: Code, scope: dict[str, Any]) -> list[str]:
     """Return the statements that leave a column's JSON in its variable, null or not."""
-    lines = [line.replace("{v}", name) for line in code.lines]
+    lines = [line.replace("{v}", name) for line in (*code.read, *code.lines)]
     if code.fixed:
         layout = struct.Struct("<" + code.fixed)
         scope[f"read_{name}"] = layout.unpack_from

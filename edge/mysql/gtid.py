@@ -45,6 +45,15 @@ class MariadbGtids:
         """Say whether a transaction is in the set."""
         return group.domain in self._last and group.number <= self._last[group.domain][1]
 
+    def covers(self, other: "Gtids") -> bool:
+        """Say whether everything of another set is in this one."""
+        if not isinstance(other, MariadbGtids):
+            return False
+        return all(
+            domain in self._last and number <= self._last[domain][1]
+            for domain, (_, number) in other._last.items()  # noqa: SLF001 - of one kind.
+        )
+
 
 class MysqlGtids:
     """Ranges of numbers of each server, both ends within."""
@@ -79,6 +88,16 @@ class MysqlGtids:
     def has(self, group: Group) -> bool:
         """Say whether a transaction is in the set."""
         return any(first <= group.number <= last for first, last in self._ranges.get(group.origin, ()))
+
+    def covers(self, other: "Gtids") -> bool:
+        """Say whether everything of another set is in this one."""
+        if not isinstance(other, MysqlGtids):
+            return False
+        return all(
+            any(first <= start and end <= last for first, last in self._ranges.get(origin, ()))
+            for origin, ranges in other._ranges.items()  # noqa: SLF001 - of one kind.
+            for start, end in ranges
+        )
 
     def encoded(self) -> bytes:
         """Int64 servers, then for each Byte16 UUID, Int64 ranges, and for each Int64 first, Int64 after the last."""

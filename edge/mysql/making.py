@@ -12,13 +12,20 @@ from edge.engine import Adoption
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.place import file_name, split_name
 from edge.mysql.problems import ANEW
-from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_settings, gtids_at, identity, log
+from edge.mysql.server import (
+    FIRST,
+    check_gtids,
+    check_identity,
+    check_log,
+    check_settings,
+    gtids_at,
+    identity,
+    log,
+    log_end,
+)
 from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
-
-#: The release of MySQL from which on it says that in other words.
-_BINARY_LOG_STATUS = (8, 2)
 
 
 def initialise(
@@ -54,10 +61,7 @@ def _at_end(
     """Return a checkpoint where the binlog ends."""
     if engine == "mysql":
         # Executed and place are of one moment: no transaction commits between them.
-        row = database.dictionaries(
-            "show binary log status" if database.release >= _BINARY_LOG_STATUS else "show master status"
-        )[0]
-        file, offset, gtids = str(row["File"]), int(row["Position"]), str(row["Executed_Gtid_Set"]).replace("\n", "")
+        file, offset, gtids = log_end(database)
     else:
         file, offset = log(database).end
         gtids = gtids_at(database, file, offset)
@@ -118,22 +122,23 @@ def _adopted(
             f"the binlog begins with {found.files[0][0]}, and the position is in {file_name(found.base, number)}: it was purged",
             hint=ANEW,
         )
-    # The position is where its transaction began; the log is read again from a place ahead of that.
-    file, before = _group_before(database, file_name(found.base, number), offset)
+    # The position is where its transaction began, or lies between two; the log is read again from a place ahead of that.
+    file, before = _boundary_before(database, file_name(found.base, number), offset)
     return _checkpoint(source, engine, database, position, file, before, gtids_at(database, file, before))
 
 
-def _group_before(database: Database, file: str, offset: int) -> tuple[str, int]:
-    """Return where the GTID event begins that ends at an offset."""
-    start = FIRST
-    while True:
+def _boundary_before(database: Database, file: str, offset: int) -> tuple[str, int]:
+    """Return where the GTID event begins that ends at an offset; the offset itself where a transaction ends."""
+    start, before = FIRST, 0
+    while offset > FIRST and before < start < offset:
         events = database.rows(f"show binlog events in '{file}' from {start} limit 2000")
         for _, begins, kind, _, ends, _ in events:
-            if int(ends) == offset and kind == "Gtid":
-                return file, int(begins)
-        if not events or int(events[-1][4]) >= offset or int(events[-1][4]) <= start:
-            break
-        start = int(events[-1][4])
+            # Within a transaction the log does not say where events end.
+            if int(ends) == offset:
+                return file, int(begins) if kind == "Gtid" else offset
+        start, before = int(events[-1][1]) if events else 0, start
+    if offset == FIRST:
+        return file, offset
     raise NeedsOperator(
         f"no transaction begins at {file}:{offset}: the position is not of this server",
         hint="Check the server that [source.mariadb] names, and the position.",

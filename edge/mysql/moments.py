@@ -85,6 +85,13 @@ def timestamp(raw: bytes, digits: int) -> bytes:
     return SECONDS[seconds] + part + (b"Z" if seconds else b"")
 
 
+def server_moment(text: bytes, zone: bytes) -> bytes:
+    """Return what the server selects of a DATETIME, or of a TIMESTAMP in UTC with `Z` for a zone, as records hold it."""
+    if text[:4] == b"0000" or text[5:7] == b"00" or text[8:10] == b"00":
+        return text
+    return text.replace(b" ", b"T", 1) + zone
+
+
 def old_timestamp(seconds: int) -> bytes:
     """Return a TIMESTAMP of before 5.6."""
     return SECONDS[seconds] + (b"Z" if seconds else b"")

@@ -5,7 +5,7 @@ values are never in them, because the edge sends none.
 """
 
 from edge.engine import LogTaken
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 #: What to do when changes are lost to the source.
 ANEW = (
@@ -20,6 +20,10 @@ NEW_EPOCH = (
 
 _ACCESS_DENIED, _NO_DATABASE, _NO_PRIVILEGE, _NO_TABLE_PRIVILEGE = 1045, 1044, 1227, 1142
 _NO_BINLOG, _HOST_BLOCKED, _READING_FAILED, _TLS_REQUIRED = 1381, 1129, 1236, 3159
+#: What passes: a lock or a time that ran out, a table that was altered, a deadlock.
+_PASSING = frozenset({1205, 1213, 1412, 1317, 1969, 3024})
+#: What ends a connection: it is lost, killed, idle for too long, or the server goes.
+_ENDING = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2055, 4031})
 #: A statement that an older server does not know.
 UNKNOWN = frozenset({1193, 1064, 1305})
 
@@ -65,6 +69,19 @@ def running(number: int, words: str, address: str, user: str) -> ReplicationErro
     if number == _NO_BINLOG:
         return NeedsOperator(f"server {address} writes no binlog", hint="Start it with log_bin and a server_id.")
     return NotConnected(f"server {address}: {line}")
+
+
+def asking(number: int, words: str, address: str) -> ReplicationError:
+    """Return the error of a question about a table, which an operator's own condition may be part of."""
+    line = first_line(words)
+    if number in _PASSING:
+        return Retryable(f"server {address}: {line}")
+    if number in _ENDING:
+        return NotConnected(f"server {address}: {line}")
+    return NeedsOperator(
+        f"server {address}: {line}",
+        hint="Check the condition that was given, the table's columns, and that the user may select from the table.",
+    )
 
 
 def streaming(number: int, words: str, address: str, user: str, server_id: int, since: str) -> ReplicationError:

@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 
 #: Releases of MySQL that say it in other words.
 _SHOW_REPLICAS = (8, 0, 22)
+#: The release of MySQL from which on it says where its binlog ends in other words.
+_BINARY_LOG_STATUS = (8, 2)
 #: Where the first event of a file stands.
 FIRST = 4
 
@@ -122,6 +124,16 @@ def log(database: Database) -> Log:
     if not rows:
         raise NeedsOperator("the server writes no binlog", hint="Start it with log_bin and a server_id.")
     return Log([(str(row[0]), int(row[1])) for row in rows])
+
+
+def log_end(database: Database) -> tuple[str, int, str]:
+    """Return the newest file, where it ends, and, at MySQL, the GTID set of what was committed there at that moment."""
+    newer = not database.is_mariadb and database.release >= _BINARY_LOG_STATUS
+    rows = database.dictionaries("show binary log status" if newer else "show master status")
+    if not rows:
+        raise NeedsOperator("the server writes no binlog", hint="Start it with log_bin and a server_id.")
+    row = rows[0]
+    return str(row["File"]), int(row["Position"]), str(row.get("Executed_Gtid_Set") or "").replace("\n", "")
 
 
 def check_log(database: Database, checkpoint: MysqlCheckpoint) -> Log:

@@ -21,7 +21,7 @@ from pymysql.constants import CLIENT
 from edge.mysql import event
 from edge.mysql.problems import connecting, running, streaming
 from headrace.configuration.edge import Mysql
-from headrace.errors import CorruptInput, NotConnected
+from headrace.errors import CorruptInput, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -75,12 +75,15 @@ class Database:
         with contextlib.suppress(pymysql.Error, OSError):
             self._connection.close()
 
+    def _problem(self, number: int, words: str) -> ReplicationError:
+        return running(number, words, self._address, self._user)
+
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except pymysql.MySQLError as error:
-            raise running(*_said(error), self._address, self._user) from error
+            raise self._problem(*_said(error)) from error
         except OSError as error:
             raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
 

@@ -67,11 +67,30 @@ class Table:
         """Return the schema record."""
         return self.envelope.schema_record(json.encode(self.schema.change()), transaction, ordinal, now_ms)
 
-    def truncate(self, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
-        """Return the value of a truncate, which has no key."""
+    def truncate(self, transaction: Transaction, ordinal: int, now_ms: int, *, number: int | None = None) -> bytes:
+        """Return the value of a truncate, which has no key; `number` is its index where that is not the ordinal."""
+        number = ordinal if number is None else number
         return b'{"before":null,"after":null,%b0%b%08x%b%d}}' % (
-            self.envelope.middle(transaction), transaction.place, ordinal, envelope.end(b"t", transaction, now_ms), ordinal + 1,
+            self.envelope.middle(transaction), transaction.place, ordinal, envelope.end(b"t", transaction, now_ms), number + 1,
         )  # fmt: skip
+
+    def keys(self, m: bytes, p: int, e: int) -> set[bytes | None]:
+        """Return the keys of all images, old and new, from `p` to `e`, which were decoded before."""
+        found, images, size = set(), self._keyed, self._bytes
+        while p < e:
+            p, key, _ = images[m[p : p + size]](m, p + size)
+            found.add(key)
+        return found
+
+    def copied(self, rows: list[bytes], transaction: Transaction, first: int, now_ms: int) -> list[bytes | None]:
+        """Return the values of rows that a snapshot read, the first of which has this ordinal."""
+        middle, place = self.envelope.middle(transaction, copied=True), transaction.place
+        end = envelope.end(b"r", transaction, now_ms)
+        return [
+            b'{"before":null,"after":%b,%b%d%b%08x%b%d}}'
+            % (row, middle, number, place, first + number, end, number + 1)
+            for number, row in enumerate(rows)
+        ]
 
     def images_at(self, event: bytes, at: int, *, is_update: bool) -> int:
         """Return where the images begin, `at` being where the number of columns is.

@@ -6,10 +6,14 @@ bytes are an address or a UUID.
 """
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
-from edge.mysql.column import code, treated, without_zero_dates
+from edge.mysql.charset import BINARY
+from edge.mysql.chunk_column import taken
+from edge.mysql.chunk_rows import Rows
+from edge.mysql.chunk_table import ChunkTable
+from edge.mysql.column import Code, code, treated, without_zero_dates
 from edge.mysql.table import Table
 from edge.mysql.table_map import TableMap, parse
 from edge.policy import Policy
@@ -39,6 +43,14 @@ class Chosen:
         return chosen and self._policy.admits(name)
 
 
+class Copied(NamedTuple):
+    """A table that is copied: how the source selects it, what the log would make of it, and its rows' way into records."""
+
+    source: ChunkTable
+    table: Table
+    rows: Rows
+
+
 class Tables:
     """Tables by description."""
 
@@ -53,7 +65,7 @@ class Tables:
         charset_of: Callable[[int], str],
         kinds_of: Callable[[str, str], dict[str, str]],
     ) -> None:
-        self._connector, self._source, self._chosen, self._policy = connector, source, chosen, policy
+        self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
         self._described: dict[bytes, Table | None] = {}
         self._current: dict[tuple[str, str], Table] = {}
@@ -70,7 +82,7 @@ class Tables:
         if len(self._described) >= _MOST:
             self._described.clear()
         described = parse(body, mariadb=self._connector == "mariadb")
-        table = self._compiled(described) if self._chosen(described.database, described.table) else None
+        table = self._compiled(described) if self.chosen(described.database, described.table) else None
         if table is not None:
             self._make_current(table)
         self._described[description] = table
@@ -81,14 +93,34 @@ class Tables:
 
         A table that no change of this session came from is described by nothing but its name.
         """
-        if not self._chosen(database, table):
+        if not self.chosen(database, table):
             return None
         known = self._current.get((database, table))
         if known is None:
-            shared = envelope.Table(connector=self._connector, source=self._source, database=database, table=table)
-            known = Table(TableMap(database=database, table=table, fields=(), key=(), is_full=True), [], shared)
+            bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
+            known = Table(bare, [], self._shared(bare))
             known.told = True
         return known
+
+    def copied(self, source: ChunkTable) -> Copied:
+        """Return a table that the catalog describes, which changes nothing here. Raises as `of` does."""
+        described = source.described
+        ways = []
+        for field, column in zip(described.fields, source.columns, strict=True):
+            where, of = f"{described.database}.{described.table}.{field.name}", column.charset or BINARY
+            ways.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where))  # type: ignore[misc]
+        ways = self._hidden(described, ways)
+        table = Table(described, ways, self._shared(described))
+        return Copied(source, table, Rows([field.name for field in described.fields], ways, list(source.places)))
+
+    def now(self, copied: Copied) -> Table:
+        """Return the table that rows put into the stream now belong to: the stream's own, unless it has another shape."""
+        table = copied.table
+        known = self._current.get((table.schema.schema, table.schema.table))
+        if known is not None and known.schema == table.schema:
+            return known
+        self._make_current(table)
+        return table
 
     def _make_current(self, table: Table) -> None:
         name = table.schema.schema, table.schema.table
@@ -115,14 +147,20 @@ class Tables:
             code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
             for field in described.fields
         ]
+        return Table(described, self._hidden(described, codes), self._shared(described))
+
+    def _hidden(self, described: TableMap, codes: list[Code]) -> list[Code]:
+        """Return the ways as settings and policy want them."""
         if self._zero_dates == "null":
             codes = [without_zero_dates(way) for way in codes]
+        where = f"{described.database}.{described.table}"
         treatments = self._policy.treatments(where, [field.name for field in described.fields], described.key)
-        codes = [
+        return [
             way if treatment is None else treated(way, treatment)
             for way, treatment in zip(codes, treatments, strict=True)
         ]
-        shared = envelope.Table(
+
+    def _shared(self, described: TableMap) -> envelope.Table:
+        return envelope.Table(
             connector=self._connector, source=self._source, database=described.database, table=described.table
         )
-        return Table(described, codes, shared)

@@ -9,7 +9,6 @@ import time
 
 import click
 
-from edge.engine import check_copied
 from edge.snapshot.folder import Request, SnapshotFolder
 from edge.snapshot.plan import Plan
 from headrace.configuration.edge import EdgeFile
@@ -56,7 +55,6 @@ def snapshot(
     with op 'r'. Interrupted snapshots go on by themselves at the last acknowledged chunk.
     """
     config = load(path, EdgeFile)
-    check_copied(config)
     folder = SnapshotFolder(config.beside(config.state.folder), config.source.name)
     steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
     shows = status or watch

@@ -51,7 +51,7 @@ class SnapshotFolder:
 
     def save(self, plan: Plan) -> None:
         """Make the plan durable."""
-        _write(self._plan, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
+        write(self._plan, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
 
     def ask(self, request: Request) -> None:
         """Leave a request for the edge."""
@@ -59,7 +59,7 @@ class SnapshotFolder:
             self._requests.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _refused(self._requests, "written", error) from error
-        _write(self._requests / f"{time.time_ns():020}-{os.getpid()}.json", msgspec.json.encode(request))
+        write(self._requests / f"{time.time_ns():020}-{os.getpid()}.json", msgspec.json.encode(request))
 
     def ask_once(self, request: Request) -> None:
         """Leave a request unless the same one waits."""
@@ -94,7 +94,8 @@ def _request(path: Path) -> Request | None:
         return None
 
 
-def _write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
+    """Make a file durable, whole: the old one or the new one after a crash. Raises NeedsOperator when the disk refuses."""
     fresh = path.with_suffix(".new")
     try:
         with fresh.open("wb") as file:

@@ -1,0 +1,137 @@
+"""The copy of existing rows beside a binlog: the same bytes as the log's, every row once, by keys of every kind."""
+
+import json
+import random
+
+from tests.integration.snapshots import copy, raw, records
+from tests.integration.test_mariadb_values import EDGES, TABLE
+from tests.waiting import eventually
+
+#: Besides the types of that table.
+MORE = """
+create table more (
+    id bigint unsigned primary key, z1 tinyint zerofill, z8 bigint(20) unsigned zerofill, zd decimal(8, 3) zerofill,
+    f72 float(7, 2), d73 double(7, 3), bz bit(33), y2 year, en enum('no', 'yes', 'mañana') character set latin1,
+    st set('a b', 'c''d', 'ü') character set latin1, le longtext character set utf16, vb varbinary(300),
+    c255 char(255), pg polygon, gc geometrycollection, j json, hidden int invisible,
+    g int as (id + 1) virtual, h varchar(40) as (concat('n', id)) stored, ts timestamp(3) null
+) default character set utf8mb4
+"""
+
+
+def random_every(chance, number):
+    def anything(digits):
+        return chance.uniform(-1, 1) * 10 ** chance.randrange(-digits, digits)
+
+    return (
+        number,
+        anything(30),
+        anything(300),
+        str(chance.randrange(-(10**60), 10**60)) + ".5",
+        chance.uniform(1, 2**31),
+        chance.uniform(1, 2**31),
+        chance.uniform(-3e6, 3e6),
+        f"::ffff:{chance.randrange(256)}.1.2.{number}" if number % 2 else f"{number:x}::",
+        "x" * number,
+        "é€"[number % 2],
+    )
+
+
+def random_more(chance, number):
+    text = "".join(chance.choice("aä'\"\\\n\t\0%€😀") for _ in range(chance.randrange(40)))
+    plain = text.replace("😀", "").replace("ä", "a")
+    return (
+        number,
+        chance.randrange(256),
+        chance.choice([None, chance.randrange(2**64)]),
+        chance.choice([None, chance.randrange(10**8) / 1000]),
+        chance.choice([None, -0.0, chance.uniform(-1e4, 1e4)]),
+        chance.choice([None, chance.uniform(-1e3, 1e3)]),
+        chance.choice([None, chance.randrange(2**33)]),
+        chance.choice([None, 0, 1901, 2155]),
+        chance.choice([None, "no", "mañana", "bad"]),
+        chance.choice([None, "", "a b,ü", "c'd"]),
+        chance.choice([None, text]),
+        chance.choice([None, bytes(chance.randrange(256) for _ in range(chance.randrange(300)))]),
+        chance.choice([None, plain + "  "]),
+        chance.choice([None, json.dumps({"k": text, "n": [1, 2.5, None]})]),
+        chance.choice([None, -5]),
+        chance.choice([None, "0000-00-00 00:00:00", "2026-01-31 09:15:00.125"]),
+    )
+
+
+def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(maria_edge, maria, interconnect):
+    chance = random.Random(3)
+    with maria_edge.running():
+        maria.execute("set sql_mode = '', time_zone = '+00:00'")
+        maria.execute(TABLE)
+        maria.execute(MORE)
+        for row in EDGES:
+            maria.execute(f"insert into every values ({row})")
+        maria.execute(
+            "insert into every (id, da, dt, dt6, ts, ts6, y, e) values (4, 0, 0, '2026-00-00', 0, 0, 0, 'bad')"
+        )
+        for number in range(5, 150):
+            maria.execute(
+                "insert into every (id, f, d, big, dt6, ts6, ti3, u, i6, te, l1) values (%s, %s, %s, %s, from_unixtime(%s),"
+                " from_unixtime(%s), sec_to_time(%s), uuid(), %s, %s, %s)",
+                random_every(chance, number),
+            )
+            maria.execute(
+                "insert into more (id, z1, z8, zd, f72, d73, bz, y2, en, st, le, vb, c255, j, hidden, ts)"
+                " values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                random_more(chance, 1000 + number),
+            )
+        maria.execute("update more set pg = ST_GeomFromText('polygon((0 0, 1 0, 1 1, 0 0))', 4326) where id % 2")
+        eventually(lambda: len(interconnect.changes) == 4 + 145 * 2 + 73, saying="all arrive")
+        tables = copy(maria_edge, f"{maria.name}.every", f"{maria.name}.more")
+
+    told = [value["source"]["table"] for _, _, value in interconnect.records if "tableChanges" in value]
+    streamed = dict(raw(interconnect, b"c") + raw(interconnect, b"u"))
+    copied = dict(raw(interconnect, b"r"))
+    assert {table.state for table in tables.values()} == {"done"}
+    assert len(copied) == 4 + 145 * 2
+    assert {key: row for key, row in copied.items() if row != streamed[key]} == {}
+    # What the catalog says of a table equals what the log says of it, so nothing is announced anew.
+    assert sorted(told) == ["every", "more"]
+
+
+KEYS = [
+    ("a varchar(60) primary key", "concat(elt(1 + seq % 7, 'a', 'B', 'ä', 'Z', '_', '''', '\\\\'), seq)"),
+    (
+        "a varchar(60) character set latin1 collate latin1_german2_ci primary key",
+        "concat(elt(1 + seq % 3, 'ß', 'ü', 'é'), seq)",
+    ),
+    ("a char(20) collate utf8mb4_bin primary key", "concat(elt(1 + seq % 3, 'a', 'B', '😀'), seq)"),
+    ("a varbinary(40) primary key", "unhex(md5(seq))"),
+    ("a uuid primary key", "uuid()"),
+    ("a inet6 primary key", "concat(hex(seq % 17), '::', hex(seq))"),
+    ("a decimal(20, 6) primary key", "(700e0 - seq) / 7.0"),
+    ("a double primary key", "(700e0 - seq) / 7e0"),
+    ("a float primary key", "(700e0 - seq) / 7e0"),
+    ("a datetime(3) primary key", "'2026-01-01' + interval seq * 1001000 microsecond"),
+    ("a time(1) primary key", "sec_to_time((cast(seq as signed) - 700) * 1.5)"),
+    ("a bit(40) primary key", "seq * 1000003"),
+    ("a bigint unsigned primary key", "18446744073709551615 - seq"),
+    ("a enum('z', 'b', 'a'), b int unsigned, primary key (a, b)", "1 + seq % 3, seq"),
+    (
+        "a varchar(10), b int, c date, primary key (b, a, c)",
+        "concat('k', seq % 7), seq % 11, '2026-01-01' + interval seq day",
+    ),
+    ("a int, b int not null, c int not null, unique bc (b, c), unique c (c)", "null, seq % 5, seq"),
+]
+
+
+def test_any_kind_of_key_leads_through_the_whole_table(maria_edge, maria, interconnect):
+    names = [f"k{number}" for number in range(len(KEYS))]
+    for name, (columns, values) in zip(names, KEYS, strict=True):
+        maria.execute(f"create table {name} ({columns}) default character set utf8mb4")
+        maria.execute(f"insert into {name} select {values} from seq_1_to_1300")
+    with maria_edge.running():
+        tables = copy(maria_edge, *(f"{maria.name}.{name}" for name in names))
+
+    for name, (columns, _) in zip(names, KEYS, strict=True):
+        read = [json.dumps(key) for key, _ in records(interconnect, name, "r")]
+        assert (tables[f"{maria.name}.{name}"].state, tables[f"{maria.name}.{name}"].problem) == ("done", ""), columns
+        assert (len(read), len(set(read))) == (1300, 1300), columns
+        assert tables[f"{maria.name}.{name}"].chunks > 1
