@@ -11,6 +11,7 @@ from msgspec import Meta
 from headrace.configuration.bridge import SourceName, StreamName
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.load import File, Section
+from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import ConfigurationError
 
@@ -92,10 +93,24 @@ class Verify(Section, frozen=True, kw_only=True):
     sample: Annotated[float, Meta(gt=0, le=100)] = 100.0
 
 
+class VerifiedMysql(MysqlConnection, frozen=True, kw_only=True):
+    """A MariaDB or MySQL server, and what of it is captured."""
+
+    #: Databases to compare, as the edge's file names them; empty for all but the server's own.
+    databases: list[str] = []
+
+
 class VerifiedSource(Section, frozen=True, kw_only=True):
     """How `headrace verify` reaches a source."""
 
-    postgresql: PostgresqlConnection
+    postgresql: PostgresqlConnection | None = None
+    mariadb: VerifiedMysql | None = None
+    mysql: VerifiedMysql | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse no database, and several."""
+        if sum(given is not None for given in (self.postgresql, self.mariadb, self.mysql)) != 1:
+            raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
 
 
 class LakeFile(File, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """How to reach a MariaDB or MySQL server: the same table in the edge's file and in the lake's."""
 
-from typing import Annotated, Literal
+import ssl
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -21,6 +22,23 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
     sslrootcert: str | None = None
     #: Seconds until an attempt to connect is given up.
     connect_timeout: Annotated[int, Meta(ge=1)] = 10
+
+    def parameters(self) -> dict[str, Any]:
+        """Return PyMySQL's connection parameters, the password revealed: for the driver only, never for a log."""
+        known: dict[str, Any] = {
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "password": self.password.reveal() if self.password else "",
+            "connect_timeout": self.connect_timeout,
+        }
+        if self.sslmode == "disable":
+            return known | {"ssl_disabled": True}
+        context = ssl.create_default_context(cafile=self.sslrootcert)
+        context.check_hostname = self.sslmode == "verify-full"
+        if self.sslmode == "require":
+            context.verify_mode = ssl.CERT_NONE
+        return known | {"ssl": context}
 
     def __str__(self) -> str:
         """Return the address without any secret."""

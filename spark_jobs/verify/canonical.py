@@ -50,12 +50,14 @@ _FORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SourceType:
-    """A column's type as PostgreSQL's catalog has it, domains resolved."""
+    """A column's type as the source's catalog has it, domains resolved."""
 
-    #: `int4`, `numeric`, `timestamptz`.
+    #: `int4`, `numeric`, `timestamptz`; of MariaDB and MySQL `int unsigned`, `decimal`, `longtext`.
     name: str
     #: Digits after the point, of a numeric that declares them.
     scale: int | None = None
+    #: Binary digits of a `bit`.
+    bits: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class Column:
     """A column that both sides have, with the expressions of its text."""
 
     name: str
-    #: In PostgreSQL's SQL; null for null.
+    #: In the source's SQL; null for null.
     source: str
     #: In Spark's SQL; null for null.
     silver: str

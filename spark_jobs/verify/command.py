@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from headrace.configuration.lake import LakeFile
+from headrace.configuration.lake import LakeFile, VerifiedSource
 from headrace.configuration.load import load
-from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from spark_jobs.verify.engine import Database
     from spark_jobs.verify.lake import LakeAt, Reached
     from spark_jobs.verify.report import Shown, TableReport
-    from spark_jobs.verify.source import SourceDatabase
 
 #: Columns where there is no terminal: nothing is cut in a log.
 _WIDTH = 200
@@ -70,14 +69,14 @@ def verify(
     # Spark and the driver take seconds to import, which a wrong file need not wait for.
     from spark_jobs.session import session
     from spark_jobs.verify import report
+    from spark_jobs.verify.engine import connect
     from spark_jobs.verify.lake import LakeAt
-    from spark_jobs.verify.source import SourceDatabase
 
     reports: list[TableReport] = []
     with report.progress(Console(stderr=True)) as shown:
         shown.say("connecting to the sources")
         for _, name, address in sources:
-            with SourceDatabase.connect(name, address):
+            with connect(name, address):
                 pass
         shown.say("starting Spark")
         spark = session(lake, name="headrace verify")
@@ -86,7 +85,7 @@ def verify(
             # What is published before the snapshot is taken cannot be ahead of it.
             with (
                 closing(LakeAt(spark, lake, stream_name)) as silver,
-                SourceDatabase.connect(name, address, placed=not at_rest) as database,
+                connect(name, address, placed=not at_rest) as database,
             ):
                 reports += _verify(name, database, silver, table, sample, wait, shown)
     if not reports:
@@ -104,7 +103,7 @@ def verify(
 
 def _verify(
     name: str,
-    database: "SourceDatabase",
+    database: "Database",
     silver: "LakeAt",
     table: str | None,
     sample: float | None,
@@ -114,14 +113,14 @@ def _verify(
     """Return a report for each table of a source. A difference counts only once the lake has all that came before."""
     from spark_jobs.verify.verify import verify as compared
 
-    if database.lsn is None:
+    if database.place is None:
         return list(compared(name, database, silver, table, sample=sample, tell=shown.table))
-    reached = silver.advance(name, database.lsn, seconds=0, tell=shown.say)
+    reached = silver.advance(name, database, seconds=0, tell=shown.say)
     reports = list(compared(name, database, silver, table, sample=sample, tell=shown.table))
     unequal = [found.table for found in reports if found.verdict == "not equal"]
     if reached.proven or not unequal:
         return reports
-    reached = silver.advance(name, database.lsn, seconds=wait, tell=shown.say)
+    reached = silver.advance(name, database, seconds=wait, tell=shown.say)
     for place, found in enumerate(reports):
         if found.table in unequal:
             (again,) = compared(name, database, silver, found.table, sample=sample, tell=shown.table)
@@ -141,7 +140,7 @@ def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableRepor
     return replace(found, verdict="not compared", reasons=[reason, *found.reasons])
 
 
-def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tuple[str, str, PostgresqlConnection]]:
+def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tuple[str, str, VerifiedSource]]:
     """Return stream, name and address of each source to verify; raise ConfigurationError when one cannot be reached."""
     names = [stream] if stream else sorted(lake.streams)
     chosen = [
@@ -157,7 +156,7 @@ def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tup
         if member not in lake.sources:
             raise ConfigurationError(
                 f"{lake.path} does not say how to reach source {member!r}",
-                hint=f'Add [sources."{member}".postgresql] with host, port, database and user, or choose with --source.',
+                hint=f'Add [sources."{member}".postgresql], or .mariadb or .mysql, with host and user, or choose with --source.',
             )
-        found.append((name, member, lake.sources[member].postgresql))
+        found.append((name, member, lake.sources[member]))
     return found

@@ -21,6 +21,7 @@ from spark_jobs import bronze, delta_log, overlays, storage, tail
 from spark_jobs.silver import overlay, published, shape, table
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.verify import canonical
+from spark_jobs.verify.engine import Database, Place
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +40,9 @@ class Reached:
     newest: str | None
     #: Positions below it are before the place; None when the source is unknown to the lake.
     bound: str | None
-
-    @property
-    def proven(self) -> bool:
-        """Whether something at or after the place has come: all that is before it has, then, since a source is in order."""
-        return self.newest is not None and self.bound is not None and self.newest >= self.bound
+    #: Whether something at or after the place has come, so that all before it has, since a source is in order; or whether
+    #: the source's log is known to have nothing between the newest record and the place.
+    proven: bool = False
 
 
 class LakeAt:
@@ -67,14 +66,16 @@ class LakeAt:
         if self._moment is not None:
             storage.delete(self._spark, self._scratch)
 
-    def advance(self, source: str, lsn: int, *, seconds: float, tell: Callable[[str], None]) -> Reached:
-        """Load bronze until the lake has all that the source committed below an LSN, and stand there.
+    def advance(self, source: str, database: Database, *, seconds: float, tell: Callable[[str], None]) -> Reached:
+        """Load bronze until the lake has all that the source committed below its snapshot's place, and stand there.
 
         Gives up after `seconds`; at once with 0, as soon as there is nothing more to load. What stands then may lack changes.
         """
         began = time.monotonic()
-        while not (reached := self._reached(source, lsn)).proven:
-            tell(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to LSN {_written(lsn)}")
+        place = database.place
+        assert place is not None, "a snapshot that stands nowhere"
+        while not (reached := self._reached(source, place, database)).proven:
+            tell(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to {place.text}")
             passed = time.monotonic() - began
             others = passed < _LATELY and self._grew_lately()
             if not others and self._load():
@@ -141,16 +142,23 @@ class LakeAt:
         last = DeltaTable.forPath(self._spark, self._bronze).history(1).selectExpr("unix_millis(timestamp)").first()
         return last is not None and time.time() - last[0] / 1000 < _LATELY
 
-    def _reached(self, source: str, lsn: int) -> Reached:
-        newest = self._state.positions.get(source)
+    def _reached(self, source: str, place: Place, database: Database) -> Reached:
+        newest = whole = self._state.positions.get(source)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
             new = tail.rows(self._spark, self._bronze, self._state.bronze_done, version)
-            (row,) = new.where(F.col("source") == source).agg(F.max("position").alias("position")).collect()
+            ended = F.when(F.col("last"), F.col("position"))
+            (row,) = (
+                new.where(F.col("source") == source)
+                .agg(F.max("position").alias("position"), F.max(ended).alias("whole"))
+                .collect()
+            )
             newest = max(newest or "", row["position"] or "") or None
+            whole = max(whole or "", row["whole"] or "") or None
+        if newest is None:
+            return Reached(newest=None, bound=None)
         # All positions of the newest epoch at that commit or later sort above it, and all before below.
-        return Reached(newest=newest, bound=f"{newest.partition('/')[0]}/{lsn:016x}" if newest else None)
-
-
-def _written(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        epoch, commit, _ = newest.split("/")
+        bound = f"{epoch}/{place.commit:016x}"
+        complete = newest >= bound or (newest == whole and database.idle_since(int(commit, 16)))
+        return Reached(newest=newest, bound=bound, proven=complete)

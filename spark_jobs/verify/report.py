@@ -36,8 +36,8 @@ class TableReport:
     rows_source: int | None = None
     rows_lake: int | None = None
     seconds: float = 0.0
-    #: All transactions of the source that committed below this LSN, and no other; None when its writers rest.
-    lsn: int | None = None
+    #: All transactions of the source that committed before this place, and no other; None when its writers rest.
+    place: str | None = None
     #: How many ranges the table has, and how many of them were compared: fewer for a sample.
     ranges: int = 1
     ranges_compared: int = 1
@@ -59,7 +59,7 @@ class TableReport:
 
 def as_json(reports: list[TableReport]) -> str:
     """Return the machine form: whether all is equal, and every table with its differences."""
-    tables: list[dict[str, Any]] = [asdict(report) | {"equal": report.equal, "lsn": _lsn(report)} for report in reports]
+    tables: list[dict[str, Any]] = [asdict(report) | {"equal": report.equal} for report in reports]
     return json.dumps({"equal": all(report.equal for report in reports), "tables": tables}, ensure_ascii=False)
 
 
@@ -90,8 +90,8 @@ def show(reports: list[TableReport], console: Console) -> None:
             listed = ", ".join(f"{name} ({action})" for name, action in report.treated.items())
             said = f"{report.source} {report.table}: not compared, by the policy at the edge: {listed}"
             console.print(escape(said), soft_wrap=True)
-    for source, lsn in sorted({(report.source, _lsn(report)) for report in reports if report.lsn is not None}):
-        console.print(f"{escape(source)}: every transaction that committed before LSN {lsn}, and none after")
+    for source, place in sorted({(report.source, report.place) for report in reports if report.place is not None}):
+        console.print(f"{escape(source)}: every transaction that committed before {place}, and none after")
     if any(report.ranges_compared < report.ranges for report in reports):
         some = sum(report.ranges_compared for report in reports)
         console.print(f"a sample: {some:,} of {sum(report.ranges for report in reports):,} ranges")
@@ -172,7 +172,3 @@ def _line(difference: Difference) -> str:
 
 def _count(rows: int | None) -> str:
     return "-" if rows is None else f"{rows:,}"
-
-
-def _lsn(report: TableReport) -> str | None:
-    return None if report.lsn is None else f"{report.lsn >> 32:X}/{report.lsn & 0xFFFFFFFF:X}"

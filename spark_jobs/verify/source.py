@@ -1,4 +1,4 @@
-"""A source's database, read in one snapshot at one place of its log: its tables, and the answers to queries.
+"""A source's PostgreSQL database, read in one snapshot at one place of its log: its tables, and the answers to queries.
 
 All queries of a connection see the same moment (repeatable read) and cannot write. The moment is the one at which a temporary
 slot becomes consistent: it sees every transaction whose commit record is below that LSN, and none at or above it. The slot is
@@ -7,9 +7,8 @@ written. Called by command.py and source_side.py. The only module here that impo
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,8 +17,10 @@ import psycopg2
 from psycopg2.extras import LogicalReplicationConnection
 
 from headrace.configuration.postgresql import PostgresqlConnection
-from spark_jobs.verify import problems
-from spark_jobs.verify.canonical import SourceType
+from spark_jobs.verify import canonical, problems
+from spark_jobs.verify.canonical import Column, SourceType
+from spark_jobs.verify.engine import Forms, Place, SourceTable
+from spark_jobs.verify.source_side import PostgresSide
 
 _log = logging.getLogger(__name__)
 
@@ -38,38 +39,20 @@ _SLOT_PATIENCE = "60s"
 _TABLES = files("spark_jobs.verify").joinpath("source_tables.sql").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceTable:
-    """A table at the source, as its catalog has it in the snapshot."""
-
-    schema: str
-    name: str
-    #: Whether its rows stand in partitions.
-    partitioned: bool
-    #: The tables that it is a partition of, `schema.table`.
-    partition_of: frozenset[str]
-    #: The columns that are stored (generated ones are not captured), in order.
-    columns: dict[str, SourceType]
-    #: Key columns in key order; empty for a table without a key.
-    key: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Return `schema.table`."""
-        return f"{self.schema}.{self.name}"
-
-
 class _Exported(NamedTuple):
     #: Commits below it are in the snapshot.
-    lsn: int
+    place: Place
     snapshot: str
 
 
 class SourceDatabase:
     """A database of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
 
-    def __init__(self, source: str, address: PostgresqlConnection, connection: Any, lsn: int | None) -> None:
+    forms: Forms = canonical
+
+    def __init__(self, source: str, address: PostgresqlConnection, connection: Any, place: Place | None) -> None:
         #: Every transaction that committed below it is seen, no other; None for a snapshot that stands nowhere.
-        self.lsn = lsn
+        self.place = place
         self._source = source
         self._address = address
         self._connection = connection
@@ -90,7 +73,7 @@ class SourceDatabase:
             with _exported(source, address) as exported, connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported.snapshot,))
             _mark(source, address)
-            yield cls(source, address, connection, exported.lsn)
+            yield cls(source, address, connection, exported.place)
         finally:
             connection.close()
 
@@ -107,6 +90,21 @@ class SourceDatabase:
             )
             for schema, name, partitioned, above, columns, key in self.query(_TABLES, "the catalog")
         ]
+
+    def side(
+        self,
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> PostgresSide:
+        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
+        return PostgresSide(self.query, table, columns, key, tell=tell)
+
+    def idle_since(self, commit: int) -> bool:  # noqa: ARG002 - as every engine.
+        """Return False: the marker tells."""
+        return False
 
     def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
         """Return a statement's rows; an error says what the statement was about, never what a row holds."""
@@ -147,7 +145,7 @@ def _exported(source: str, address: PostgresqlConnection) -> Iterator[_Exported]
             cursor.execute(f'CREATE_REPLICATION_SLOT "{name}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT')
             _, consistent_point, snapshot, _ = cursor.fetchone()
         high, _, low = consistent_point.partition("/")
-        yield _Exported(int(high, 16) << 32 | int(low, 16), snapshot)
+        yield _Exported(Place(int(high, 16) << 32 | int(low, 16), f"LSN {consistent_point}"), snapshot)
     except psycopg2.Error as error:
         raise problems.no_slot(source, address, error.pgcode, _SLOT_PATIENCE) from error
     finally:

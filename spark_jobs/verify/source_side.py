@@ -1,7 +1,7 @@
-"""The source's side of a comparison: one table's rows, summed by PostgreSQL.
+"""PostgreSQL's side of a comparison: one table's rows, summed by the server.
 
 Ranges of an integer key are a query each, which finds its rows by the key's index; ranges of hashes are one query that reads
-the table once. Only sums, hashes and keys leave the server. Called by verify.py.
+the table once. Only sums, hashes and keys leave the server. Called by source.py.
 """
 # Statements are built from quoted names of the catalog and from numbers, nothing else.
 # ruff: noqa: S608
@@ -12,8 +12,8 @@ from typing import Any
 from spark_jobs.verify import canonical
 from spark_jobs.verify.canonical import Column
 from spark_jobs.verify.digest import DIGITS, Digest, Row
+from spark_jobs.verify.engine import SourceTable
 from spark_jobs.verify.ranges import HASHES, Grid, Span
-from spark_jobs.verify.source import SourceDatabase, SourceTable
 
 #: Types of a leading key column whose numbers make the ranges.
 _INTEGERS = {"int2", "int4", "int8", "oid"}
@@ -24,19 +24,19 @@ _SUMS = "count(*), " + ", ".join(
 _PLACE = f"('x' || left(k, {DIGITS}))::bit({DIGITS * 4})::bigint"
 
 
-class SourceSide:
-    """A table at the source as a side of a comparison."""
+class PostgresSide:
+    """A table of PostgreSQL as a side of a comparison."""
 
     def __init__(
         self,
-        database: SourceDatabase,
+        query: Callable[[str, str], list[tuple[Any, ...]]],
         table: SourceTable,
         columns: list[Column],
         key: list[Column],
         *,
         tell: Callable[[int], None] | None = None,
     ) -> None:
-        self._database = database
+        self._query = query
         self._table = table
         self._columns = columns
         self._key = key
@@ -123,7 +123,7 @@ class SourceSide:
             self._tell(sum(digest.rows for digest in digests.values()))
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
-        return self._database.query(statement, str(self._table))
+        return self._query(statement, str(self._table))
 
 
 def _md5(text: str) -> str:

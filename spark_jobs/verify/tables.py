@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spark_jobs.silver.shape import NAN
 from spark_jobs.verify import canonical
 from spark_jobs.verify.canonical import Column, SilverType
-from spark_jobs.verify.source import SourceTable
+from spark_jobs.verify.engine import Forms, SourceTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,9 @@ class Plan:
     treated: dict[str, str]
 
 
-def plan(table: SourceTable, silver: dict[str, SilverType], treated: Mapping[str, str]) -> Plan:
+def plan(
+    table: SourceTable, silver: dict[str, SilverType], treated: Mapping[str, str], forms: Forms = canonical
+) -> Plan:
     """Return how a source's table is compared with a silver table that has the given columns.
 
     `treated` says what the edge's policy does to columns: those hold something else in the lake, and are left out.
@@ -38,9 +40,9 @@ def plan(table: SourceTable, silver: dict[str, SilverType], treated: Mapping[str
         if name in treated:
             continue
         if name not in silver:
-            columns[name] = canonical.absent(name)
+            columns[name] = forms.absent(name)
             continue
-        column = canonical.column(name, kind, silver[name], nan=NAN in silver)
+        column = forms.column(name, kind, silver[name], nan=NAN in silver)
         if column is None:
             reasons.append(f"column {name} is {kind.name} at the source and {silver[name].name} in the lake")
         else:

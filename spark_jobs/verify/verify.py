@@ -17,11 +17,10 @@ from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from spark_jobs.failures import explained
 from spark_jobs.verify import ranges, silver, tables
 from spark_jobs.verify.compare import compare
+from spark_jobs.verify.engine import Database, SourceSide, SourceTable
 from spark_jobs.verify.ranges import Grid
 from spark_jobs.verify.report import TableReport, Verdict
 from spark_jobs.verify.silver import SilverSide
-from spark_jobs.verify.source import SourceDatabase, SourceTable
-from spark_jobs.verify.source_side import SourceSide
 from spark_jobs.verify.tables import Plan
 
 _LOG = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class SilverTables(Protocol):
 
 def verify(
     source: str,
-    database: SourceDatabase,
+    database: Database,
     lake: SilverTables,
     wanted: str | None = None,
     *,
@@ -78,7 +77,9 @@ def verify(
         problem = lake.problem(name)
         if problem is not None and report.verdict == "not equal":
             report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
-        report = replace(report, lsn=database.lsn, seconds=time.monotonic() - started)
+        report = replace(
+            report, place=database.place.text if database.place else None, seconds=time.monotonic() - started
+        )
         _LOG.debug("verified %s %s in %.1f s: %s", source, name, report.seconds, report.verdict)
         yield report
 
@@ -86,7 +87,7 @@ def verify(
 def _verify(
     source: str,
     name: str,
-    database: SourceDatabase,
+    database: Database,
     table: SourceTable | None,
     frame: DataFrame | None,
     treated: Mapping[str, str],
@@ -95,8 +96,13 @@ def _verify(
 ) -> TableReport:
     if table is None or frame is None:
         return _one_sided(source, name, database, table, frame)
+    if database.place is not None and table.unsteady:
+        raise NeedsOperator(
+            f"{name} of {source} {table.unsteady}",
+            hint="Let writers rest, load, and compare it with --at-rest --table.",
+        )
     in_silver = silver.columns(frame)
-    plan = tables.plan(table, in_silver, treated)
+    plan = tables.plan(table, in_silver, treated, database.forms)
     summed = 0
 
     def hear(rows: int) -> None:
@@ -105,7 +111,7 @@ def _verify(
         if tell:
             tell(source, name, summed, max(about, summed))
 
-    side = SourceSide(database, table, plan.columns, plan.key, tell=hear)
+    side = database.side(table, plan.columns, plan.key, tell=hear)
     about = side.about()
     by_number = bool(plan.key) and in_silver[plan.key[0].name].name in _INTEGERS
     grid = _grid(side, about, by_number=by_number, sampled=sample is not None)
@@ -128,9 +134,9 @@ def _verify(
 
 
 def _one_sided(
-    source: str, name: str, database: SourceDatabase, table: SourceTable | None, frame: DataFrame | None
+    source: str, name: str, database: Database, table: SourceTable | None, frame: DataFrame | None
 ) -> TableReport:
-    rows_source = SourceSide(database, table, [], []).count() if table else None
+    rows_source = database.side(table, [], []).count() if table else None
     rows_lake = frame.count() if frame is not None else None
     equal = not rows_source and not rows_lake
     reason = (

@@ -106,6 +106,7 @@ def _measure(folder: Path, postgres: Postgres, rows: int) -> list[Result]:
 def _run(lake: LakeFile, frame: Any, jvm: int, *, expected: str) -> tuple[float, Usage, Usage]:
     """Verify once; return seconds, and what the source's backend and the JVM cost for it."""
     address = lake.sources[_SOURCE].postgresql
+    assert address is not None
     before, began = usage(jvm), time.monotonic()
     with SourceDatabase.connect(_SOURCE, address, placed=True) as database:
         ((pid,),) = database.query("SELECT pg_backend_pid()", "the backend")

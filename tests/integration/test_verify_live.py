@@ -148,7 +148,7 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
         assert (code, {it["verdict"] for it in found.values()}) == (0, {"equal"})
         # It stands within what was written meanwhile, all tables at one place of the log.
         assert before < found["history"]["rows_source"] < after
-        assert len({it["lsn"] for it in found.values()}) == 1
+        assert len({it["place"] for it in found.values()}) == 1
 
         # One digit, one row too few, one row too many, in rows that nobody writes to; and the load publishes them.
         accounts = bank.path("public.accounts")
@@ -208,7 +208,7 @@ def address(database):
 
 def test_a_slot_is_made_for_a_moment_only(database, address):
     with SourceDatabase.connect(SOURCE, address(), placed=True) as source:
-        assert source.lsn is not None
+        assert source.place is not None
         eventually(lambda: database.execute("SELECT count(*) FROM pg_replication_slots WHERE temporary") == [(0,)])
 
 
@@ -220,7 +220,7 @@ def test_the_snapshot_has_what_committed_below_its_place_and_nothing_else(databa
         ((after,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'")
 
         assert source.query("SELECT id FROM t", "t") == [(1,)]
-        assert before <= source.lsn < after
+        assert before <= source.place.commit < after
 
 
 def test_a_user_that_may_not_replicate_is_told_what_to_run(database, address):

@@ -1,0 +1,109 @@
+"""What a source's database is to verification, whatever its engine: tables, a side of their comparison, a place in its log.
+
+Implemented by source.py for PostgreSQL and by mysql/ for MariaDB and MySQL; `connect` chooses by the lake's file. Called by
+command.py and verify.py.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from headrace.configuration.lake import VerifiedSource
+from spark_jobs.verify.canonical import Column, SilverType, SourceType
+from spark_jobs.verify.digest import Side
+
+
+class Place(NamedTuple):
+    """A place in a source's log: every transaction that committed below it is seen, and no other."""
+
+    #: Positions of this commit or a later one are not below it.
+    commit: int
+    #: As the database's own tools write it: `LSN 0/2A31F80`, `binlog.000042:1337`.
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTable:
+    """A table at the source, as its catalog has it in the snapshot."""
+
+    schema: str
+    name: str
+    #: Whether its rows stand in partitions that are tables, too.
+    partitioned: bool = False
+    #: The tables that it is a partition of, `schema.table`.
+    partition_of: frozenset[str] = frozenset()
+    #: The columns that are stored, in order.
+    columns: dict[str, SourceType]
+    #: Key columns in key order; empty for a table without a key.
+    key: tuple[str, ...]
+    #: Why a snapshot does not hold its rows still; empty when it does.
+    unsteady: str = ""
+
+    def __str__(self) -> str:
+        """Return `schema.table`."""
+        return f"{self.schema}.{self.name}"
+
+
+class Forms(Protocol):
+    """How an engine's values are written, so that silver's are written alike."""
+
+    def column(self, name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:
+        """Return how a column is compared; None when its types cannot hold the same values."""
+
+    def absent(self, name: str) -> Column:
+        """Return how a column that silver does not have is compared: as null on that side."""
+
+
+class SourceSide(Side, Protocol):
+    """A table at the source as a side of a comparison."""
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""
+
+    def about(self) -> int:
+        """Return about how many rows there are."""
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+
+
+class Database(Protocol):
+    """A database of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
+
+    #: Where the snapshot stands; None for one that stands nowhere.
+    place: Place | None
+    forms: Forms
+
+    def tables(self) -> list[SourceTable]:
+        """Return the tables that can be captured, by name."""
+
+    def side(
+        self,
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> SourceSide:
+        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
+
+    def idle_since(self, commit: int) -> bool:
+        """Whether the log is known to have no change between a transaction and the snapshot's place."""
+
+
+def connect(source: str, address: VerifiedSource, *, placed: bool = False) -> AbstractContextManager[Database]:
+    """Give the database in a snapshot that lasts as long as the context; `placed`, at a place of the log that is known.
+
+    Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to say where it stands.
+    """
+    # Each client is imported where a source needs it.
+    if address.postgresql is not None:
+        from spark_jobs.verify.source import SourceDatabase
+
+        return SourceDatabase.connect(source, address.postgresql, placed=placed)
+    from spark_jobs.verify.mysql.database import MysqlDatabase
+
+    mysql = address.mariadb or address.mysql
+    assert mysql is not None
+    return MysqlDatabase.connect(source, mysql, placed=placed)

@@ -1,0 +1,91 @@
+"""Places in a binlog, and whether nothing of the compared databases stands between two of them.
+
+A position's commit is the number of the binlog file (upper 32 bits) and the offset at which the transaction's GTID event ends
+(lower 32 bits); a snapshot's place is where the next GTID event begins. So the commits of what it sees are below it, all others
+above. Called by database.py.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from spark_jobs.verify.engine import Place
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+#: Events that are looked at, at a time and in all: what is so much is not idle.
+_PAGE, _MOST = 1000, 20_000
+_NUMBERED = re.compile(r"(.*)\.(\d+)")
+_TABLE = re.compile(r"table_id: \d+ \((.*)\)", re.DOTALL)
+#: Events that change no row: of the log itself, of transactions, and what was asked for beside row events.
+_HARMLESS = {
+    "Format_desc", "Rotate", "Stop", "Previous_gtids", "Gtid_list", "Binlog_checkpoint", "Gtid", "Anonymous_Gtid",
+    "Annotate_rows", "Rows_query", "Xid", "Start_encryption",
+}  # fmt: skip
+#: DDL of which the edge may make records.
+_EMPTIES = re.compile(r"\b(truncate|drop|replace|rename)\b", re.IGNORECASE)
+
+
+def place(file: str, offset: int) -> Place:
+    """Return where a snapshot stands."""
+    return Place(_numbered(file) << 32 | min(offset, 0xFFFFFFFF), f"{file}:{offset}")
+
+
+def idle(ask: Ask, captured: Callable[[str], bool], commit: int, upto: Place) -> bool:
+    """Whether no transaction after the one with this commit, up to a place, has changes of databases that are captured.
+
+    What cannot be told, for want of a privilege or because there is much, counts as a change.
+    """
+    beyond = False
+    for seen, (kind, info) in enumerate(_events(ask, commit, upto)):
+        if seen > _MOST:
+            return False
+        if kind in {"Gtid", "Anonymous_Gtid"}:
+            beyond = True
+        if not beyond or kind in _HARMLESS:
+            continue
+        if kind == "Table_map":
+            found = _TABLE.fullmatch(info)
+            if found is None or any(captured(name) for name in _databases(found[1])):
+                return False
+        elif kind == "Query":
+            if _EMPTIES.search(info):
+                return False
+        elif "rows" not in kind.lower():
+            return False
+    return True
+
+
+def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:
+    """Give the events behind a transaction's GTID event up to a place, each with what the server says of it."""
+    first, last = commit >> 32, upto.commit >> 32
+    files = [str(row[0]) for row in ask("SHOW BINARY LOGS")]
+    between = [file for file in files if first <= _numbered(file) <= last]
+    if len(between) != last - first + 1:
+        # What was between is purged, or this is another server.
+        yield "Unknown", ""
+    for file in between:
+        at = commit & 0xFFFFFFFF if _numbered(file) == first else 4
+        end = upto.commit & 0xFFFFFFFF if _numbered(file) == last else None
+        while end is None or at < end:
+            page = ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {at} LIMIT {_PAGE}")
+            # Where an event ends is not always told: the next page begins with the last event of this one.
+            whole = len(page) < _PAGE
+            for _, offset, kind, _, _, info in page if whole else page[:-1]:
+                if end is not None and int(offset) >= end:
+                    return
+                yield str(kind), str(info)
+            if whole:
+                break
+            at = int(page[-1][1])
+
+
+def _databases(table: str) -> list[str]:
+    """Return the databases that `database.table` may mean: either name may hold points."""
+    parts = table.split(".")
+    return [".".join(parts[:number]) for number in range(1, len(parts))] or [table]
+
+
+def _numbered(file: str) -> int:
+    found = _NUMBERED.fullmatch(file)
+    return int(found[2]) if found else 0

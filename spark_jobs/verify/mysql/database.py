@@ -1,0 +1,197 @@
+"""A source's MariaDB or MySQL server, read in one snapshot at one place of its binlog: its tables, and the answers to queries.
+
+All queries see the same moment and cannot write; nothing is written at the source. MariaDB says where in the binlog a consistent
+snapshot stands (`binlog_snapshot_file` and `binlog_snapshot_position`): every transaction whose events are ahead of it is seen,
+and no other. MySQL does not, so there writers are held for the moment in which the snapshot is made. Called by engine.py. The
+only module here that imports PyMySQL.
+"""
+
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pymysql
+
+from headrace.configuration.lake import VerifiedMysql
+from headrace.errors import NeedsOperator
+from spark_jobs.verify.canonical import Column, SourceType
+from spark_jobs.verify.engine import Forms, Place, SourceTable
+from spark_jobs.verify.mysql import binlog, canonical, problems
+from spark_jobs.verify.mysql.side import MysqlSide
+
+_log = logging.getLogger(__name__)
+
+#: The settings under which values are printed as the edge's records hold them, and a long comparison is not cut off.
+_SETTINGS = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 86400, net_write_timeout = 3600, lock_wait_timeout = 60",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+)
+_BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+_SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
+#: Servers that say where in the binlog a snapshot stands, by a part of their version.
+_TELLS = "MariaDB"
+#: MySQL's new word for `SHOW MASTER STATUS`.
+_NEW_WORD = (8, 2)
+_TABLES = """
+    SELECT t.table_schema, t.table_name, coalesce(e.transactions, 'NO'), coalesce(t.engine, '')
+    FROM information_schema.tables AS t LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
+    WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND t.table_schema {chosen}
+    ORDER BY 1, 2
+"""
+_COLUMNS = """
+    SELECT table_schema, table_name, column_name, data_type, column_type, numeric_precision, numeric_scale, extra
+    FROM information_schema.columns WHERE table_schema {chosen} ORDER BY table_schema, table_name, ordinal_position
+"""
+_KEYS = """
+    SELECT table_schema, table_name, column_name FROM information_schema.statistics
+    WHERE index_name = 'PRIMARY' AND table_schema {chosen} ORDER BY table_schema, table_name, seq_in_index
+"""
+
+
+class MysqlDatabase:
+    """A server of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
+
+    forms: Forms = canonical
+
+    def __init__(self, source: str, address: VerifiedMysql, connection: Any) -> None:
+        #: Every transaction ahead of it is seen, no other; None for a snapshot that stands nowhere.
+        self.place: Place | None = None
+        self._source, self._address, self._connection = source, address, connection
+        self._tells_its_place = _TELLS in connection.get_server_info()
+
+    @classmethod
+    @contextmanager
+    def connect(cls, source: str, address: VerifiedMysql, *, placed: bool = False) -> Iterator["MysqlDatabase"]:
+        """Give the server in a snapshot that lasts as long as the context; `placed`, at a place of the binlog.
+
+        Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user or has no binlog.
+        """
+        connection = _connect(source, address)
+        try:
+            database = cls(source, address, connection)
+            for statement in _SETTINGS:
+                database._run(statement)
+            database._begin(placed=placed)
+            yield database
+        finally:
+            with suppress(pymysql.MySQLError):
+                connection.close()
+
+    def tables(self) -> list[SourceTable]:
+        """Return the tables that can be captured, by name; the server's own and temporary ones are none."""
+        names = self._address.databases
+        listed = ", ".join(self._literal(name) for name in (names or _SYSTEM))
+        chosen = f"{'' if names else 'NOT '}IN ({listed})"
+        columns: dict[tuple[str, str], dict[str, SourceType]] = {}
+        for schema, table, name, kind, declared, precision, scale, extra in self._catalog(_COLUMNS, chosen):
+            # What is reckoned when it is read is not in the log.
+            if "VIRTUAL" not in str(extra).upper():
+                found = _type(str(kind).lower(), str(declared).lower(), precision, scale)
+                columns.setdefault((schema, table), {})[name] = found
+        keys: dict[tuple[str, str], list[str]] = {}
+        for schema, table, name in self._catalog(_KEYS, chosen):
+            keys.setdefault((schema, table), []).append(name)
+        return [
+            SourceTable(
+                schema=schema,
+                name=table,
+                columns=columns.get((schema, table), {}),
+                key=tuple(keys.get((schema, table), ())),
+                unsteady="" if transactions == "YES" else f"is a table of {engine}, which knows no snapshots",
+            )
+            for schema, table, transactions, engine in self._catalog(_TABLES, chosen)
+        ]
+
+    def side(
+        self,
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> MysqlSide:
+        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
+        return MysqlSide(self.query, table, columns, key, tell=tell)
+
+    def idle_since(self, commit: int) -> bool:
+        """Whether the binlog is known to have no change of a compared table between a transaction and the snapshot's place."""
+        if self.place is None:
+            return False
+        try:
+            return binlog.idle(
+                lambda statement: self.query(statement, "the binlog"), self._captured, commit, self.place
+            )
+        except NeedsOperator as error:
+            # Where changes come all the time they tell the same.
+            _log.info("%s", error.message)
+            return False
+
+    def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
+        """Return a statement's rows; an error says what the statement was about, never what a row holds."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
+        except pymysql.MySQLError as error:
+            raise problems.reading(self._source, self._address, about, _number(error)) from error
+
+    def _begin(self, *, placed: bool) -> None:
+        if not placed:
+            self._run(_BEGIN)
+            return
+        if self._tells_its_place:
+            self._run(_BEGIN)
+            told = dict(self.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'", "its place in the binlog"))
+            found = [(told.get("Binlog_snapshot_file"), told.get("Binlog_snapshot_position"))]
+        else:
+            # Nothing commits between the two; UNLOCK TABLES ends no transaction.
+            self._run("FLUSH TABLES WITH READ LOCK")
+            self._run(_BEGIN)
+            release = tuple(int(part) for part in self._connection.get_server_info().split("-")[0].split(".")[:2])
+            word = "BINARY LOG" if release >= _NEW_WORD else "MASTER"
+            found = [row[:2] for row in self.query(f"SHOW {word} STATUS", "its place in the binlog")]
+            self._run("UNLOCK TABLES")
+        if not found or not found[0][0]:
+            raise problems.no_binlog(self._source, self._address)
+        ((file, offset),) = found
+        self.place = binlog.place(str(file), int(offset or 0))
+
+    def _captured(self, database: str) -> bool:
+        return database in self._address.databases if self._address.databases else database not in _SYSTEM
+
+    def _catalog(self, statement: str, chosen: str) -> list[tuple[Any, ...]]:
+        return self.query(statement.format(chosen=chosen), "the catalog")
+
+    def _run(self, statement: str) -> None:
+        self.query(statement, "a consistent snapshot")
+
+    def _literal(self, text: str) -> str:
+        return str(self._connection.escape(text))
+
+
+def _connect(source: str, address: VerifiedMysql) -> Any:
+    try:
+        connection = pymysql.connect(
+            **address.parameters(), charset="utf8mb4", autocommit=True, program_name="headrace verify"
+        )
+    except pymysql.MySQLError as error:
+        words = str(error.args[1]) if len(error.args) > 1 else str(error)
+        raise problems.refused(source, address, _number(error), words) from error
+    # A server that is gone without a word is noticed.
+    raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return connection
+
+
+def _number(error: pymysql.MySQLError) -> int:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def _type(kind: str, declared: str, precision: int | None, scale: int | None) -> SourceType:
+    if "unsigned" in declared and kind.endswith("int"):
+        kind = f"{kind} unsigned"
+    return SourceType(
+        name=kind, scale=scale if kind == "decimal" else None, bits=int(precision or 0) if kind == "bit" else 0
+    )

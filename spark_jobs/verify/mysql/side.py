@@ -1,0 +1,139 @@
+"""MariaDB's and MySQL's side of a comparison: one table's rows, summed by the server.
+
+Ranges of an integer key are a query each, which finds its rows by the key's index; ranges of hashes are one query that reads
+the table once. Only sums, hashes and keys leave the server. Called by database.py.
+"""
+# Statements are built from quoted names of the catalog and from numbers, nothing else.
+# ruff: noqa: S608
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from spark_jobs.verify.canonical import Column
+from spark_jobs.verify.digest import DIGITS, Digest, Row
+from spark_jobs.verify.engine import SourceTable
+from spark_jobs.verify.mysql import canonical
+from spark_jobs.verify.ranges import HASHES, Grid, Span
+
+
+class MysqlSide:
+    """A table of MariaDB or MySQL as a side of a comparison."""
+
+    def __init__(
+        self,
+        query: Callable[[str, str], list[tuple[Any, ...]]],
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        self._query, self._table = query, table
+        self._columns, self._key = columns, key
+        self._from = f"{canonical.source_name(table.schema)}.{canonical.source_name(table.name)}"
+        self._row_hash = _md5(columns)
+        self._key_hash = _md5(key or columns)
+        self._lead = canonical.source_name(key[0].name) if key else ""
+        self._tell = tell
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""
+        if not self._key or self._table.columns[self._key[0].name].name not in canonical.INTEGERS:
+            return None
+        ((least, greatest),) = self._ask(f"SELECT min({self._lead}), max({self._lead}) FROM {self._from}")
+        return None if least is None else (int(least), int(greatest))
+
+    def about(self) -> int:
+        """Return about how many rows there are, as the server's planner estimates."""
+        ((_, _, _, _, *rest),) = self._ask(f"EXPLAIN SELECT 1 FROM {self._from}")
+        # The columns of EXPLAIN differ between servers and releases; rows are the last number.
+        return next((int(value) for value in reversed(rest) if isinstance(value, int)), 0)
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+        ((rows,),) = self._ask(f"SELECT count(*) FROM {self._from}")
+        return int(rows)
+
+    def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
+        """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
+        wanted = sorted(cells) if cells is not None else range(grid.cells)
+        if grid.span.by == "key":
+            return self._by_key(grid, wanted)
+        cell = f"(p - {grid.span.low}) div {grid.width}"
+        chosen = "" if cells is None else f" AND {cell} IN ({_listed(wanted)})"
+        # Hashed again for each sum rather than kept: what is kept would grow with the table.
+        hashed = f"SELECT {_number(self._key_hash, 1)} AS p, {self._row_hash} AS h FROM {self._from} WHERE {self._within(grid)}"
+        found = self._ask(
+            f"SELECT {cell}, {_sums()} FROM ({hashed}) r WHERE {_inside('p', grid.span)}{chosen} GROUP BY 1"
+        )
+        digests = {int(cell): Digest(int(rows), int(first), int(second)) for cell, rows, first, second in found}
+        self._said(digests)
+        return digests
+
+    def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
+        """Return the rows in some cells of a grid, by key hash, `most` at most."""
+        keys = [canonical.key_text(column) for column in self._key]
+        hashes = [_md5([column]) for column in self._columns]
+        spans = [grid.cell(cell) for cell in cells]
+        place = self._lead if grid.span.by == "key" else _number(self._key_hash, 1)
+        chosen = " OR ".join(_inside(place, span) for span in spans)
+        listed = ", ".join([self._key_hash, *keys, *hashes])
+        order = ", ".join(str(number) for number in (1, *range(2 + len(keys), 2 + len(keys) + len(hashes))))
+        found = self._ask(
+            f"SELECT {listed} FROM {self._from} WHERE {self._within(grid)} AND ({chosen}) ORDER BY {order} LIMIT {most}"
+        )
+        return [
+            Row(
+                key_hash=str(key_hash),
+                key=tuple(None if value is None else str(value) for value in rest[: len(keys)]),
+                columns=tuple(rest[len(keys) :]),
+            )
+            for key_hash, *rest in found
+        ]
+
+    def _by_key(self, grid: Grid, cells: Sequence[int]) -> dict[int, Digest]:
+        digests = {}
+        for cell in cells:
+            where = f"{self._within(grid)} AND {_inside(self._lead, grid.cell(cell))}"
+            # The limit keeps the server from hashing a row again for each sum; a range's hashes are few.
+            hashed = f"SELECT {self._row_hash} AS h FROM {self._from} WHERE {where} LIMIT {1 << 63}"
+            ((rows, first, second),) = self._ask(f"SELECT {_sums()} FROM ({hashed}) r")
+            if rows:
+                digests[cell] = Digest(int(rows), int(first), int(second))
+                self._said({cell: digests[cell]})
+        return digests
+
+    def _within(self, grid: Grid) -> str:
+        return " AND ".join(_inside(self._lead, span) for span in grid.within) or "true"
+
+    def _said(self, digests: dict[int, Digest]) -> None:
+        if self._tell:
+            self._tell(sum(digest.rows for digest in digests.values()))
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return self._query(statement, str(self._table))
+
+
+def _md5(columns: list[Column]) -> str:
+    return f"md5({canonical.source_row(columns)})"
+
+
+def _number(hashed: str, start: int) -> str:
+    """Return the number that some digits of a hash make: 60 bits, which fit with a sign."""
+    return f"cast(conv(substr({hashed}, {start}, {DIGITS}), 16, 10) as signed)"
+
+
+def _sums() -> str:
+    # The sum of whole numbers is a decimal, which has room for all rows.
+    return "count(*), " + ", ".join(f"coalesce(sum({_number('h', start)}), 0)" for start in (1, 1 + DIGITS))
+
+
+def _inside(place: str, span: Span) -> str:
+    """Return the condition that a number is in a span."""
+    low = "" if span.open_low or (span.low == 0 and span.by == "hash") else f"{place} >= {span.low}"
+    high = "" if span.open_high or (span.high == HASHES and span.by == "hash") else f"{place} < {span.high}"
+    return f"({' AND '.join(part for part in (low, high) if part) or 'true'})"
+
+
+def _listed(numbers: Collection[int]) -> str:
+    return ", ".join(map(str, numbers))
