@@ -13,7 +13,7 @@ from typing import Final
 
 from edge.batcher import Batcher
 from edge.policy import Policy
-from edge.postgres import envelope, generated
+from edge.postgres import envelope, generated, refusals
 from edge.postgres.announced import Announced
 from edge.postgres.envelope import Around, Transaction
 from edge.postgres.others import LogicalMessage, Others
@@ -21,7 +21,7 @@ from edge.postgres.relation import Relation
 from edge.postgres.table import PAD, Change, Table
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -120,13 +120,7 @@ class Decoder:
             if self._transaction
             else f"after position {self.committed}"
         )
-        kind = message[:1]
-        wrong = "cannot be decoded" if kind in self._others else "is of an unknown type"
-        return CorruptInput(
-            f"a message of type {kind!r}, {len(message)} bytes long, {wrong}, {place} of {self._source}",
-            hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, "
-            "look whether the server and its publication are of a kind that this release reads, and report it.",
-        )
+        return refusals.corrupt(message, is_known=message[:1] in self._others, place=f"{place} of {self._source}")
 
     def _read_at(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -198,16 +192,10 @@ class Decoder:
         if size <= self._largest:
             return value
         name = f"{table.relation.schema}.{table.relation.table}"
-        place = Position(self._epoch, self._commit, self._ordinal)
-        told = f"the change of {name} at position {place} makes a record of {size} bytes, more than the {self._largest} of "
-        told += "[records] largest_megabytes"
+        problem = refusals.too_large(name, Position(self._epoch, self._commit, self._ordinal), size, self._largest)
         if self._records.on_too_large == "stop":
-            raise NeedsOperator(
-                told,
-                hint="Raise it, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', and a record "
-                "that tells key, size and SHA-256 takes its place. REPLICA IDENTITY FULL carries large columns twice.",
-            )
-        _log.warning("%s: a dead letter takes its place", told)
+            raise problem
+        _log.warning("%s: a dead letter takes its place", problem.message)
         self._batcher.dead_letters += 1
         return table.without_row(message + PAD, size, *self._around())
 
