@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from infra.local.mariadb import Mariadb
-from tests.fix_edge import EdgeUnderTest
+from tests.edge_under_test import EdgeUnderTest, made_in
 from tests.fix_interconnect import Interconnect
 
 _numbers = itertools.count(1)
@@ -64,56 +64,24 @@ class MariadbDatabase:
         self.execute(f"drop database if exists {self.name}", database=None)
 
 
-class MariadbEdge(EdgeUnderTest):
-    """An edge of one database of a MariaDB server."""
-
-    def __init__(self, folder: Path, database: MariadbDatabase, url: str, **changes: Any) -> None:
-        self.folder, self.server_id = folder, changes.pop("server_id", None) or next(_server_ids)
-        self.source = changes.pop("source", "jakarta/bank")
-        self.path = folder / "edge.toml"
-        self.process = None
-        settings = {
-            "port": database.server.port,
-            "databases": f'["{database.name}"]',
-            "heartbeat_seconds": 0.3,
-            "window_megabytes": 32,
-            "kilobytes": 64,
-            "url": url,
-            "more": "",
-            "rest": "",
-        } | changes
-        self.path.write_text(_FILE.format(source=self.source, server_id=self.server_id, **settings))
-
-    def reading(self) -> bool:
-        raise NotImplementedError
-
-
-_FILE = """
-heartbeat_seconds = {heartbeat_seconds}
-
-[source]
-name = "{source}"
-
+_MARIADB = """
 [source.mariadb]
 host = "127.0.0.1"
 port = {port}
 user = "root"
 server_id = {server_id}
 databases = {databases}
-{more}
-
-[interconnect]
-url = "{url}"
-
-[state]
-folder = "state"
-
-[batches]
-kilobytes = {kilobytes}
-window_megabytes = {window_megabytes}
-
-{rest}
 """
+
+
+class MariadbEdge(EdgeUnderTest):
+    """An edge of one database of a MariaDB server."""
+
+    def __init__(self, folder: Path, database: MariadbDatabase, url: str, **changes: Any) -> None:
+        self.server_id = changes.pop("server_id", None) or next(_server_ids)
+        own = {"port": database.server.port, "databases": f'["{database.name}"]'}
+        own |= {name: changes.pop(name) for name in own.keys() & changes.keys()}
+        super().__init__(folder, _MARIADB.format(server_id=self.server_id, **own), url, **changes)
 
 
 @pytest.fixture(scope="session")
@@ -156,38 +124,29 @@ _SETTINGS = """
 @pytest.fixture
 def own_maria(own_mariadb: Mariadb) -> Iterator[MariadbDatabase]:
     """Yield a fresh database of that server, with a table `t`."""
-    made = MariadbDatabase(own_mariadb)
-    made.execute("create table t (id int primary key, note text)")
-    yield made
-    made.disconnect()
-    if own_mariadb.running:
-        made.drop()
+    yield from _with_table(own_mariadb)
 
 
 @pytest.fixture
 def maria(mariadb: Mariadb) -> Iterator[MariadbDatabase]:
     """Yield a fresh database of the shared server, with a table `t`."""
-    made = MariadbDatabase(mariadb)
+    yield from _with_table(mariadb)
+
+
+def _with_table(server: Mariadb) -> Iterator[MariadbDatabase]:
+    made = MariadbDatabase(server)
     made.execute("create table t (id int primary key, note text)")
     yield made
-    made.drop()
+    made.disconnect()
+    if server.running:
+        made.drop()
 
 
 @pytest.fixture
 def maria_edges(tmp_path: Path) -> Iterator[Callable[..., MariadbEdge]]:
     """Return what makes edges; their processes end with the test."""
-    made: list[MariadbEdge] = []
-
-    def make(database: MariadbDatabase, url: str, **changes: Any) -> MariadbEdge:
-        folder = tmp_path / f"edge{len(made)}"
-        folder.mkdir()
-        made.append(MariadbEdge(folder, database, url, **changes))
-        return made[-1]
-
-    yield make
-    for edge in made:
-        if edge.process is not None and edge.process.poll() is None:
-            edge.kill()
+    with made_in(tmp_path, MariadbEdge) as make:
+        yield make
 
 
 @pytest.fixture

@@ -1,30 +1,10 @@
-"""The edge against a real PostgreSQL and a real AMQP peer: every change arrives once and in order, whatever the peer does."""
+"""The edge between a real PostgreSQL and a real AMQP peer: what arrives, and what the slot is told of it."""
 
 import threading
 
-import pytest
-
-from tests.fix_edge import arrive
+from tests.fix_edge import arrive, ids, positions
+from tests.integration.fill import insert
 from tests.waiting import eventually
-
-
-def ids(interconnect):
-    """The keys of inserted rows, in order of arrival."""
-    return [change["after"]["id"] for change in interconnect.changes if change["op"] == "c"]
-
-
-def positions(interconnect):
-    return [change["source"]["position"] for change in interconnect.changes]
-
-
-def insert(database, first, last):
-    database.execute("insert into t select i, 'n' || i from generate_series(%s, %s) i", [first, last])
-
-
-def commit_one_by_one(database, first, last):
-    database.execute(
-        f"do $$ begin for i in {first}..{last} loop insert into t values (i, 'n'); commit; end loop; end $$"
-    )
 
 
 def test_every_kind_of_change_arrives_in_commit_order(edge, database, interconnect):
@@ -163,120 +143,6 @@ def test_checkpoint_is_never_behind_the_slot(edge, database, interconnect):
         arrive(interconnect, 59)
 
 
-@pytest.mark.parametrize("outcome", ["release", "modify", "settle"])
-def test_batch_that_comes_back_is_sent_again_in_order(edge, database, interconnect, outcome):
-    interconnect.hold()
-    with edge.running() as agent:
-        for number in range(1, 6):
-            insert(database, number, number)
-            eventually(lambda number=number: len(interconnect._holding) >= number)
-        interconnect.faults.append(outcome)
-        interconnect.let_go()
-        arrive(interconnect, 5)
-        assert agent.figures.returned >= 1
-
-    assert ids(interconnect) == [1, 2, 3, 4, 5]
-
-
-def test_far_side_that_releases_all_for_a_while_gets_all_in_order(edge, database, interconnect):
-    interconnect.faults.extend(["release"] * 5)
-    with edge.running():
-        commit_one_by_one(database, 1, 200)
-        arrive(interconnect, 200)
-
-    assert ids(interconnect) == list(range(1, 201))
-
-
-def test_gap_that_stays_is_warned_of_with_its_position(edge, database, interconnect, caplog, monkeypatch):
-    monkeypatch.setattr("edge.link._LASTING", 2)
-    with edge.running(stop_seconds=0):
-        insert(database, 1, 1)
-        arrive(interconnect, 1)
-        had = interconnect.tail
-        # The far side has lost its position: nothing that follows another one can be taken.
-        interconnect.tail = None
-        insert(database, 2, 2)
-        eventually(lambda: f"the far side has returned what follows {had} 2 times in a row" in caplog.text)
-
-    assert ids(interconnect) == [1]
-
-
-def test_rejected_batch_ends_the_edge_with_what_the_far_side_said(edge, database, interconnect):
-    interconnect.faults.append("reject")
-    with edge.running() as agent:
-        insert(database, 1, 1)
-        error = agent.ended()
-
-    assert error.exit_code == 3
-    assert "headrace:stale-epoch an older epoch than the one in Kafka" in error.message
-    assert edge.checkpoint["acknowledged"].endswith("/0000000000000000/00000000")
-
-
-@pytest.mark.parametrize("way", ["drop", "detach"])
-def test_lost_link_sends_again_what_has_no_outcome(edge, database, interconnect, way):
-    interconnect.hold()
-    with edge.running():
-        commit_one_by_one(database, 1, 50)
-        eventually(lambda: interconnect._holding)
-        getattr(interconnect, way)()
-        interconnect.held = False
-        arrive(interconnect, 50)
-
-    assert ids(interconnect) == list(range(1, 51))
-
-
-def test_cut_and_refused_wire_to_the_interconnect_is_survived(edges, database, interconnect, proxies):
-    database.execute("create table t (id int primary key, note text)")
-    wire = proxies("127.0.0.1", interconnect.port)
-    edge = edges(database, f"amqp://127.0.0.1:{wire.port}")
-    edge.init()
-    with edge.running():
-        for number in range(4):
-            commit_one_by_one(database, number * 100 + 1, number * 100 + 100)
-            wire.cut() if number % 2 else wire.stop()
-            wire.start()
-        arrive(interconnect, 400)
-
-    assert ids(interconnect) == list(range(1, 401))
-
-
-def test_half_open_connection_to_the_interconnect_is_noticed(edges, database, interconnect, proxies, monkeypatch):
-    monkeypatch.setattr("edge.link._IDLE_SECONDS", 1.0)
-    database.execute("create table t (id int primary key, note text)")
-    wire = proxies("127.0.0.1", interconnect.port)
-    edge = edges(database, f"amqp://127.0.0.1:{wire.port}")
-    edge.init()
-    with edge.running() as agent:
-        insert(database, 1, 1)
-        arrive(interconnect, 1)
-        wire.stall()
-        insert(database, 2, 2)
-        eventually(lambda: wire.accepted >= 2, saying="the edge connects again")
-        wire.resume()
-        arrive(interconnect, 2)
-        assert agent.figures.interconnect_connections >= 2
-
-    assert ids(interconnect) == [1, 2]
-
-
-def test_cut_wire_to_the_database_reads_again_from_the_checkpoint(edges, database, interconnect, proxies):
-    database.execute("create table t (id int primary key, note text)")
-    wire = proxies("127.0.0.1", database.postgres.port)
-    edge = edges(database, interconnect.url)
-    edge.path.write_text(edge.path.read_text().replace(f"port = {database.postgres.port}", f"port = {wire.port}"))
-    edge.init()
-    with edge.running() as agent:
-        for number in range(4):
-            commit_one_by_one(database, number * 100 + 1, number * 100 + 100)
-            arrive(interconnect, number * 100 + 1)
-            wire.cut()
-        arrive(interconnect, 400)
-        assert agent.figures.database_connections >= 2
-
-    assert ids(interconnect) == list(range(1, 401))
-    assert positions(interconnect) == sorted(set(positions(interconnect)))
-
-
 def test_window_bounds_what_is_read_and_capture_goes_on_when_there_is_room(edges, database, interconnect):
     database.execute("create table t (id int primary key, note text)")
     edge = edges(database, interconnect.url, window_megabytes=1, kilobytes=16)
@@ -309,59 +175,3 @@ def test_single_huge_row_travels_alone(edge, database, interconnect):
 
     assert ids(interconnect) == [1, 2, 3, 4, 5]
     assert max(len(message.body) for message in interconnect.messages) > 190_000
-
-
-def test_idle_database_in_a_busy_cluster_lets_its_slot_move_on(edge, database, interconnect):
-    with edge.running():
-        before = edge.confirmed()
-        # Log of another database of the cluster.
-        database.postgres.psql("create table busy as select i from generate_series(1, 10000) i; drop table busy")
-        eventually(lambda: edge.confirmed() > before + 100_000, saying="the slot moves on")
-
-    assert interconnect.changes == []
-    assert edge.checkpoint["acknowledged"].endswith("/0000000000000000/00000000")
-
-
-def test_idle_source_sends_empty_batches_with_its_figures(edge, database, interconnect):
-    with edge.running():
-        insert(database, 1, 1)
-        eventually(lambda: [batch for batch, _ in interconnect.arrived if not len(batch) and not batch.starts_epoch])
-
-    (idle, *_) = [batch for batch, _ in interconnect.arrived if not len(batch) and not batch.starts_epoch]
-    assert idle.figures["captured"] == 2
-    assert idle.figures["confirmed_lsn"] > 0
-    assert idle.figures["clock_ms"] > 1_700_000_000_000
-    assert idle.follows == idle.last == interconnect.tail
-
-
-def test_sigterm_waits_for_acknowledgements_and_confirms_them(edge, database, interconnect):
-    interconnect.hold()
-    edge.start()
-    eventually(edge.reading)
-    insert(database, 1, 5)
-    eventually(lambda: interconnect._holding)
-    edge.process.terminate()
-    eventually(lambda: interconnect._holding)
-    interconnect.let_go()
-
-    assert edge.process.wait(20) == 0
-    commit = int(interconnect.changes[-1]["source"]["position"].split("/")[1], 16)
-    assert edge.confirmed() > commit
-    assert edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"]
-
-
-def test_sigterm_with_an_unreachable_interconnect_stops_and_loses_nothing(edges, database, interconnect, proxies):
-    database.execute("create table t (id int primary key, note text)")
-    wire = proxies("127.0.0.1", interconnect.port)
-    edge = edges(database, f"amqp://127.0.0.1:{wire.port}")
-    edge.init()
-    wire.stop()
-    with edge.running(stop_seconds=0.5) as agent:
-        insert(database, 1, 5)
-        eventually(lambda: agent.figures.captured >= 5)
-    wire.start()
-
-    with edge.running():
-        arrive(interconnect, 5)
-
-    assert ids(interconnect) == [1, 2, 3, 4, 5]

@@ -7,7 +7,7 @@ import pytest
 
 from edge.initialise import Adoption
 from headrace.errors import NeedsOperator
-from tests.fix_edge import arrive
+from tests.fix_edge import arrive, ids
 from tests.fix_stack import Database
 from tests.waiting import eventually
 
@@ -66,10 +66,6 @@ def pair(private_postgres, edges, interconnect):
         return Pair(private_postgres, edges, interconnect, failover=failover, guarded=guarded)
 
     return make
-
-
-def ids(interconnect):
-    return [change["after"]["id"] for change in interconnect.changes]
 
 
 def test_edge_goes_on_at_the_promoted_standby_in_its_epoch_exactly_once(pair, interconnect):

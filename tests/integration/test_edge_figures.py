@@ -55,7 +55,7 @@ def watched(edges, database, interconnects):
     """Return an initialised edge with an endpoint, and its far side."""
     database.execute("create table t (id int primary key, note text)")
     far = interconnects()
-    edge = edges(database, far.url, metrics=LISTEN)
+    edge = edges(database, far.url, rest=LISTEN)
     edge.init()
     return edge, far
 
@@ -86,7 +86,7 @@ def test_log_of_other_databases_is_not_lag(watched):
 def test_with_the_interconnect_away_lag_grows_and_ends_when_it_is_back(edges, database, interconnect, proxies):
     database.execute("create table t (id int primary key, note text)")
     wire = proxies("127.0.0.1", interconnect.port)
-    edge = edges(database, f"amqp://127.0.0.1:{wire.port}", metrics=LISTEN)
+    edge = edges(database, f"amqp://127.0.0.1:{wire.port}", rest=LISTEN)
     edge.init()
     with edge.running() as agent:
         eventually(lambda: is_idle(agent.figures))
@@ -128,7 +128,7 @@ def test_a_far_side_that_takes_batches_and_accepts_none_makes_lag_grow(watched):
 def test_with_the_database_away_lag_grows_and_the_far_side_hears_why(edges, database, interconnect, proxies, postgres):
     database.execute("create table t (id int primary key, note text)")
     wire = proxies("127.0.0.1", postgres.port)
-    edge = edges(database, interconnect.url, metrics=LISTEN, port=wire.port)
+    edge = edges(database, interconnect.url, rest=LISTEN, port=wire.port)
     edge.init()
     with edge.running() as agent:
         eventually(lambda: is_idle(agent.figures))

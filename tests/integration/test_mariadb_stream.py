@@ -7,13 +7,9 @@ import pytest
 from edge.initialise import Adoption
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from tests.fix_edge import arrive
+from tests.fix_edge import arrive, ids
 from tests.fix_mariadb import MariadbDatabase
 from tests.waiting import eventually
-
-
-def ids(interconnect, op="c"):
-    return [change["after"]["id"] for change in interconnect.changes if change["op"] == op]
 
 
 def test_insert_update_and_delete_arrive_with_their_rows(maria_edge, maria, interconnect):

@@ -1,0 +1,93 @@
+"""What an edge does when publication or server are not as it left them."""
+
+import threading
+
+from tests.edge_under_test import refused
+from tests.fix_edge import arrive
+from tests.fix_stack import Database
+from tests.waiting import eventually
+
+
+def test_publication_dropped_while_the_edge_runs_stops_it_before_anything_is_confirmed_past_it(
+    edge, database, interconnect
+):
+    with edge.running() as agent:
+        database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+        database.execute(f"drop publication {database.name}")
+        ((dropped,),) = database.execute("select pg_current_wal_lsn() - '0/0'::pg_lsn")
+        database.execute("insert into t values (2)")
+        ((lost,),) = database.execute("select pg_current_wal_lsn() - '0/0'::pg_lsn")
+        error = agent.ended()
+
+    assert "publi" in error.message
+    assert edge.confirmed() < lost
+    assert dropped
+
+
+def test_publication_dropped_and_made_again_while_the_edge_was_down_stops_it(edge, database, interconnect):
+    database.execute(f"drop publication {database.name}")
+    database.execute("insert into t values (1)")
+    database.execute(f"create publication {database.name} for all tables")
+
+    assert "was dropped and made again" in refused(edge).message
+
+
+def test_another_server_stops_the_edge(edge, database, interconnect):
+    text = edge.checkpoint_file.read_text()
+    edge.checkpoint_file.write_text(text.replace(edge.checkpoint["system_identifier"], "7000000000000000001"))
+
+    assert "the server is another one" in refused(edge).message
+
+
+def test_another_timeline_stops_the_edge(edge, database, interconnect):
+    edge.checkpoint_file.write_text(edge.checkpoint_file.read_text().replace('"timeline": 1', '"timeline": 2'))
+
+    error = refused(edge)
+
+    assert "the server is on timeline 1, the checkpoint was made on 2" in error.message
+
+
+def test_server_that_shuts_down_is_not_held_up_by_what_the_far_side_has_not_accepted(
+    private_postgres, edges, interconnect
+):
+    server = private_postgres()
+    database = Database(server)
+    database.execute("create table t (id int primary key, note text)")
+    edge = edges(database, interconnect.url)
+    edge.init()
+    interconnect.hold()
+    with edge.running() as agent:
+        database.execute("insert into t values (1)")
+        eventually(lambda: interconnect._holding)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        stopping.join(20)
+        assert not stopping.is_alive()
+
+        server.start()
+        interconnect.let_go()
+        eventually(lambda: agent.figures.database_connections == 2)
+        arrive(interconnect, 1)
+
+    assert len(interconnect.changes) == 1
+
+
+def test_killed_server_is_waited_for_and_read_on(private_postgres, edges, interconnect):
+    server = private_postgres()
+    database = Database(server)
+    database.execute("create table t (id int primary key, note text)")
+    edge = edges(database, interconnect.url)
+    edge.init()
+    with edge.running():
+        for number in range(1, 4):
+            with database.connect() as connection, connection.cursor() as cursor:
+                cursor.execute("insert into t values (%s)", [number])
+            arrive(interconnect, number)
+            server.kill()
+            server.start()
+        database._connection = None
+        database.execute("insert into t values (4)")
+        arrive(interconnect, 4)
+
+    assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4]
