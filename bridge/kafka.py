@@ -179,6 +179,8 @@ def consumer(connection: KafkaConnection, group: str) -> Any:
         # The default reads ahead up to 64 MB; and when it has, looks again only after a second.
         "queued.max.messages.kbytes": 8192,
         "fetch.queue.backoff.ms": 5,
+        # What it reads is there: the broker, which holds back an empty answer for 500 ms by default, need not wait for more.
+        "fetch.wait.max.ms": 10,
     }
     return Consumer(settings, logger=_client_log)
 

@@ -65,8 +65,12 @@ class Roster:
 def homes(file: BridgeFile) -> dict[str, Home]:
     """Return where the records of each source go."""
     return {
-        source: Home(source, file.topic(name), tuple(partitions), tables)
+        source: Home(
+            source,
+            file.topic(name),
+            tuple(partitions),
+            Tables(file.topic(name), file.tables(name)) if stream.tables else None,
+        )
         for name, stream in file.streams.items()
-        for tables in [Tables(file.topic(name), file.tables(name)) if stream.tables else None]
         for source, partitions in stream.sources.items()
     }

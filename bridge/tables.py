@@ -15,17 +15,20 @@ from headrace.errors import CorruptInput, NeedsOperator
 
 #: How a record's own `source` begins, which is behind the rows.
 _SOURCE = b'"source":{"version":'
-_NAMES = re.compile(rb',"schema":("(?:[^"\\]|\\.)*"),"table":("(?:[^"\\]|\\.)*")')
+_TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
+_NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 
 class Tables:
-    """The topics of a stream's tables, and the one for everything else."""
+    """The topics of a stream's tables, and the one for everything else; of one source, and so of one thread."""
 
     def __init__(self, own: str, tables: Mapping[str, TableTopic]) -> None:
         self._own = own
         self._tables = tables
         # By the names as they stand in a record: with a key, and without.
         self._known: dict[bytes, tuple[str, str]] = {}
+        # The names of the record before, how far into its source they stand, and their topics: the next one is mostly alike.
+        self._names, self._ahead, self._topics = b"", 0, (own, own)
 
     @property
     def topics(self) -> dict[str, str]:
@@ -40,6 +43,11 @@ class Tables:
             NeedsOperator: its table has no topic.
         """
         at = value.rfind(_SOURCE)
+        if not self._names or at < 0 or not value.startswith(self._names, at + self._ahead):
+            self._turn(value, at)
+        return self._topics[key is None]
+
+    def _turn(self, value: bytes, at: int) -> None:
         names = _NAMES.search(value, at) if at >= 0 else None
         if names is None:
             raise CorruptInput(
@@ -48,7 +56,7 @@ class Tables:
         known = self._known.get(names[0])
         if known is None:
             known = self._known[names[0]] = self._find(names)
-        return known[key is None]
+        self._names, self._ahead, self._topics = names[0], names.start() - at, known
 
     def _find(self, names: re.Match[bytes]) -> tuple[str, str]:
         try:

@@ -23,6 +23,7 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
             "auto.offset.reset": "error",
         }
     )
@@ -35,7 +36,7 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
             consumer.assign([TopicPartition(topic, partition, low)])
             at_end = False
             while not at_end:
-                for message in consumer.consume(10_000, timeout=1.0):
+                for message in consumer.consume(10_000, timeout=0.05):
                     if message.error():
                         assert message.error().name() == "_PARTITION_EOF", message.error()
                         at_end = True
@@ -44,3 +45,8 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
         return records
     finally:
         consumer.close()
+
+
+def values(bootstrap: str, topic: str) -> list[bytes | None]:
+    """Return the values of all committed records of a topic, partition by partition."""
+    return [record.value for record in read_committed(bootstrap, topic)]
