@@ -1,7 +1,7 @@
 """`make bench-bridge`: the bridge alone, fed over AMQP on this machine by the edge's own sender, without a database.
 
-One source against a plain producer of the same records; many sources at a steady rate; and how long sources rest when the bridge
-that serves them is killed.
+One source against a plain producer of the same records; many sources at a steady rate, and very many on two bridges; and how long
+sources rest when the bridge that serves them is killed.
 """
 
 import re
@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+import psutil
 from rich.console import Console
 
 from infra.local import files
@@ -130,41 +132,98 @@ def alone(bench: Bench, console: Console, records: int) -> list[Result]:
     ]
 
 
-def many(bench: Bench, sources: int, rate: int, seconds: int) -> list[Result]:
-    """Return the latency of many sources at a steady rate, from a batch's making to a `read_committed` reader."""
-    names = [f"bench/many{number}" for number in range(sources)]
+class Load(NamedTuple):
+    """What many sources do."""
+
+    sources: int
+    #: Of each source, a second.
+    changes: int
+    batches: int
+    seconds: int
+
+    @property
+    def title(self) -> str:
+        """What it is called in the results."""
+        return f"{self.sources} sources at {self.changes} changes/s"
+
+
+def many(bench: Bench, load: Load) -> list[Result]:
+    """Return the latency of many sources through one bridge, from a batch's making to a `read_committed` reader."""
+    with ExitStack() as ending:
+        names = [f"bench/many{number}" for number in range(load.sources)]
+        bridge, url = bench.bridge("many", names, "many")
+        bridge.start()
+        ending.callback(bridge.stop)
+        latencies = _latencies(bench, ending, load, "many", names, [bridge], url)
+        cost = usage(bridge.pid)
+    million = load.sources * load.changes * load.seconds / 1e6
+    return [
+        *_percentiles(load.title, latencies),
+        Result(f"{load.title}, bridge's CPU", round(cost.cpu_seconds / million, 1), "s per million records"),
+        Result(f"{load.title}, bridge's most memory", round(cost.peak_megabytes, 1), "MB"),
+    ]
+
+
+def crowd(bench: Bench, load: Load) -> list[Result]:
+    """Return the latency of very many sources that two bridges share, and what the larger of the two takes."""
+    names = [f"bench/crowd{number}" for number in range(load.sources)]
+    more = _SHARING.format(group="bench-crowd", seconds=30)
+    with ExitStack() as ending:
+        made = [bench.bridge(f"crowd{number}", names, "crowd", more=more) for number in range(2)]
+        for bridge, _ in made:
+            bridge.start()
+            ending.callback(bridge.stop)
+        bridges, urls = [bridge for bridge, _ in made], ",".join(url for _, url in made)
+        eventually(
+            lambda: all(bridge.tail(100_000).count("taken over at") >= load.sources // 2 for bridge in bridges),
+            120,
+            saying="each bridge serves its half",
+        )
+        latencies = _latencies(bench, ending, load, "crowd", names, bridges, urls)
+        processes = [psutil.Process(bridge.pid) for bridge in bridges]
+        figures = {
+            "most memory": (max(usage(bridge.pid).peak_megabytes for bridge in bridges), "MB"),
+            "threads": (max(process.num_threads() for process in processes), "threads"),
+            "descriptors": (max(process.num_fds() for process in processes), "descriptors"),
+        }
+    return [
+        *_percentiles(f"{load.title}, two bridges", latencies),
+        *(Result(f"{load.title}, of either bridge", round(value, 1), unit) for value, unit in figures.values()),
+    ]
+
+
+def _latencies(
+    bench: Bench, ending: ExitStack, load: Load, topic: str, names: list[str], bridges: list[Supervised], urls: str
+) -> list[float]:
+    """Let two processes feed bridges that run; return each record's latency, in seconds, but the first second's."""
     latencies: list[float] = []
 
     def arrived(value: bytes, moment: float) -> None:
         if found := _CLOCK.search(value):
             latencies.append(moment - int(found[1]) / 1e9)
 
-    with ExitStack() as ending:
-        bridge, url = bench.bridge("many", names, "many")
-        bridge.start()
-        ending.callback(bridge.stop)
-        feeders = [Feeder(feeder, url, ",".join(names[part::2]), "steady", rate, seconds) for part in range(2)]
-        follower = Follower(bench.kafka.bootstrap, "many", sources, each=arrived)
-        ending.callback(follower.stop)
-        for each in feeders:
-            ending.callback(each.close)
-            each.ready()
-        eventually(lambda: bridge.tail(10_000).count("link up") >= sources, 60)
-        for each in feeders:
-            each.go()
-        for each in feeders:
-            each.told()
-        expected = sources * rate * seconds
-        eventually(lambda: len(latencies) >= expected, 60, saying="all records arrived")
-        cost = usage(bridge.pid)
-    # The first second is the connections'.
-    percentiles = statistics.quantiles(latencies[sources * rate :], n=100)
-    title = f"{sources} sources at {rate} changes/s"
-    return [
-        *(Result(f"{title}, p{at}", round(percentiles[at - 1] * 1000, 1), "ms") for at in (50, 99)),
-        Result(f"{title}, bridge's CPU", round(cost.cpu_seconds / (expected / 1e6), 1), "s per million records"),
-        Result(f"{title}, bridge's most memory", round(cost.peak_megabytes, 1), "MB"),
+    feeders = [
+        Feeder(feeder, urls, ",".join(names[part::2]), "steady", load.changes, load.seconds, load.batches)
+        for part in range(2)
     ]
+    follower = Follower(bench.kafka.bootstrap, topic, load.sources, each=arrived)
+    ending.callback(follower.stop)
+    for each in feeders:
+        ending.callback(each.close)
+        each.ready()
+    eventually(lambda: sum(bridge.tail(100_000).count("link up") for bridge in bridges) >= load.sources, 120)
+    for each in feeders:
+        each.go()
+    for each in feeders:
+        each.told()
+    expected = load.sources * load.changes * load.seconds
+    eventually(lambda: len(latencies) >= expected, 60, saying="all records arrived")
+    return latencies[load.sources * load.changes :]
+
+
+def _percentiles(title: str, latencies: list[float]) -> list[Result]:
+    percentiles = statistics.quantiles(latencies, n=100)
+    return [Result(f"{title}, p{at}", round(percentiles[at - 1] * 1000, 1), "ms") for at in (50, 99)]
 
 
 def take_over(bench: Bench, sources: int, session_seconds: int) -> list[Result]:
@@ -177,7 +236,7 @@ def take_over(bench: Bench, sources: int, session_seconds: int) -> list[Result]:
             bridge.start()
             ending.callback(bridge.stop)
         urls = ",".join(url for _, url in bridges)
-        source = Feeder(feeder, urls, ",".join(names), "steady", 100, 60)
+        source = Feeder(feeder, urls, ",".join(names), "steady", 100, 60, 20)
         ending.callback(source.close)
         source.ready()
         source.go()
@@ -210,7 +269,10 @@ def _topic(bench: Bench, name: str) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="A tenth of everything: to see that it works, not to quote.")
-def main(*, quick: bool) -> None:
+@click.option(
+    "--only", type=click.Choice(["one", "many", "crowd", "take-over"]), help="Measure one part, and write nothing."
+)
+def main(*, quick: bool, only: str | None) -> None:
     """Measure, print a table, and write build/bench-bridge.json."""
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
@@ -218,20 +280,25 @@ def main(*, quick: bool) -> None:
     try:
         with console.status("starting Kafka"):
             bench.kafka.start()
-        console.rule("one source")
-        found = alone(bench, console, 40_000 if quick else 400_000)
-        console.rule("many sources")
-        with console.status("50 sources at a steady rate"):
-            found += many(bench, 50, 200, 6 if quick else 30)
-        console.rule("take-over")
-        with console.status("a bridge is killed"):
-            found += take_over(bench, 10, 6)
+        seconds = 6 if quick else 30
+        parts: dict[str, Callable[[], list[Result]]] = {
+            "one": lambda: alone(bench, console, 40_000 if quick else 400_000),
+            "many": lambda: many(bench, Load(50, 200, 20, seconds)),
+            "crowd": lambda: crowd(bench, Load(200, 10, 2, seconds)),
+            "take-over": lambda: take_over(bench, 10, 6),
+        }
+        found = []
+        for name, part in parts.items():
+            if only in {None, name}:
+                console.rule(name)
+                found += part()
     finally:
         bench.kafka.kill()
         shutil.rmtree(folder, ignore_errors=True)
-    results.write(found, FILE)
     results.show(console, found)
-    console.print(f"Written to {FILE}")
+    if only is None:
+        results.write(found, FILE)
+        console.print(f"Written to {FILE}")
 
 
 if __name__ == "__main__":

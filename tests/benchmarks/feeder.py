@@ -1,9 +1,11 @@
 """Sources without databases: batches made beforehand or at a steady rate, sent by the edge's own sender. A process of its own.
 
-Arguments: the interconnect's URLs (comma), sources (comma), and `backlog RECORDS` or `steady RATE SECONDS`. It says `ready` and
-waits for a line. A backlog's end it tells in seconds. Values hold the monotonic clock, which all processes of a machine share.
+Arguments: the interconnect's URLs (comma), sources (comma), and `backlog RECORDS` or `steady RATE SECONDS BATCHES`. It says
+`ready` and waits for a line. A backlog's end it tells in seconds. Values hold the monotonic clock, which all processes of a
+machine share.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Iterable
@@ -17,7 +19,6 @@ from headrace.position import Position
 
 #: What makes a record about as large as a row of eight columns in its envelope.
 _PADDING = b"x" * 470
-_PER_SECOND = 20
 
 
 class Feed:
@@ -77,15 +78,15 @@ def backlog(feed: Feed, records: int) -> None:
     print(time.monotonic() - began, flush=True)
 
 
-def steady(feeds: list[Feed], rate: int, seconds: int) -> None:
-    """Send so many changes a second for each source, a batch every twentieth of a second, the sources one after the other."""
+def steady(feeds: list[Feed], rate: int, seconds: int, batches: int) -> None:
+    """Send so many changes a second for each source, in so many batches a second, the sources one after the other."""
     wait_for_start()
     began = time.monotonic()
-    for step in range(seconds * _PER_SECOND):
+    for step in range(seconds * batches):
         for number, feed in enumerate(feeds):
-            due = began + (step + number / len(feeds)) / _PER_SECOND
+            due = began + (step + number / len(feeds)) / batches
             time.sleep(max(0.0, due - time.monotonic()))
-            feed.transaction(rate // _PER_SECOND)
+            feed.transaction(rate // batches)
             feed.outbox.put(feed.take())
     while not all(feed.outbox.empty for feed in feeds):
         for feed in feeds:
@@ -96,11 +97,13 @@ def steady(feeds: list[Feed], rate: int, seconds: int) -> None:
 
 def main(urls: str, sources: str, kind: str, *sizes: str) -> None:
     """Feed."""
+    # A source looks for the bridge that serves it, and says so.
+    logging.disable(logging.WARNING)
     feeds = [Feed(urls.split(","), source) for source in sources.split(",")]
     if kind == "backlog":
         backlog(feeds[0], int(sizes[0]))
     else:
-        steady(feeds, int(sizes[0]), int(sizes[1]))
+        steady(feeds, *map(int, sizes))
     for feed in feeds:
         feed.sender.stop(5)
 
