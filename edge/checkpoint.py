@@ -15,6 +15,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+from edge import durable
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from headrace.position import Position
 
@@ -159,18 +160,8 @@ class State(Generic[C]):
 
         Raises NoRoom when the disk is full, and NeedsOperator when it refuses otherwise.
         """
-        fresh = self.path.with_suffix(".new")
         try:
-            with fresh.open("wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
-            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            durable.write(self.path, msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
         except OSError as error:
             if error.errno in _FULL:
                 raise NoRoom(f"checkpoint {self.path} cannot be written: {error.strerror}") from error

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from edge import durable
 from edge.snapshot.plan import Plan, parse
 from headrace.errors import NeedsOperator
 
@@ -96,18 +97,8 @@ def _request(path: Path) -> Request | None:
 
 def write(path: Path, data: bytes) -> None:
     """Make a file durable, whole: the old one or the new one after a crash. Raises NeedsOperator when the disk refuses."""
-    fresh = path.with_suffix(".new")
     try:
-        with fresh.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.write(path, data)
     except OSError as error:
         raise _refused(path, "written", error) from error
 
