@@ -7,8 +7,10 @@ A look that fails is tried again at the next one; what only an operator can pass
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from edge.checkpoint import Checkpoint
 from edge.figures import Figures, look_seconds
 from edge.outbox import Outbox
 from headrace.configuration.edge import EdgeFile
@@ -27,11 +29,25 @@ class Closing(Protocol):
 Connection = TypeVar("Connection", bound=Closing)
 
 
-class Watch(ABC, Generic[Connection]):
+#: A checkpoint of the engine's kind.
+C = TypeVar("C", bound=Checkpoint)
+
+
+class Watch(ABC, Generic[Connection, C]):
     """Looks until stopped, and leaves what it finds in figures and outbox."""
 
-    def __init__(self, config: EdgeFile, figures: Figures, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        config: EdgeFile,
+        connect: Callable[[], Connection],
+        checkpoint: Callable[[], C],
+        figures: Figures,
+        outbox: Outbox,
+    ) -> None:
         self._config = config
+        #: Returns a new connection; raises NotConnected or NeedsOperator.
+        self._connect = connect
+        self._checkpoint = checkpoint
         self._figures = figures
         self._outbox = outbox
         self._stopped = threading.Event()
@@ -42,10 +58,6 @@ class Watch(ABC, Generic[Connection]):
         """End the thread; a look that hangs ends with the process."""
         self._stopped.set()
         self._thread.join(timeout=1.0)
-
-    @abstractmethod
-    def connect(self) -> Connection:
-        """Return a new connection; raise NotConnected or NeedsOperator."""
 
     @abstractmethod
     def look(self, connection: Connection) -> None:
@@ -71,7 +83,7 @@ class Watch(ABC, Generic[Connection]):
         every = look_seconds(self._config)
         while not self._stopped.wait(every):
             try:
-                connection = connection or self.connect()
+                connection = connection or self._connect()
                 self.look(connection)
             except NeedsOperator as problem:
                 self._outbox.fail(problem)

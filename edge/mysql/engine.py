@@ -43,7 +43,7 @@ class MysqlEngine:
     def open(self, checkpoint: MysqlCheckpoint, former_pid: int) -> "MysqlSession":
         """Return a session whose server and binlog agree with the checkpoint."""
         source = self._config.source.name
-        database = Database(self._names, source)
+        database = self._database()
         try:
             check_settings(database, mariadb=self._engine == "mariadb")
             check_identity(database, checkpoint)
@@ -63,13 +63,13 @@ class MysqlEngine:
 
     def watch(self, checkpoint: Callable[[], MysqlCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at settings and binlog."""
-        return Watch(self._config, self._names, checkpoint, figures, outbox)
+        return Watch(self._config, self._database, checkpoint, figures, outbox)
 
     def initialise(
         self, checkpoint: MysqlCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
     ) -> MysqlCheckpoint:
         """Make or verify the checkpoint."""
-        database = Database(self._names, self._config.source.name)
+        database = self._database()
         try:
             return making.initialise(
                 self._config.source.name, self._engine, database, self.state, checkpoint, adoption, say
@@ -79,7 +79,7 @@ class MysqlEngine:
 
     def standing(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed place and what the server has behind it."""
-        database = Database(self._names, self._config.source.name)
+        database = self._database()
         try:
             found = log(database)
         finally:
@@ -93,6 +93,9 @@ class MysqlEngine:
             "binlog_end": f"{found.end[0]}:{found.end[1]}",
             "retained_wal_bytes": found.retained(checkpoint.confirmed) if checkpoint else None,
         }
+
+    def _database(self) -> Database:
+        return Database(self._names, self._config.source.name)
 
 
 class MysqlSession:

@@ -45,7 +45,7 @@ class PostgresEngine:
 
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
-        return Watch(self._config, self._names, checkpoint, figures, outbox)
+        return Watch(self._config, self._database, checkpoint, figures, outbox)
 
     def initialise(
         self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
@@ -55,7 +55,7 @@ class PostgresEngine:
 
     def standing(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed LSN and what the server knows of the slot."""
-        database = Database(self._names, self._config.source.name)
+        database = self._database()
         try:
             slot = find_slot(database, self._names.slot)
             retained = retained_bytes(database, slot) if slot else None
@@ -69,6 +69,9 @@ class PostgresEngine:
             "slot_active_pid": slot.active_pid if slot else None,
             "retained_wal_bytes": retained,
         }
+
+    def _database(self) -> Database:
+        return Database(self._names, self._config.source.name)
 
 
 class PostgresSession:

@@ -4,37 +4,17 @@ PostgreSQL 18 only warns when a publication vanishes under a running stream, and
 a few seconds.
 """
 
-from collections.abc import Callable
-
 from edge import watch
-from edge.figures import Figures
-from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.database import Database
 from edge.postgres.publication import check_publication
 from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
-from headrace.configuration.edge import EdgeFile, Postgresql
 
 _UNRESERVED = "the slot has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it"
 
 
-class Watch(watch.Watch[Database]):
+class Watch(watch.Watch[Database, PostgresCheckpoint]):
     """Looks at slot and publication."""
-
-    def __init__(
-        self,
-        config: EdgeFile,
-        connection: Postgresql,
-        checkpoint: Callable[[], PostgresCheckpoint],
-        figures: Figures,
-        outbox: Outbox,
-    ) -> None:
-        self._connection, self._checkpoint = connection, checkpoint
-        super().__init__(config, figures, outbox)
-
-    def connect(self) -> Database:
-        """Return a new connection."""
-        return Database(self._connection, self._config.source.name)
 
     def look(self, connection: Database) -> None:
         """Look once."""
