@@ -4,6 +4,7 @@ What has a year, month or day of zero is no date of ISO 8601: it keeps the serve
 are no date or time raise ValueError.
 """
 
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +14,7 @@ _DATETIME_OFFSET, _TIME_OFFSET = 0x8000000000, 0x800000
 _DAY = 86_400
 
 
-class _Table(dict[int, bytes]):
+class _Table(dict[int, bytes], ABC):
     """Texts by number, made when they are first asked for."""
 
     def __missing__(self, number: int) -> bytes:
@@ -22,8 +23,9 @@ class _Table(dict[int, bytes]):
         text = self[number] = self.make(number)
         return text
 
+    @abstractmethod
     def make(self, number: int) -> bytes:
-        raise NotImplementedError
+        """Return the text of a number."""
 
 
 class _Dates(_Table):

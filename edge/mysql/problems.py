@@ -24,8 +24,6 @@ _NO_BINLOG, _HOST_BLOCKED, _READING_FAILED, _TLS_REQUIRED = 1381, 1129, 1236, 31
 _PASSING = frozenset({1205, 1213, 1412, 1317, 1969, 3024})
 #: What ends a connection: it is lost, killed, idle for too long, or the server goes.
 _ENDING = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2055, 4031})
-#: A statement that an older server does not know.
-UNKNOWN = frozenset({1193, 1064, 1305})
 
 
 class ServerIdTaken(LogTaken):

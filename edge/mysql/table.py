@@ -14,6 +14,9 @@ from edge.mysql.generated import Images
 from edge.mysql.table_map import TableMap, packed
 from headrace.schema import Column, TableSchema
 
+#: A record of one row: the row, the table's part, its number in the event, place, ordinal, the rest, how many changes so far.
+_INSERTED, _DELETED = b'{"before":null,"after":%b,%b%d%b%08x%b%d}}', b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
+
 KeysAndValues = tuple[list[bytes | None], list[bytes | None]]
 
 
@@ -125,21 +128,7 @@ class Table:
 
     def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
-        keys: list[bytes | None] = []
-        found: list[bytes | None] = []
-        images, size, number = self._keyed, self._bytes, first
-        middle, place = self._between(transaction), transaction.place
-        end = envelope.end(b"c", transaction, now_ms)
-        while p < e:
-            p, key, row = images[m[p : p + size]](m, p + size)
-            keys.append(key)
-            found.append(
-                b'{"before":null,"after":%b,%b%d%b%08x%b%d}}'
-                % (row, middle, number - first, place, number, end, (number := number + 1))
-            )
-        if p != e:
-            raise ValueError("rows do not end where their event does")
-        return keys, found
+        return self._single(_INSERTED, b"c", m, p, e, transaction, first, now_ms)
 
     def updates(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the pairs of rows from `p` to `e`."""
@@ -162,18 +151,20 @@ class Table:
 
     def deletes(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`."""
+        return self._single(_DELETED, b"d", m, p, e, transaction, first, now_ms)
+
+    def _single(
+        self, form: bytes, op: bytes, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int
+    ) -> KeysAndValues:
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
         images, size, number = self._keyed, self._bytes, first
         middle, place = self._between(transaction), transaction.place
-        end = envelope.end(b"d", transaction, now_ms)
+        end = envelope.end(op, transaction, now_ms)
         while p < e:
             p, key, row = images[m[p : p + size]](m, p + size)
             keys.append(key)
-            found.append(
-                b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
-                % (row, middle, number - first, place, number, end, (number := number + 1))
-            )
+            found.append(form % (row, middle, number - first, place, number, end, (number := number + 1)))
         if p != e:
             raise ValueError("rows do not end where their event does")
         return keys, found
