@@ -7,8 +7,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from headrace.position import Position
-from tests.edge_double import Edge, Row, cut, log, message, of, send
+from tests.edge_double import Edge, message, send
 from tests.kafka_reading import read_committed
+from tests.source_log import Row, cut, log, of
 
 pytest_plugins = ["tests.fix_bridge"]
 

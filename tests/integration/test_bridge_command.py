@@ -10,9 +10,10 @@ from confluent_kafka import Producer
 
 from infra.local.ports import free_port
 from tests.bridge_file import bridge_file
-from tests.edge_double import cut, log, message, send
+from tests.edge_double import message, send
 from tests.kafka_reading import read_committed
 from tests.router_double import Router
+from tests.source_log import cut, log
 from tests.unit.edge.postgres.messages import INT8, Column, Log, insert, relation
 from tests.waiting import eventually
 

@@ -11,7 +11,8 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local.ports import free_port
 from tests.bridge_file import bridge_file
-from tests.edge_double import cut, log, message, send
+from tests.edge_double import message, send
+from tests.source_log import cut, log
 
 pytest_plugins = ["tests.fix_bridge"]
 

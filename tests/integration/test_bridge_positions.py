@@ -11,7 +11,7 @@ from bridge.positions import read_committed, read_last_record, reading
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from tests.edge_double import cut, log
+from tests.source_log import cut, log
 
 SOURCE = "positions/bank"
 

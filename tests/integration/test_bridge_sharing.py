@@ -9,8 +9,9 @@ from collections import Counter
 from bridge.positions import read_committed as committed_position
 from bridge.positions import reading
 from headrace.configuration.kafka import KafkaConnection
-from tests.edge_double import Edge, log
+from tests.edge_double import Edge
 from tests.kafka_reading import read_committed
+from tests.source_log import log
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]

@@ -16,8 +16,9 @@ from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.bridge_file import bridge_file
-from tests.edge_double import Row, cut, message, of, send
+from tests.edge_double import message, send
 from tests.kafka_reading import read_committed
+from tests.source_log import Row, cut, of
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]

@@ -16,8 +16,9 @@ from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Strea
 from headrace.configuration.secret import Secret
 from headrace.errors import NeedsOperator, ReplicationError
 from spark_jobs import kafka as lake_kafka
-from tests.edge_double import cut, log, message, send
+from tests.edge_double import message, send
 from tests.security_lists import bridge_init, bridge_run, lake
+from tests.source_log import cut, log
 from tests.waiting import eventually
 
 SOURCE = "secure/bank"

@@ -5,7 +5,7 @@ from itertools import chain, pairwise
 from bridge.partitions import shares
 from headrace.batch import Batch
 from headrace.position import Position
-from tests.edge_double import Row, cut, log, of
+from tests.source_log import Row, cut, log, of
 
 SOURCE = "jakarta/bank"
 ROWS = log(SOURCE, 200)
