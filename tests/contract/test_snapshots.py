@@ -94,6 +94,19 @@ def test_every_row_comes_once_in_key_order_in_chunks_that_are_transactions(sourc
     assert positions == sorted(set(positions))
 
 
+def test_wide_rows_come_in_chunks_of_bounded_size(source, interconnect):
+    source.fill("wide", 200, columns="id int primary key, body text", values="i, repeat(md5(concat(i)), 1500)")
+    with source.edge.running():
+        source.asks("wide")
+        table = source.ends("wide")["wide"]
+
+    sizes = {}
+    for _, value in records(interconnect, "wide", "r"):
+        sizes[value["transaction"]["id"]] = sizes.get(value["transaction"]["id"], 0) + len(value["after"]["body"])
+    assert (table.state, table.rows) == ("done", 200)
+    assert max(sizes.values()) < 3_000_000
+
+
 def taken(source):
     """Wait until the edge has taken every request."""
     eventually(lambda: not folder(source.edge).waiting(), saying="the requests are taken")

@@ -7,38 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from tests.integration.snapshots import ask, copy, ended, held, raw, records, stored
+from tests.integration.snapshots import copy, held, raw, records, stored
 from tests.integration.test_edge_values import COLUMNS
 from tests.integration.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
 from tests.waiting import eventually
-
-
-def test_rows_of_before_capture_arrive_once_each_in_key_order(edge, database, interconnect):
-    database.execute("create table old (id int primary key, note text)")
-    database.execute("insert into old select i, 'note ' || i from generate_series(1, 2500) i")
-    with edge.running():
-        tables = copy(edge, "public.old")
-
-    read = records(interconnect, "old", "r")
-    assert [key["id"] for key, _ in read] == list(range(1, 2501))
-    assert all(value["after"] == {"id": key["id"], "note": f"note {key['id']}"} for key, value in read)
-    assert all(value["source"]["snapshot"] == "incremental" and value["before"] is None for _, value in read)
-    assert tables["public.old"].state == "done"
-    assert tables["public.old"].rows == 2500
-
-
-def test_each_chunk_is_a_transaction_of_its_own(edge, database, interconnect):
-    database.execute("create table old (id int primary key); insert into old select i from generate_series(1, 3000) i")
-    with edge.running():
-        copy(edge, "public.old")
-
-    chunks = {}
-    for _, value in records(interconnect, "old", "r"):
-        chunks.setdefault(value["transaction"]["id"], []).append(value["transaction"])
-    assert len(chunks) > 1
-    for chunk in chunks.values():
-        assert [one["total_order"] for one in chunk] == list(range(1, len(chunk) + 1))
-        assert [one.get("last", False) for one in chunk] == [False] * (len(chunk) - 1) + [True]
 
 
 def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(edge, database, interconnect):
@@ -135,39 +107,3 @@ def test_writers_never_make_a_copied_row_older_than_the_log_nor_incomplete(edge,
         wanted = stored(database, "w")
         eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
     assert tables["public.w"].state == "done"
-
-
-def test_killed_again_and_again_under_load_it_loses_nothing(edge, database, interconnect):
-    database.execute(
-        "create table w (id int primary key, n int); insert into w select i, 0 from generate_series(1, 30000) i"
-    )
-    chance, stop = random.Random(5), threading.Event()
-
-    def write():
-        with closing(database.connect()) as connection, connection.cursor() as cursor:
-            while not stop.is_set():
-                key = chance.randrange(1, 30_001)
-                cursor.execute("update w set n = n + 1 where id between %s and %s", (key, key + 3))
-                cursor.execute("delete from w where id = %s", (key + 9,))
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        ask(edge, "public.w")
-        for _ in range(4):
-            edge.start()
-            # Chunks that are cut, sent, accepted, acknowledged: a kill may meet each.
-            wanted = len(interconnect.records) + chance.randrange(1, 6_000)
-            eventually(lambda wanted=wanted: len(interconnect.records) >= wanted, saying=f"{wanted} records arrive")
-            edge.kill()
-        edge.start()
-        tables = ended(edge, "public.w", seconds=60)
-    finally:
-        stop.set()
-        writer.join(20)
-    wanted = stored(database, "w")
-    eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
-    assert edge.terminate() == 0
-    assert tables["public.w"].state == "done"
-    # Only what was on its way at a kill is read again.
-    assert len(records(interconnect, "w", "r")) < 2 * 30_000

@@ -2,7 +2,10 @@
 
 import json
 import random
+import shutil
 
+from edge.engine import Adoption
+from tests.fix_edge import arrive
 from tests.integration.snapshots import copy, raw, records
 from tests.integration.test_mariadb_values import EDGES, TABLE
 from tests.waiting import eventually
@@ -135,3 +138,49 @@ def test_any_kind_of_key_leads_through_the_whole_table(maria_edge, maria, interc
         assert (tables[f"{maria.name}.{name}"].state, tables[f"{maria.name}.{name}"].problem) == ("done", ""), columns
         assert (len(read), len(set(read))) == (1300, 1300), columns
         assert tables[f"{maria.name}.{name}"].chunks > 1
+
+
+def test_a_lost_checkpoint_is_made_again_from_the_position_of_a_copied_row(maria_edge, maria, interconnect):
+    maria.execute("insert into t select seq, 'a' from seq_1_to_50")
+    with maria_edge.running():
+        copy(maria_edge, f"{maria.name}.t")
+    last = interconnect.records[-1][0]
+    shutil.rmtree(maria_edge.folder / "state")
+
+    maria_edge.init(Adoption(last))
+    with maria_edge.running():
+        copy(maria_edge, f"{maria.name}.t")
+        maria.execute("insert into t values (51, 'b')")
+        arrive(interconnect, 151)
+
+    positions = [position for position, _, value in interconnect.records if "op" in value]
+    assert [value["op"] for _, value in records(interconnect, "t")] == ["c"] * 50 + ["r"] * 100 + ["c"]
+    assert positions == sorted(set(positions))
+
+
+POLICY = """
+[policy]
+hash_key = "env:SNAPSHOT_HASH_KEY"
+exclude_tables = ["*.secret"]
+columns = [
+    { columns = ["*.p.id"], action = "hash" },
+    { columns = ["*.p.n*"], action = "truncate", characters = 2 },
+    { columns = ["*.p.gone"], action = "exclude" },
+]
+"""
+
+
+def test_copied_rows_obey_the_policy_as_streamed_ones_do(maria_edges, maria, interconnect, monkeypatch):
+    monkeypatch.setenv("SNAPSHOT_HASH_KEY", "0123456789abcdef")
+    edge = maria_edges(maria, interconnect.url, rest=POLICY)
+    edge.init()
+    maria.execute("create table p (id int primary key, note text, number decimal(8, 2), nowhere int, gone blob)")
+    maria.execute("create table secret (id int primary key)")
+    maria.execute("insert into p values (1, 'äöü', 12.5, null, 'x'), (2, null, -1, 7, null)")
+    with edge.running():
+        arrive(interconnect, 2)
+        tables = copy(edge, f"{maria.name}.p", f"{maria.name}.secret")
+
+    assert raw(interconnect, b"r") == raw(interconnect, b"c")
+    assert [value["after"]["note"] for _, value in records(interconnect, "p", "r")] == ["äö", None]
+    assert "is not captured" in tables[f"{maria.name}.secret"].problem
