@@ -45,8 +45,9 @@ _COLUMNS = """
     FROM information_schema.columns WHERE table_schema {chosen} ORDER BY table_schema, table_name, ordinal_position
 """
 _KEYS = """
-    SELECT table_schema, table_name, column_name FROM information_schema.statistics
-    WHERE index_name = 'PRIMARY' AND table_schema {chosen} ORDER BY table_schema, table_name, seq_in_index
+    SELECT table_schema, table_name, index_name, column_name, nullable = 'YES' OR sub_part IS NOT NULL
+    FROM information_schema.statistics WHERE non_unique = 0 AND table_schema {chosen}
+    ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index
 """
 
 
@@ -90,15 +91,15 @@ class MysqlDatabase:
             if "VIRTUAL" not in str(extra).upper():
                 found = _type(str(kind).lower(), str(declared).lower(), precision, scale)
                 columns.setdefault((schema, table), {})[name] = found
-        keys: dict[tuple[str, str], list[str]] = {}
-        for schema, table, name in self._catalog(_KEYS, chosen):
-            keys.setdefault((schema, table), []).append(name)
+        indexes: dict[tuple[str, str], dict[str, list[tuple[str, bool]]]] = {}
+        for schema, table, index, name, loose in self._catalog(_KEYS, chosen):
+            indexes.setdefault((schema, table), {}).setdefault(index, []).append((name, bool(loose)))
         return [
             SourceTable(
                 schema=schema,
                 name=table,
                 columns=columns.get((schema, table), {}),
-                key=tuple(keys.get((schema, table), ())),
+                key=_key(indexes.get((schema, table), {})),
                 unsteady="" if transactions == "YES" else f"is a table of {engine}, which knows no snapshots",
             )
             for schema, table, transactions, engine in self._catalog(_TABLES, chosen)
@@ -187,6 +188,14 @@ def _connect(source: str, address: VerifiedMysql) -> Any:
 
 def _number(error: pymysql.MySQLError) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def _key(indexes: dict[str, list[tuple[str, bool]]]) -> tuple[str, ...]:
+    """Return the columns by which a row is known: of the primary key, else of a unique index over whole columns without null."""
+    for name, columns in indexes.items():
+        if name == "PRIMARY" or not any(loose for _, loose in columns):
+            return tuple(column for column, _ in columns)
+    return ()
 
 
 def _type(kind: str, declared: str, precision: int | None, scale: int | None) -> SourceType:

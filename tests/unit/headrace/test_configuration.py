@@ -89,6 +89,8 @@ def test_a_whole_lake_file_is_read(read, tmp_path):
     assert lake.root == str(tmp_path / "lake")
     assert lake.stream("bank").schedule.cron == "@hourly"
     assert lake.sources["jakarta/bank"].postgresql.port == 5432
+    other = read(LAKE.replace("postgresql", "mariadb").replace('database = "bank"', 'databases = ["bank"]'), LakeFile)
+    assert (other.sources["jakarta/bank"].mariadb.port, other.sources["jakarta/bank"].postgresql) == (3306, None)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +119,14 @@ def test_a_whole_lake_file_is_read(read, tmp_path):
             r":4: interconnect: give exactly one of 'listen' and 'url'",
         ),
         (LakeFile, LAKE, '["jakarta/bank", "london/bank"]', "[]", r"streams.*length >= 1"),
+        (LakeFile, LAKE, "postgresql", "oracle", r"sources.jakarta/bank.*unknown field"),
+        (
+            LakeFile,
+            LAKE,
+            'user = "auditor"',
+            'user = "auditor"\n[sources."jakarta/bank".mariadb]\nhost = "db"\nuser = "auditor"',
+            r"sources.jakarta/bank: give exactly one of 'postgresql', 'mariadb' and 'mysql'",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_line_field_and_rule(read, kind, text, old, new, said):
