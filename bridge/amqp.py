@@ -20,7 +20,6 @@ from bridge.guests import Seldom
 from bridge.polling import Polling
 from headrace.certificates import files
 from headrace.configuration.bridge import Interconnect
-from headrace.errors import ConfigurationError
 
 __all__ = [
     "Decoder",
@@ -197,11 +196,7 @@ def _trust(interconnect: Interconnect, mode: int) -> SSLDomain:
         if interconnect.certificate is not None:
             domain.set_credentials(str(interconnect.certificate), str(interconnect.key), None)
     except SSLException as error:
-        raise ConfigurationError(
-            f"the certificates in [interconnect] cannot be used: {interconnect.authority}, {interconnect.certificate}, "
-            f"{interconnect.key}",
-            hint="Check them with: openssl x509 -noout -text -in FILE",
-        ) from error
+        raise files.unusable(interconnect) from error
     return domain
 
 

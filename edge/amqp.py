@@ -18,7 +18,6 @@ from edge.batcher import SealedBatch
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.certificates import files
 from headrace.configuration.edge import Interconnect
-from headrace.errors import ConfigurationError
 
 __all__ = ["Delivery", "Endpoint", "Event", "Handler", "Loop", "message", "trust"]
 
@@ -131,11 +130,7 @@ def trust(interconnect: Interconnect) -> SSLDomain:
             domain.set_credentials(str(interconnect.certificate), str(interconnect.key), None)
         domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
     except SSLException as error:
-        raise ConfigurationError(
-            f"the certificates in [interconnect] cannot be used: {interconnect.authority}, {interconnect.certificate}, "
-            f"{interconnect.key}",
-            hint="Check them with: openssl x509 -noout -text -in FILE",
-        ) from error
+        raise files.unusable(interconnect) from error
     return domain
 
 

@@ -47,6 +47,14 @@ def examine(files: Certificates) -> list[str]:
     return [warning for warning in found if warning]
 
 
+def unusable(files: Certificates) -> ConfigurationError:
+    """Return the error of files that TLS itself refuses."""
+    return ConfigurationError(
+        f"the certificates in [interconnect] cannot be used: {files.authority}, {files.certificate}, {files.key}",
+        hint="Check them with: openssl x509 -noout -text -in FILE",
+    )
+
+
 def _ending(path: Path | None, certificates: "list[x509.Certificate]", now: dt.datetime) -> str:
     """Return a warning about the one that lasts longest: an authority may be there twice while it is replaced."""
     if not certificates:
