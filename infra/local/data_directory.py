@@ -11,7 +11,6 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from headrace.errors import NeedsOperator
+from infra.local.home import run_as
 
 _SETTINGS = "headrace.conf"
 _IPC_RMID = 0
@@ -34,16 +34,11 @@ def make(data: Path, initdb: Path, account: pwd.struct_passwd | None, release: i
     if release >= _BUILTIN_LOCALES:
         # Built into PostgreSQL: the same on every machine.
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    done = subprocess.run(
+    done = run_as(
+        account,
         [initdb, *options, "-D", partial],
-        cwd=partial.parent,
-        env=environment(),
-        user=account.pw_uid if account else None,
-        group=account.pw_gid if account else None,
-        extra_groups=[] if account else None,
-        check=False,
-        capture_output=True,
-        text=True,
+        folder=partial.parent,
+        environment=environment(),
     )
     if done.returncode != 0:
         said = " ".join(done.stderr.split())
@@ -57,16 +52,11 @@ def copy(data: Path, basebackup: Path, dsn: str, account: pwd.struct_passwd | No
     """Make the directory a copy of a running server's, for a standby of it; raise NeedsOperator if it fails."""
     partial = data.with_name("data.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    done = subprocess.run(
+    done = run_as(
+        account,
         [basebackup, "-D", partial, "-d", dsn, "--checkpoint=fast", "--wal-method=stream", "--no-sync"],
-        cwd=partial.parent,
-        env=environment(),
-        user=account.pw_uid if account else None,
-        group=account.pw_gid if account else None,
-        extra_groups=[] if account else None,
-        check=False,
-        capture_output=True,
-        text=True,
+        folder=partial.parent,
+        environment=environment(),
     )
     if done.returncode != 0:
         raise NeedsOperator(

@@ -15,7 +15,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.errors import NeedsOperator
@@ -86,16 +86,34 @@ def readable_copy(root: Path, parts: Sequence[str], name: str, account: pwd.stru
     return _owned(copy, {os.geteuid()})
 
 
+def run_as(
+    account: pwd.struct_passwd | None,
+    command: Sequence[str | Path],
+    *,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder to its end, as the account if one is given, and return what it said."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
 def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
     """Say whether the account may enter the folder and read it."""
     if account is None:
         return os.access(folder, os.R_OK | os.X_OK)
     # Asked of the kernel, which knows about access lists too.
     test = ["/bin/sh", "-c", 'test -x "$1" && test -r "$1"', "sh", str(folder.absolute())]
-    as_account = subprocess.run(
-        test, cwd="/", user=account.pw_uid, group=account.pw_gid, extra_groups=[], check=False, capture_output=True
-    )
-    return as_account.returncode == 0
+    return run_as(account, test, folder=Path("/")).returncode == 0
 
 
 def _made_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:

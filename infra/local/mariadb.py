@@ -19,7 +19,7 @@ from pathlib import Path
 
 from headrace.errors import NeedsOperator
 from infra.local import jars
-from infra.local.home import make_home, ordinary_account, readable_copy
+from infra.local.home import make_home, ordinary_account, readable_copy, run_as
 from infra.local.ports import keep_port, kept_port
 from infra.local.server import Server
 
@@ -101,7 +101,8 @@ class Mariadb(Server):
             return
         partial = self.data.with_name("data.partial")
         shutil.rmtree(partial, ignore_errors=True)
-        done = subprocess.run(
+        done = run_as(
+            self._account,
             [
                 "/bin/sh",
                 self._programs / "scripts" / "mariadb-install-db",
@@ -113,13 +114,7 @@ class Mariadb(Server):
                 "--skip-name-resolve",
                 "--innodb-log-file-size=32M",
             ],
-            cwd=partial.parent,
-            user=self._account.pw_uid if self._account else None,
-            group=self._account.pw_gid if self._account else None,
-            extra_groups=[] if self._account else None,
-            check=False,
-            capture_output=True,
-            text=True,
+            folder=partial.parent,
         )
         if done.returncode != 0:
             said = " ".join((done.stdout + done.stderr).split())[-1500:]
