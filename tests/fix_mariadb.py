@@ -11,6 +11,7 @@ import pytest
 from infra.local.mariadb import Mariadb
 from tests.edge_under_test import EdgeUnderTest, made_in
 from tests.fix_interconnect import Interconnect
+from tests.fix_stack import served
 
 _numbers = itertools.count(1)
 #: Replicas of one server need different numbers.
@@ -87,12 +88,7 @@ class MariadbEdge(EdgeUnderTest):
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
     """Yield a running server, shared by the session: do not stop it."""
-    server = Mariadb(tmp_path_factory.mktemp("mariadb"), settings=QUICK)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.delete()
+    yield from served(Mariadb(tmp_path_factory.mktemp("mariadb"), settings=QUICK))
 
 
 @pytest.fixture(scope="session")

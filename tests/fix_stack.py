@@ -7,7 +7,7 @@ if that is killed.
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg2
 import pytest
@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
+from infra.local.server import Server
 from tests.waiting import eventually
 
 _numbers = itertools.count(1)
@@ -57,26 +58,28 @@ class Database:
         self.postgres.psql(f"DROP DATABASE {self.name} WITH (FORCE)")
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """Yield a running cluster, shared by the session: do not stop it."""
-    server = Postgres(tmp_path_factory.mktemp("postgres"), settings={"max_prepared_transactions": 10})
+S = TypeVar("S", bound=Server)
+
+
+def served(server: S) -> Iterator[S]:
+    """Yield a server while it runs, and delete it."""
     try:
         server.start()
         yield server
     finally:
         server.delete()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """Yield a running cluster, shared by the session: do not stop it."""
+    yield from served(Postgres(tmp_path_factory.mktemp("postgres"), settings={"max_prepared_transactions": 10}))
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Yield a running broker, shared by the session: do not stop it."""
-    server = Kafka(tmp_path_factory.mktemp("kafka"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.delete()
+    yield from served(Kafka(tmp_path_factory.mktemp("kafka")))
 
 
 @pytest.fixture
