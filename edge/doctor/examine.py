@@ -44,7 +44,7 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
 def _mysql(config: EdgeFile) -> Iterator[Finding]:
     from edge.doctor import mysql  # noqa: PLC0415 - as above.
     from edge.engines import engine_of  # noqa: PLC0415
-    from edge.mysql.session import Database  # noqa: PLC0415
+    from edge.mysql.database import Database  # noqa: PLC0415
 
     names = config.source.mariadb or config.source.mysql
     assert names is not None

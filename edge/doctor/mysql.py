@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from edge.mysql import charset, server
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.session import Database
+from edge.mysql.database import Database
 from edge.mysql.tables import SYSTEM, Chosen
 from edge.policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from edge.mysql.database import Database
 from edge.mysql.problems import asking
-from edge.mysql.session import Database
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected, ReplicationError
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edge.mysql.chunk_column import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
-from edge.mysql.session import Database
+from edge.mysql.database import Database
 from edge.mysql.table_map import TableMap
 from edge.snapshot.plan import Key
 from headrace.errors import NeedsOperator

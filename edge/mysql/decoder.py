@@ -1,6 +1,6 @@
 """The binlog of MariaDB and MySQL, from events to records (MariaDB manual, "Replication Protocol"; MySQL internals manual).
 
-Sans-I/O: edge/mysql/session.py feeds one event at a time, whole and checked. A transaction's commit number is the place where
+Sans-I/O: edge/mysql/log_stream.py feeds one event at a time, whole and checked. A transaction's commit number is the place where
 its GTID event ends, which is known when it begins; the ordinal counts its changes from 0. So positions depend on the log alone.
 Whatever is not an event, or not one that can be passed over, raises CorruptInput or NeedsOperator with the place in the log. An
 event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use.

@@ -14,11 +14,12 @@ from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.chunk_connection import ChunkConnection
 from edge.mysql.chunk_decoder import ChunkDecoder
 from edge.mysql.chunk_reader import ChunkReader
+from edge.mysql.database import Database
 from edge.mysql.decoder import Mark, taken
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.log_stream import LogStream
 from edge.mysql.ordinals import Ordinals
 from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
-from edge.mysql.session import Database, LogStream
 from edge.mysql.tables import Chosen, Tables
 from edge.mysql.watch import Watch
 from edge.outbox import Outbox

@@ -10,6 +10,7 @@ from typing import Literal
 from edge.checkpoint import State
 from edge.engine import Adoption
 from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.database import Database
 from edge.mysql.place import file_name, split_name
 from edge.mysql.problems import ANEW
 from edge.mysql.server import (
@@ -23,7 +24,6 @@ from edge.mysql.server import (
     log,
     log_end,
 )
-from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
 

@@ -8,10 +8,10 @@ import logging
 from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.database import Database
 from edge.mysql.gtid import MariadbGtids
 from edge.mysql.place import split_name
 from edge.mysql.problems import ANEW, NEW_EPOCH, ServerIdTaken
-from edge.mysql.session import Database
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)

@@ -2,9 +2,9 @@
 
 from edge import watch
 from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.database import Database
 from edge.mysql.place import place, split_name
 from edge.mysql.server import check_log, check_settings
-from edge.mysql.session import Database
 
 
 class Watch(watch.Watch[Database, MysqlCheckpoint]):

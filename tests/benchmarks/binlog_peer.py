@@ -5,7 +5,7 @@ import sys
 import warnings
 
 from edge.mysql import event
-from edge.mysql.session import LogStream
+from edge.mysql.log_stream import LogStream
 from headrace.configuration.edge import Mysql
 
 

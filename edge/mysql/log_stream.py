@@ -1,29 +1,23 @@
-"""Connections to MariaDB and MySQL: ordinary ones, and the one that carries the binlog. The only module with a driver.
+"""The connection to MariaDB or MySQL that carries the binlog.
 
-PyMySQL connects, logs in and sets up TLS; framing is our own, over its socket: large reads, packets sliced in place. Guarantees
-that a stream's events are whole and that their checksums hold; that every failure is NotConnected, NeedsOperator, LogTaken, or
-CorruptInput with the place in the log.
+The driver logs in; framing is our own, over its socket: large reads, packets sliced in place. Guarantees that events are whole
+and that their checksums hold; that every failure is NotConnected, NeedsOperator, LogTaken, or CorruptInput with the place in the
+log.
 """
 
 import contextlib
-import logging
-import re
 import socket
 import ssl
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pymysql
-from pymysql.constants import CLIENT
-
 from edge.mysql import event
-from edge.mysql.problems import connecting, running, streaming
+from edge.mysql.database import Database
+from edge.mysql.problems import streaming
 from headrace.configuration.edge import Mysql
-from headrace.errors import CorruptInput, NotConnected, ReplicationError
-
-_log = logging.getLogger(__name__)
+from headrace.errors import CorruptInput, NotConnected
 
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
 #: An idle server says so often that it is still there, in seconds.
@@ -33,59 +27,6 @@ _ROUND_BYTES = 1 << 20
 #: A packet of this length goes on in the next one.
 _FULL_PACKET = 0xFFFFFF
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
-
-
-class Database:
-    """An ordinary connection, for questions and for `init`."""
-
-    def __init__(self, config: Mysql, source: str) -> None:
-        self._address, self._user = str(config), config.user
-        self._connection = _connect(config, source)
-        self.version: str = str(self._connection.get_server_info())
-        self.is_mariadb = "MariaDB" in self.version
-        #: Its numbers, `(8, 0, 36)`.
-        self.release = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
-        #: The server's number for this connection.
-        self.pid = int(self._connection.thread_id())
-
-    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows, none for a statement without a result."""
-        with self._translated(), self._connection.cursor() as cursor:
-            cursor.execute(query, parameters or None)
-            return list(cursor.fetchall())
-
-    def dictionaries(self, query: str) -> list[dict[str, Any]]:
-        """Run a statement and return its rows by the names of their columns."""
-        with self._translated(), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute(query)
-            return list(cursor.fetchall())
-
-    def value(self, query: str, *parameters: Any) -> Any:
-        """Return the first column of the first row, None when there is no row."""
-        rows = self.rows(query, *parameters)
-        return rows[0][0] if rows else None
-
-    def variable(self, name: str) -> str | None:
-        """Return a global variable, None when the server has none of that name."""
-        rows = self.rows("show global variables like %s", name)
-        return str(rows[0][1]) if rows else None
-
-    def close(self) -> None:
-        """Close the connection."""
-        with contextlib.suppress(pymysql.Error, OSError):
-            self._connection.close()
-
-    def _problem(self, number: int, words: str) -> ReplicationError:
-        return running(number, words, self._address, self._user)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except pymysql.MySQLError as error:
-            raise self._problem(*_said(error)) from error
-        except OSError as error:
-            raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
 
 
 class LogStream:
@@ -247,46 +188,3 @@ class LogStream:
             self._database._connection._next_seq_id = 1  # noqa: SLF001 - as after every command.
         except OSError as error:
             raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
-
-
-def _connect(config: Mysql, source: str) -> Any:
-    try:
-        connection = pymysql.connect(
-            host=config.host,
-            port=config.port,
-            user=config.user,
-            password=config.password.reveal() if config.password else "",
-            connect_timeout=config.connect_timeout,
-            read_timeout=60,
-            write_timeout=60,
-            charset="utf8mb4",
-            autocommit=True,
-            init_command="set time_zone = '+00:00'",
-            program_name=f"headrace {source}",
-            client_flag=CLIENT.MULTI_STATEMENTS & 0,
-            **_tls(config),
-        )
-    except pymysql.MySQLError as error:
-        raise connecting(*_said(error), str(config), config.user) from error
-    except OSError as error:
-        raise NotConnected(f"server {config} cannot be reached: {error}") from error
-    raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
-        raw.setsockopt(socket.IPPROTO_TCP, option, value)
-    return connection
-
-
-def _tls(config: Mysql) -> dict[str, Any]:
-    if config.sslmode == "disable":
-        return {"ssl_disabled": True}
-    context = ssl.create_default_context(cafile=config.sslrootcert)
-    context.check_hostname = config.sslmode == "verify-full"
-    if config.sslmode == "require":
-        context.verify_mode = ssl.CERT_NONE
-    return {"ssl": context}
-
-
-def _said(error: pymysql.MySQLError) -> tuple[int, str]:
-    number, *words = error.args or (0, "")
-    return (number, str(words[0]) if words else "") if isinstance(number, int) else (0, str(number))
