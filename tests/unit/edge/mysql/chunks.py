@@ -1,0 +1,40 @@
+"""A table as chunks read it, and rows as the server sends them."""
+
+import struct
+
+from edge.mysql.chunk_column import Catalogued, KeyColumn, field
+from edge.mysql.chunk_table import ChunkTable
+from edge.mysql.table_map import TableMap
+
+ID = Catalogued("id", "int", "int(11)", "YES", None, 10, 0, None, None)
+NOTE = Catalogued("note", "text", "text", "YES", 65535, None, None, None, "utf8mb4")
+
+
+def table(*key, columns=(ID, NOTE)):
+    """Return a table with these columns as its key, `id` when none is named."""
+    names = [column.name for column in columns]
+    key = key or ("id",)
+    return ChunkTable(
+        described=TableMap(
+            database="bank", table="accounts", fields=tuple(field(it, it.name) for it in columns), key=key, is_full=True
+        ),
+        columns=tuple(columns),
+        key=tuple(
+            KeyColumn(f"`{it.name}`", it.data_type, it.charset) for name in key for it in columns if it.name == name
+        ),
+        places=tuple(names.index(name) for name in key),
+        index="PRIMARY",
+        shape="",
+    )
+
+
+def text(value):
+    """Return a column as a row packet has it."""
+    if value is None:
+        return b"\xfb"
+    head = bytes([len(value)]) if len(value) < 251 else b"\xfc" + struct.pack("<H", len(value))
+    return head + value
+
+
+def packet(*values):
+    return b"".join(map(text, values))
