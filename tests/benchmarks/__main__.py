@@ -12,7 +12,7 @@ from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import binlog, distance, drain, impact, lake, latency, outage, results, snapshot
+from tests.benchmarks import binlog, binlog_snapshot, distance, drain, impact, lake, latency, outage, results, snapshot
 from tests.benchmarks.results import Result
 
 #: The server's own habits, out of the way: no checkpoint in the middle of a run.
@@ -65,6 +65,9 @@ PARTS: dict[str, Callable[[Bench], list[Result]]] = {
     "impact": lambda bench: impact.measure(*bench[:4], bench.seconds),
     "outage": lambda bench: outage.measure(*bench[:4], bench.size(1_000_000)),
     "binlog": lambda bench: binlog.measure(bench.console, bench.folder, bench.kafka, bench.size(500_000)),
+    "binlog-snapshot": lambda bench: binlog_snapshot.measure(
+        bench.console, bench.folder, bench.kafka, bench.size(2_000_000)
+    ),
     "distance": lambda bench: distance.measure(bench.console),
     "lake": _lake,
 }
