@@ -121,6 +121,7 @@ def _ready(spark: SparkSession, lake: LakeFile, stream: str, *, accept_gap: bool
     topic = kafka.describe(lake.kafka, lake.topic(stream))
     path = table_path(lake, stream)
     before = offsets.of_table(spark, path, stream, COLUMNS)
+    preflight.check_one_topic(before.offsets, topic, lambda: kafka.tables_of(lake.kafka, topic.name))
     preflight.check_identity(before.offsets, topic, topic_id=before.topic_id, table=path)
     missing = preflight.gaps(before.offsets, topic)
     if missing and not accept_gap:

@@ -13,6 +13,7 @@ def check(lake: LakeFile, stream: str) -> dict[str, Any]:
     topic = kafka.describe(lake.kafka, lake.topic(stream))
     path = bronze.table_path(lake, stream)
     held = _held(lake, stream, path)
+    preflight.check_one_topic(held.offsets, topic, lambda: kafka.tables_of(lake.kafka, topic.name))
     preflight.check_identity(held.offsets, topic, topic_id=held.topic_id, table=path)
     preflight.check_retention(held.offsets, topic, stream=stream)
     partitions = [

@@ -56,6 +56,15 @@ def describe(connection: KafkaConnection, name: str) -> Topic:
     return Topic(name=name, id=str(found.topic_id), starts=bounds[0], ends=bounds[1])
 
 
+def tables_of(connection: KafkaConnection, name: str) -> list[str]:
+    """Return the topics that look like those of a stream's tables, `NAME.schema.table`, as far as the lake may see them."""
+    try:
+        found = _client(connection).list_topics(timeout=_PATIENCE).topics
+    except KafkaException as error:
+        raise _explain(error, connection.bootstrap, name) from error
+    return sorted(each for each in found if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
+
+
 def mirror(connection: KafkaConnection, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """Commit offsets for a consumer group, so that lag tools see the lake; only log when it cannot be done.
 

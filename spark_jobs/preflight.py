@@ -3,7 +3,7 @@
 Pure: takes what the table says and what Kafka says. Called by bronze at every load, and by `headrace lake check`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import NeedsOperator
@@ -30,6 +30,18 @@ def gaps(needed: Mapping[int, int], topic: Topic) -> list[Gap]:
         for partition, start in sorted(topic.starts.items())
         if needed.get(partition, 0) < start
     ]
+
+
+def check_one_topic(needed: Mapping[int, int], topic: Topic, tables: Callable[[], Sequence[str]]) -> None:
+    """Raise NeedsOperator before a first load when tables have topics of their own: their rows are not in this one."""
+    if needed or not (found := tables()):
+        return
+    some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    raise NeedsOperator(
+        f"topic {topic.name!r} is of a stream with a topic for each table: {some}",
+        hint="The lake loads streams that have one topic: take 'tables' out of the stream in the bridge's file. If those "
+        "topics are somebody else's, the stream's own topic needs another name.",
+    )
 
 
 def check_identity(needed: Mapping[int, int], topic: Topic, *, topic_id: str | None, table: str) -> None:

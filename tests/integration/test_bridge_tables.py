@@ -15,6 +15,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
 from headrace.position import Position
+from spark_jobs.kafka import tables_of
 from tests.bridge_file import bridge_file
 from tests.edge_double import message, send
 from tests.kafka_reading import read_committed
@@ -54,6 +55,9 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     assert [(each["holds"], each["in_kafka"]) for each in owners(client, file)] == [
         ("the rest", True), ("public.accounts", True), ("public.balances", True)
     ]  # fmt: skip
+
+    # and the lake, which loads streams of one topic, knows them by their names
+    assert tables_of(file.kafka, name) == [f"{name}.{table}" for table in tables]
 
     # when a transaction changes both, and a delete has its tombstone; then comes a table that nobody told the bridge of
     account, balance = change(source, 10, 0, "accounts", 1), change(source, 10, 1, "balances", 1)

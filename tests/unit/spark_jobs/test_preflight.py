@@ -54,3 +54,12 @@ def test_start_is_the_table_s_offset_and_for_a_new_partition_kafka_s():
 def test_note_reads_back_what_it_was_written_from():
     progress = Progress(offsets={0: 12, 3: 4}, topic_id="x", query="q", batch=7)
     assert offsets.parse(json.loads(offsets.note("bank", "topic", progress))) == progress
+
+
+def test_a_stream_with_a_topic_for_each_table_is_refused_before_its_first_load():
+    topic = Topic(name="bank", id="one", starts={0: 0}, ends={0: 10})
+    preflight.check_one_topic({}, topic, list)
+    # What is loaded already is loaded on.
+    preflight.check_one_topic({0: 5}, topic, lambda: ["bank.public.accounts"])
+    with pytest.raises(NeedsOperator, match=r"a topic for each table: bank\.public\.accounts$"):
+        preflight.check_one_topic({}, topic, lambda: ["bank.public.accounts"])
