@@ -298,11 +298,15 @@ def test_tables_are_those_that_are_captured_with_what_is_in_the_log(maria, addre
     maria.execute("create table k (b int, a int unsigned, c int as (a + 1) virtual, d bit(9), primary key (a, b))")
     maria.execute("create table m (id int, n int not null, unique (id), unique (n)) engine=MyISAM")
     maria.execute("create view v as select * from k")
+    maria.execute("insert into t select seq, null from seq_1_to_500")
+    maria.execute("analyze table t")
 
     with MysqlDatabase.connect(SOURCE, address()) as source:
         found = {table.name: table for table in source.tables()}
+        about = source.side(found["t"], [], []).about()
 
     assert set(found) == {"k", "m", "t"}
+    assert 400 < about < 600
     assert (found["k"].key, found["m"].key) == (("a", "b"), ("n",))
     assert {name: kind.name for name, kind in found["k"].columns.items()} == {
         "b": "int",

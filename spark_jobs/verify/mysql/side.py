@@ -47,7 +47,7 @@ class MysqlSide:
         """Return about how many rows there are, as the server's planner estimates."""
         ((_, _, _, _, *rest),) = self._ask(f"EXPLAIN SELECT 1 FROM {self._from}")
         # The columns of EXPLAIN differ between servers and releases; rows are the last number.
-        return next((int(value) for value in reversed(rest) if isinstance(value, int)), 0)
+        return next((int(value) for value in reversed(rest) if str(value).isdigit()), 0)
 
     def count(self) -> int:
         """Return how many rows there are."""
