@@ -1,5 +1,7 @@
 """The batch on the wire: read back whole, refused when it is anything else, cut at any tail."""
 
+import contextlib
+
 import msgspec
 import pytest
 import zstandard
@@ -91,6 +93,35 @@ def test_another_version_is_named():
     properties, body = encode(a_batch())
     with pytest.raises(CorruptInput, match=r"version '2'.*reads version 1"):
         decode(properties | {"version": 2}, CONTENT_ENCODING, body)
+
+
+def test_a_message_of_an_older_edge_is_read_and_what_a_newer_one_adds_is_passed_over():
+    # given the bytes of before there was a checksum, as they may still lie in an edge's spool
+    body = bytes.fromhex(
+        "28b52ffd2064e5020034059493930a0001930a0002930b000295c0c4087b226964223a317d32337dc095c406736368656d61c4036f6e"
+        "65c40374776fc4057468726565c082a8726561645f6c736e11a5726174696fcb3fe00000000000000200a0084b9431"
+    )
+    properties = {
+        "version": 1,
+        "source": "jakarta/bank",
+        "follows": "6553f100/0000000000000000/00000000",
+        "first": "6553f100/000000000000000a/00000000",
+        "last": "6553f100/000000000000000b/00000001",
+        "count": 5,
+    }
+    assert decode(properties, CONTENT_ENCODING, body) == a_batch()
+    assert decode(properties | {"colour": "blue"}, CONTENT_ENCODING, body) == a_batch()
+    assert encode(a_batch())[0] == properties
+
+
+def test_a_bit_that_flipped_on_the_way_is_noticed_wherever_it_stood():
+    properties, body = encode(a_batch())
+    for place in range(8 * len(body)):
+        spoilt = bytearray(body)
+        spoilt[place // 8] ^= 1 << place % 8
+        with contextlib.suppress(CorruptInput):
+            # Not every bit of the frame's header says something.
+            assert decode(properties, CONTENT_ENCODING, bytes(spoilt)) == a_batch()
 
 
 def test_a_body_cut_at_any_length_is_refused():
