@@ -1,75 +1,13 @@
 """What consumers and operators may rely on of snapshots whatever the source's engine is: the same statements at both."""
 
 import json
-import random
-import threading
-from contextlib import closing
 
 import pytest
 
+from tests.contract.copied import on_its_way, taken
 from tests.fix_edge import arrive
-from tests.integration.snapshots import ask, ended, folder, held, plans, records
+from tests.integration.snapshots import ask, folder, held, records
 from tests.waiting import eventually
-
-
-class Source:
-    """An edge of one engine, and its database."""
-
-    def __init__(self, edge, database, prefix):
-        self.edge, self.database, self._prefix = edge, database, prefix
-
-    @property
-    def is_mariadb(self):
-        return self._prefix != "public"
-
-    def named(self, table):
-        return f"{self._prefix}.{table}"
-
-    def asks(self, *tables, **asked):
-        ask(self.edge, *map(self.named, tables), **asked)
-
-    def ends(self, *tables, seconds=30):
-        """Wait for the end of these tables' snapshots, and return all by the tables' names."""
-        found = ended(self.edge, *map(self.named, tables), seconds=seconds)
-        return {name.rpartition(".")[2]: table for name, table in found.items()}
-
-    def plan(self, table):
-        return plans(self.edge)[self.named(table)]
-
-    def run(self, *statements):
-        for statement in statements:
-            self.database.execute(statement)
-
-    def fill(self, table, rows, columns="id int primary key, n int", values="i, 0"):
-        """Make a table with rows, `i` from 1 on."""
-        numbers = f"(select seq as i from seq_1_to_{rows}) s" if self.is_mariadb else f"generate_series(1, {rows}) i"
-        self.run(f"create table {table} ({columns})", f"insert into {table} select {values} from {numbers}")
-
-    def stored(self, table):
-        """Return the rows of a table of numbers by key, as `held` does."""
-        names = ["id", "n"]
-        rows = self.database.execute(f"select {', '.join(names)} from {table}")
-        return {json.dumps({"id": row[0]}): dict(zip(names, row, strict=True)) for row in rows}
-
-
-@pytest.fixture(params=["postgresql", "mariadb"])
-def source(request, interconnect):
-    """Return a source of one engine whose edge is initialised and does not run."""
-    if request.param == "postgresql":
-        database, edge = request.getfixturevalue("database"), request.getfixturevalue("edge")
-        return Source(edge, database, "public")
-    database = request.getfixturevalue("maria")
-    return Source(request.getfixturevalue("maria_edge"), database, database.name)
-
-
-def on_its_way(interconnect):
-    """Wait until rows of a chunk are held back."""
-
-    def held_back():
-        held = [batch.values[-1] for _, batch in list(interconnect._holding) if batch.values]
-        return any(b'"op":"r"' in value for value in held)
-
-    eventually(held_back, saying="a chunk is on its way")
 
 
 def test_every_row_comes_once_in_key_order_in_chunks_that_are_transactions(source, interconnect):
@@ -105,11 +43,6 @@ def test_wide_rows_come_in_chunks_of_bounded_size(source, interconnect):
         sizes[value["transaction"]["id"]] = sizes.get(value["transaction"]["id"], 0) + len(value["after"]["body"])
     assert (table.state, table.rows) == ("done", 200)
     assert max(sizes.values()) < 3_000_000
-
-
-def taken(source):
-    """Wait until the edge has taken every request."""
-    eventually(lambda: not folder(source.edge).waiting(), saying="the requests are taken")
 
 
 def test_a_request_left_while_the_edge_is_away_is_served_when_it_runs(source, interconnect):
@@ -232,92 +165,3 @@ def test_what_cannot_be_copied_is_said_with_what_to_do_and_the_stream_goes_on(so
                              ("good", "nonsense", "condition")):  # fmt: skip
         assert said in tables[name].problem
         assert hint in tables[name].problem
-
-
-WRITES = [
-    "update w set n = n + 1 where id = %(key)s",
-    "update w set id = %(other)s where id = %(key)s",
-    "update w set id = %(key)s where id = %(other)s",
-    "delete from w where id = %(key)s",
-    "insert into w values (%(key)s, 1)",
-]
-
-
-class Writers:
-    """Write to the table `w` until they are stopped, each to rows of its own."""
-
-    def __init__(self, source, rows, count=3):
-        self._source, self._rows, self._stop = source, rows, threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number, count)) for number in range(count)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(20)
-
-    def _write(self, number, count):
-        chance, offset = random.Random(number), 10 * self._rows
-        with closing(self._source.database.connect()) as connection, connection.cursor() as cursor:
-            # Slower than the edge reads, which may share this process.
-            while not self._stop.wait(0.003):
-                key, other = (chance.randrange(number, self._rows, count) for _ in range(2))
-                try:
-                    cursor.execute(chance.choice(WRITES), {"key": key, "other": offset + other})
-                except Exception as error:
-                    # The key is taken.
-                    if "uplicate" not in str(error):
-                        raise
-
-
-def test_writers_never_make_a_copied_row_older_than_the_log(source, interconnect):
-    source.fill("w", 3000)
-    with source.edge.running():
-        with Writers(source, 3000):
-            source.asks("w")
-            table = source.ends("w")["w"]
-        wanted = source.stored("w")
-        eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
-    assert table.state == "done"
-
-
-def test_killed_again_and_again_under_load_it_loses_nothing(source, interconnect):
-    source.fill("w", 30_000)
-    edge, chance = source.edge, random.Random(5)
-    source.asks("w")
-    with Writers(source, 30_000, 1):
-        for _ in range(4):
-            edge.start()
-            # Chunks that are cut, sent, accepted, acknowledged: a kill may meet each.
-            wanted = len(interconnect.records) + chance.randrange(1, 6_000)
-            eventually(lambda wanted=wanted: len(interconnect.records) >= wanted, saying=f"{wanted} records arrive")
-            edge.kill()
-        edge.start()
-        table = source.ends("w", seconds=60)["w"]
-    wanted = source.stored("w")
-    eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
-    assert edge.terminate() == 0
-    assert table.state == "done"
-    # Only what was on its way at a kill is read again.
-    assert len(records(interconnect, "w", "r")) < 2 * 30_000
-
-
-def test_killed_again_and_again_beside_a_source_that_rests_every_row_arrives(source, interconnect):
-    source.fill("w", 20_000)
-    edge, chance = source.edge, random.Random(5)
-    edge.start()
-    arrive(interconnect, 20_000)
-    source.asks("w")
-    for _ in range(3):
-        wanted = len(interconnect.records) + chance.randrange(1, 6_000)
-        eventually(lambda wanted=wanted: len(interconnect.records) >= wanted, saying=f"{wanted} records arrive")
-        edge.kill()
-        edge.start()
-    table = source.ends("w", seconds=60)["w"]
-    assert edge.terminate() == 0
-
-    assert table.state == "done"
-    assert {key["id"] for key, _ in records(interconnect, "w", "r")} == set(range(1, 20_001))

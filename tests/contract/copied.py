@@ -1,0 +1,61 @@
+"""A source whose tables are copied, whatever its engine."""
+
+import json
+
+from tests.integration.snapshots import ask, ended, folder, plans
+from tests.waiting import eventually
+
+
+class Source:
+    """An edge of one engine, and its database."""
+
+    def __init__(self, edge, database, prefix):
+        self.edge, self.database, self._prefix = edge, database, prefix
+
+    @property
+    def is_mariadb(self):
+        return self._prefix != "public"
+
+    def named(self, table):
+        return f"{self._prefix}.{table}"
+
+    def asks(self, *tables, **asked):
+        ask(self.edge, *map(self.named, tables), **asked)
+
+    def ends(self, *tables, seconds=30):
+        """Wait for the end of these tables' snapshots, and return all by the tables' names."""
+        found = ended(self.edge, *map(self.named, tables), seconds=seconds)
+        return {name.rpartition(".")[2]: table for name, table in found.items()}
+
+    def plan(self, table):
+        return plans(self.edge)[self.named(table)]
+
+    def run(self, *statements):
+        for statement in statements:
+            self.database.execute(statement)
+
+    def fill(self, table, rows, columns="id int primary key, n int", values="i, 0"):
+        """Make a table with rows, `i` from 1 on."""
+        numbers = f"(select seq as i from seq_1_to_{rows}) s" if self.is_mariadb else f"generate_series(1, {rows}) i"
+        self.run(f"create table {table} ({columns})", f"insert into {table} select {values} from {numbers}")
+
+    def stored(self, table):
+        """Return the rows of a table of numbers by key, as `held` does."""
+        names = ["id", "n"]
+        rows = self.database.execute(f"select {', '.join(names)} from {table}")
+        return {json.dumps({"id": row[0]}): dict(zip(names, row, strict=True)) for row in rows}
+
+
+def on_its_way(interconnect):
+    """Wait until rows of a chunk are held back."""
+
+    def held_back():
+        held = [batch.values[-1] for _, batch in list(interconnect._holding) if batch.values]
+        return any(b'"op":"r"' in value for value in held)
+
+    eventually(held_back, saying="a chunk is on its way")
+
+
+def taken(source):
+    """Wait until the edge has taken every request."""
+    eventually(lambda: not folder(source.edge).waiting(), saying="the requests are taken")
