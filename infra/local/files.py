@@ -6,6 +6,7 @@ Used by the demo, the end-to-end tests and the benchmarks.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from infra.local.mariadb import Mariadb
 from infra.local.postgres import Postgres
 
 
@@ -43,6 +44,36 @@ folder = "state-{path.stem}"
     return path
 
 
+def mariadb_edge(
+    path: Path,
+    *,
+    source: str,
+    mariadb: Mariadb,
+    database: str,
+    interconnect: str,
+    server_id: int = 4711,
+    heartbeat_seconds: float = 1.0,
+) -> Path:
+    """Write the file of an edge of one database of a MariaDB server; `server_id` is the edge's own number."""
+    path.write_text(f"""\
+heartbeat_seconds = {heartbeat_seconds}
+
+[source]
+name = "{source}"
+
+[source.mariadb]
+{_mariadb(mariadb, database)}
+server_id = {server_id}
+
+[interconnect]
+url = "{interconnect}"
+
+[state]
+folder = "state-{path.stem}"
+""")
+    return path
+
+
 def bridge(path: Path, *, bootstrap: str, listen: str, sources: Sequence[str], stream: str) -> Path:
     """Write the bridge's file: the n-th source owns partition n of the one stream."""
     owned = "\n".join(f'"{source}" = [{partition}]' for partition, source in enumerate(sources))
@@ -59,12 +90,13 @@ listen = "{listen}"
     return path
 
 
-def lake(path: Path, *, bootstrap: str, sources: Mapping[str, tuple[Postgres, str]], stream: str) -> Path:
-    """Write the lake's file: one stream with all sources, each with its database."""
+def lake(path: Path, *, bootstrap: str, sources: Mapping[str, tuple[Postgres | Mariadb, str]], stream: str) -> Path:
+    """Write the lake's file: one stream with all sources, each with its server and database."""
     names = ", ".join(f'"{source}"' for source in sources)
     reached = "\n".join(
-        f'[sources."{source}".postgresql]\n{_postgresql(postgres, database)}\n'
-        for source, (postgres, database) in sources.items()
+        f'[sources."{source}".{"postgresql" if isinstance(server, Postgres) else "mariadb"}]\n'
+        f"{_postgresql(server, database) if isinstance(server, Postgres) else _mariadb(server, database)}\n"
+        for source, (server, database) in sources.items()
     )
     path.write_text(f"""\
 [lake]
@@ -82,3 +114,7 @@ sources = [{names}]
 
 def _postgresql(postgres: Postgres, database: str) -> str:
     return f'host = "127.0.0.1"\nport = {postgres.port}\ndatabase = "{database}"\nuser = "postgres"'
+
+
+def _mariadb(mariadb: Mariadb, database: str) -> str:
+    return f'host = "127.0.0.1"\nport = {mariadb.port}\nuser = "root"\ndatabases = ["{database}"]'

@@ -25,7 +25,7 @@ from tests.end_to_end.supervised import Supervised
 from tests.waiting import eventually
 
 _STREAM, _RUNS = "binlog", 3
-_SETTINGS = {"sync-binlog": 0, "innodb-flush-log-at-trx-commit": 0, "max-binlog-size": 1 << 30}
+SETTINGS = {"sync-binlog": 0, "innodb-flush-log-at-trx-commit": 0, "max-binlog-size": 1 << 30}
 #: The peer decodes so slowly that it gets a part of the backlog.
 _PEER_CHANGES = 50_000
 
@@ -72,7 +72,7 @@ class _Place(NamedTuple):
 
 def measure(console: Console, folder: Path, kafka: Kafka, changes: int) -> list[Result]:
     """Return changes per second of both kinds of statements, what the edge costs, and how the peers do."""
-    server = Mariadb(folder / "mariadb", settings=_SETTINGS)
+    server = Mariadb(folder / "mariadb", settings=SETTINGS)
     try:
         server.start()
         server.sql("create database bench")
@@ -88,10 +88,7 @@ def measure(console: Console, folder: Path, kafka: Kafka, changes: int) -> list[
 def _measured(
     console: Console, folder: Path, server: Mariadb, kafka: Kafka, name: str, title: str, changes: int
 ) -> list[Result]:
-    body = _MANY if name == "many" else _SINGLE
-    # A variable of that name would stand before the sequence's column.
-    declare = "declare seq int;" if name == "single" else ""
-    server.sql(_TABLE.format(name=name) + _FILL.format(name=name, body=body, declare=declare), "bench")
+    create(server, name)
     port = free_port()
     sources = [f"bench/{name}{run}" for run in range(_RUNS)]
     bridge_file = files.bridge(
@@ -99,23 +96,22 @@ def _measured(
         stream=f"{_STREAM}-{name}",
     )  # fmt: skip
     headrace("bridge", "init", "--config", str(bridge_file))
-    edges = [_edge(folder, server, source, 7000 + run, port) for run, source in enumerate(sources)]
+    edges = [edge(folder, server, source, 7000 + run, port) for run, source in enumerate(sources)]
     start = server.sql("select @@gtid_binlog_pos")
     with console.status(f"writing a backlog of {changes:,} changes by {title}"):
-        server.sql(f"call fill_{name}(5, {4 + changes // 50})", "bench")
-    place = _Place(start, server.sql("select @@gtid_binlog_pos"))
+        place = _Place(start, fill(server, name, changes))
     bridge = Supervised("bridge", command("bridge", "run", "--config", str(bridge_file)), log=folder / "bridge.log")
     bridge.start()
     ours, framed, costs = [], [], []
     try:
-        for edge, checkpoint in edges:
+        for capture, checkpoint in edges:
             framed.append(changes / _peer("frame", server, place))
-            ours.append(changes / _drain(edge, checkpoint, place.end))
-            costs.append(usage(edge.pid).cpu_seconds / changes * 1e6)
+            ours.append(changes / drain(capture, checkpoint, place.end))
+            costs.append(usage(capture.pid).cpu_seconds / changes * 1e6)
             console.print(f"{title}: headrace {ours[-1]:,.0f} changes/s, framing alone {framed[-1]:,.0f}")
-            assert edge.stop() == 0, edge.tail()
+            assert capture.stop() == 0, capture.tail()
     finally:
-        for part in (*(edge for edge, _ in edges), bridge):
+        for part in (*(capture for capture, _ in edges), bridge):
             part.stop()
     middle = sorted(ours)[_RUNS // 2]
     theirs = _PEER_CHANGES / _peer("pymysqlreplication", server, place)
@@ -127,37 +123,45 @@ def _measured(
     ]
 
 
-def _edge(folder: Path, server: Mariadb, source: str, server_id: int, port: int) -> tuple[Supervised, Path]:
+def create(server: Mariadb, name: str) -> None:
+    """Make a table, `many` or `single`, and what fills it."""
+    body = _MANY if name == "many" else _SINGLE
+    # A variable of that name would stand before the sequence's column.
+    declare = "declare seq int;" if name == "single" else ""
+    server.sql(_TABLE.format(name=name) + _FILL.format(name=name, body=body, declare=declare), "bench")
+
+
+def fill(server: Mariadb, name: str, changes: int) -> str:
+    """Write a backlog of changes; return the GTID set at its end."""
+    server.sql(f"call fill_{name}(5, {4 + changes // 50})", "bench")
+    return server.sql("select @@gtid_binlog_pos")
+
+
+def edge(folder: Path, server: Mariadb, source: str, server_id: int, port: int) -> tuple[Supervised, Path]:
+    """Return an edge that begins here and is not started, and its checkpoint."""
     name = source.replace("/", "-")
     path = folder / f"edge-{name}.toml"
-    path.write_text(f"""
-heartbeat_seconds = 1.0
-[source]
-name = "{source}"
-[source.mariadb]
-host = "127.0.0.1"
-port = {server.port}
-user = "root"
-server_id = {server_id}
-databases = ["bench"]
-[interconnect]
-url = "amqp://127.0.0.1:{port}"
-[state]
-folder = "state-{name}"
-""")
+    files.mariadb_edge(
+        path,
+        source=source,
+        mariadb=server,
+        database="bench",
+        interconnect=f"amqp://127.0.0.1:{port}",
+        server_id=server_id,
+    )
     headrace("edge", "init", "--config", str(path))
     log = folder / f"edge-{name}.log"
     supervised = Supervised(f"edge {name}", command("edge", "run", "--config", str(path)), log=log)
-    return supervised, folder / f"state-{name}" / "checkpoint.json"
+    return supervised, folder / f"state-{path.stem}" / "checkpoint.json"
 
 
-def _drain(edge: Supervised, checkpoint: Path, end: str) -> float:
+def drain(capture: Supervised, checkpoint: Path, end: str) -> float:
     """Return the seconds until the edge's checkpoint has everything."""
     started = time.monotonic()
-    edge.start()
+    capture.start()
 
     def done() -> bool:
-        edge.check()
+        capture.check()
         return bool(json.loads(checkpoint.read_text())["gtids"] == end)
 
     eventually(done, 600, every=0.02, saying="the backlog is acknowledged")

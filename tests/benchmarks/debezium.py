@@ -15,6 +15,7 @@ from rich.console import Console
 from headrace.errors import NeedsOperator
 from infra.local import jars
 from infra.local.kafka import Kafka
+from infra.local.mariadb import Mariadb
 from infra.local.ports import free_port
 from infra.local.postgres import Postgres
 from tests.end_to_end.supervised import Supervised
@@ -49,16 +50,47 @@ def _major(program: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def server(
-    folder: Path, kafka: Kafka, postgres: Postgres, *, database: str, slot: str, publication: str, table: str
-) -> Supervised:
-    """Return a server that is not yet started, which reads the slot and writes to topics that begin with its name."""
-    home = folder / f"debezium-{slot}"
+def of_postgres(postgres: Postgres, *, database: str, slot: str, publication: str, table: str) -> dict[str, object]:
+    """Return the settings of a source that reads a slot."""
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.port": postgres.port,
+        "database.user": "postgres",
+        "database.password": "unused",
+        "database.dbname": database,
+        "table.include.list": table,
+        "plugin.name": "pgoutput",
+        "slot.name": slot,
+        "publication.name": publication,
+        "publication.autocreate.mode": "disabled",
+    }
+
+
+def of_mariadb(folder: Path, mariadb: Mariadb, *, database: str, table: str, server_id: int) -> dict[str, object]:
+    """Return the settings of a source that reads the binlog from where it stands when it is first started."""
+    return {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.port": mariadb.port,
+        "database.user": "root",
+        "database.password": "",
+        "database.server.id": server_id,
+        "database.include.list": database,
+        "table.include.list": f"{database}.{table}",
+        "database.ssl.mode": "disable",
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": folder / f"history-{server_id}.dat",
+        "include.schema.changes": "false",
+    }
+
+
+def server(folder: Path, kafka: Kafka, name: str, source: dict[str, object]) -> Supervised:
+    """Return a server that is not yet started, which writes to topics that begin with its name."""
+    home = folder / f"debezium-{name}"
     (home / "config").mkdir(parents=True)
     (home / "config/application.properties").write_text(
         "".join(
-            f"{name}={value}\n"
-            for name, value in {
+            f"{setting}={value}\n"
+            for setting, value in {
                 "debezium.sink.type": "kafka",
                 "debezium.sink.kafka.producer.bootstrap.servers": kafka.bootstrap,
                 "debezium.sink.kafka.producer.key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
@@ -71,21 +103,11 @@ def server(
                 "debezium.format.value": "json",
                 "debezium.format.key.schemas.enable": "false",
                 "debezium.format.value.schemas.enable": "false",
-                "debezium.source.connector.class": "io.debezium.connector.postgresql.PostgresConnector",
                 "debezium.source.offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
                 "debezium.source.offset.storage.file.filename": home / "offsets.dat",
                 "debezium.source.offset.flush.interval.ms": 1000,
                 "debezium.source.database.hostname": "127.0.0.1",
-                "debezium.source.database.port": postgres.port,
-                "debezium.source.database.user": "postgres",
-                "debezium.source.database.password": "unused",
-                "debezium.source.database.dbname": database,
-                "debezium.source.topic.prefix": slot,
-                "debezium.source.table.include.list": table,
-                "debezium.source.plugin.name": "pgoutput",
-                "debezium.source.slot.name": slot,
-                "debezium.source.publication.name": publication,
-                "debezium.source.publication.autocreate.mode": "disabled",
+                "debezium.source.topic.prefix": name,
                 "debezium.source.snapshot.mode": "no_data",
                 "debezium.source.decimal.handling.mode": "string",
                 "debezium.source.time.precision.mode": "isostring",
@@ -94,6 +116,7 @@ def server(
                 "debezium.source.max.queue.size": 32768,
                 "quarkus.http.port": free_port(),
                 "quarkus.log.level": "WARN",
+                **{f"debezium.source.{setting}": value for setting, value in source.items()},
             }.items()
         )
     )
@@ -101,4 +124,4 @@ def server(
     (runner,) = distribution.glob("*runner.jar")
     path = ":".join([str(runner), str(home / "config"), str(distribution / "lib/*")])
     command = [str(java()), "-Xmx2g", f"-Djava.io.tmpdir={home}", "-cp", path, "io.debezium.server.Main"]
-    return Supervised(slot, command, log=home / "log")
+    return Supervised(name, command, log=home / "log")

@@ -1,6 +1,7 @@
-"""`make bench-peers`: Headrace beside Debezium Server over the same WAL, on this machine, in one run.
+"""`make bench-peers`: Headrace beside Debezium Server over the same log, on this machine, in one run.
 
-Both read one backlog through slots made before it, by turns, and the middle run counts. A run begins when the processes are
+Both read one backlog, from places that they had before it, by turns, and the middle run counts: a WAL of PostgreSQL here, a
+binlog of MariaDB in peers_binlog.py. A run begins when the processes are
 started. The peer's ends when its last record is in Kafka, ours when all is committed in Kafka, acknowledged and
 confirmed to the source. Cost is of all processes between source and Kafka: one for the peer, edge and bridge for us.
 """
@@ -8,32 +9,22 @@ confirmed to the source. Cost is of all processes between source and Kafka: one 
 import shutil
 import statistics
 import tempfile
-import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import debezium, drain, orders, results
+from tests.benchmarks import debezium, drain, orders, peers_binlog, results
+from tests.benchmarks.peers_run import Run, drained_by_peer
 from tests.benchmarks.results import Result, compared
-from tests.benchmarks.usage import Usage, usage
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
 
 FILE = Path("build/bench-peers.json")
 _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}
-
-
-class Run(NamedTuple):
-    """One drain of the backlog."""
-
-    seconds: float
-    cost: Usage
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,26 +32,39 @@ class Run(NamedTuple):
     "--changes", type=click.IntRange(min=1000), default=400_000, show_default=True, help="Size of the backlog."
 )
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Drains of each, by turns.")
-def bench(*, changes: int, runs: int) -> None:
+@click.option("--only", type=click.Choice(["postgresql", "mariadb"]), help="One source alone.")
+def bench(*, changes: int, runs: int, only: str | None) -> None:
     """Measure, print a table, and write build/bench-peers.json."""
     console = Console()
     debezium.fetch(console)
     debezium.java()
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    postgres, kafka = Postgres(folder / "postgres", settings=_POSTGRES), Kafka(folder / "kafka", heap_megabytes=1024)
+    kafka = Kafka(folder / "kafka", heap_megabytes=1024)
+    found: list[Result] = []
     try:
-        with console.status("starting PostgreSQL and Kafka"):
-            postgres.start()
+        with console.status("starting Kafka"):
             kafka.start()
-        found = _measure(console, folder, postgres, kafka, changes, runs)
+        if only != "mariadb":
+            found += _of_postgres(console, folder, kafka, changes, runs)
+        if only != "postgresql":
+            ours, theirs = peers_binlog.measure(console, folder, kafka, changes, runs)
+            found += _compared("binlog", changes, ours, theirs)
     finally:
         kafka.kill()
-        postgres.kill()
-        postgres.delete()
         shutil.rmtree(folder, ignore_errors=True)
     results.write(found, FILE)
     results.show(console, found)
     console.print(f"Written to {FILE}")
+
+
+def _of_postgres(console: Console, folder: Path, kafka: Kafka, changes: int, runs: int) -> list[Result]:
+    postgres = Postgres(folder / "postgres", settings=_POSTGRES)
+    try:
+        with console.status("starting PostgreSQL"):
+            postgres.start()
+        return _measure(console, folder, postgres, kafka, changes, runs)
+    finally:
+        postgres.delete()
 
 
 def _measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, changes: int, runs: int) -> list[Result]:
@@ -75,15 +79,19 @@ def _measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, c
             console.print(f"{debezium.version()}, run {run + 1}: {changes / theirs[-1].seconds:,.0f} changes/s")
             ours.append(_headrace(connection, bridge, edge, f"{backlog.name}{run}", end))
             console.print(f"Headrace, run {run + 1}: {changes / ours[-1].seconds:,.0f} changes/s")
+    return _compared("WAL", changes, ours, theirs)
+
+
+def _compared(log: str, changes: int, ours: list[Run], theirs: list[Run]) -> list[Result]:
     million = changes / 1e6
 
     def middle(of: list[Run], figure: Any) -> float:
         return statistics.median(figure(run) for run in of)
 
     return [
-        compared(name, middle(ours, figure), unit, middle(theirs, figure))
+        compared(f"{log}: {name}", middle(ours, figure), unit, middle(theirs, figure))
         for name, unit, figure in (
-            ("WAL to Kafka", "changes/s", lambda run: changes / run.seconds),
+            ("to Kafka", "changes/s", lambda run: changes / run.seconds),
             ("CPU", "s per million changes", lambda run: run.cost.cpu_seconds / million),
             ("most memory", "MB", lambda run: run.cost.peak_megabytes),
         )
@@ -93,10 +101,7 @@ def _measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, c
 def _headrace(connection: Any, bridge: Supervised, edge: Supervised, slot: str, end: str) -> Run:
     bridge.start()
     seconds = drain.drained(connection, edge, slot, end)
-    parts = [usage(edge.pid), usage(bridge.pid)]
-    for part in (edge, bridge):
-        assert part.stop() == 0, part.tail()
-    return Run(seconds, Usage(sum(part.cpu_seconds for part in parts), sum(part.peak_megabytes for part in parts)))
+    return Run.of(seconds, edge, bridge)
 
 
 def _peer(folder: Path, postgres: Postgres, kafka: Kafka, backlog: drain.Backlog, run: int) -> Run:
@@ -104,33 +109,10 @@ def _peer(folder: Path, postgres: Postgres, kafka: Kafka, backlog: drain.Backlog
     topic = f"{slot}.{orders.TABLE}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    server = debezium.server(
-        folder,
-        kafka,
-        postgres,
-        database=backlog.name,
-        slot=slot,
-        publication=f"{backlog.name}{run}",
-        table=orders.TABLE,
+    source = debezium.of_postgres(
+        postgres, database=backlog.name, slot=slot, publication=f"{backlog.name}{run}", table=orders.TABLE
     )
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": slot})
-
-    def done() -> bool:
-        _, records = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-        assert server.restarts == 0, server.tail()
-        return bool(records >= backlog.changes)
-
-    began = time.monotonic()
-    server.start()
-    try:
-        eventually(done, 900, every=0.05, saying=f"{debezium.version()} has written {backlog.changes:,} records")
-        seconds = time.monotonic() - began
-        cost = usage(server.pid)
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1] == backlog.changes
-    finally:
-        server.stop(60)
-        consumer.close()
-    return Run(seconds, cost)
+    return drained_by_peer(debezium.server(folder, kafka, slot, source), kafka, topic, backlog.changes)
 
 
 if __name__ == "__main__":
