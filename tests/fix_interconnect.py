@@ -191,3 +191,17 @@ def interconnects() -> Iterator[Callable[..., Interconnect]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Callable[..., Any]]:
+    """Yield what makes edges' and bridges' ends of an interconnect by their kind; they are closed with the test."""
+    made: list[Any] = []
+
+    def start(kind: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+        made.append(kind(*arguments, **settings))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()

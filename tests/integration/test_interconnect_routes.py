@@ -3,7 +3,6 @@
 import os
 import threading
 
-import pytest
 from proton import Condition
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
@@ -16,19 +15,6 @@ from infra.local.ports import free_port
 from tests.interconnect_ends import SOURCE, Edge, Far, at, sealed
 from tests.router_double import Router
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def ends():
-    made = []
-
-    def start(kind, *arguments, **settings):
-        made.append(kind(*arguments, **settings))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each.close()
 
 
 def test_an_edge_goes_on_by_another_address(ends, proxies):
