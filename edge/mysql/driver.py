@@ -5,7 +5,6 @@ mends it). Called by edge/mysql/database.py.
 """
 
 import socket
-import ssl
 from typing import Any
 
 import pymysql
@@ -23,18 +22,13 @@ def connect(config: Mysql, source: str) -> Any:
     """Return a new connection, on which each statement commits by itself."""
     try:
         connection = pymysql.connect(
-            host=config.host,
-            port=config.port,
-            user=config.user,
-            password=config.password.reveal() if config.password else "",
-            connect_timeout=config.connect_timeout,
+            **config.parameters(),
             read_timeout=60,
             write_timeout=60,
             charset="utf8mb4",
             autocommit=True,
             init_command="set time_zone = '+00:00'",
             program_name=f"headrace {source}",
-            **_tls(config),
         )
     except MySQLError as error:
         raise connecting(*said(error), str(config), config.user) from error
@@ -45,16 +39,6 @@ def connect(config: Mysql, source: str) -> Any:
     for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
         raw.setsockopt(socket.IPPROTO_TCP, option, value)
     return connection
-
-
-def _tls(config: Mysql) -> dict[str, Any]:
-    if config.sslmode == "disable":
-        return {"ssl_disabled": True}
-    context = ssl.create_default_context(cafile=config.sslrootcert)
-    context.check_hostname = config.sslmode == "verify-full"
-    if config.sslmode == "require":
-        context.verify_mode = ssl.CERT_NONE
-    return {"ssl": context}
 
 
 def said(error: MySQLError) -> tuple[int, str]:

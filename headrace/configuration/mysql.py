@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from headrace.configuration.load import Section
 from headrace.configuration.secret import Secret
+from headrace.errors import ConfigurationError
 
 
 class MysqlConnection(Section, frozen=True, kw_only=True):
@@ -24,7 +25,10 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
     connect_timeout: Annotated[int, Meta(ge=1)] = 10
 
     def parameters(self) -> dict[str, Any]:
-        """Return PyMySQL's connection parameters, the password revealed: for the driver only, never for a log."""
+        """Return PyMySQL's connection parameters, the password revealed: for the driver only, never for a log.
+
+        Raises ConfigurationError when the certificates cannot be read.
+        """
         known: dict[str, Any] = {
             "host": self.host,
             "port": self.port,
@@ -34,7 +38,13 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
         }
         if self.sslmode == "disable":
             return known | {"ssl_disabled": True}
-        context = ssl.create_default_context(cafile=self.sslrootcert)
+        try:
+            context = ssl.create_default_context(cafile=self.sslrootcert)
+        except OSError as error:
+            raise ConfigurationError(
+                f"sslrootcert {self.sslrootcert} of {self} holds no certificates that can be read: {error.strerror or error}",
+                hint="Name a PEM file with the authorities to trust, or leave it out for the system's.",
+            ) from error
         context.check_hostname = self.sslmode == "verify-full"
         if self.sslmode == "require":
             context.verify_mode = ssl.CERT_NONE

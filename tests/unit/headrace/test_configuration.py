@@ -6,6 +6,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
+from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 
@@ -91,6 +92,12 @@ def test_a_whole_lake_file_is_read(read, tmp_path):
     assert lake.sources["jakarta/bank"].postgresql.port == 5432
     other = read(LAKE.replace("postgresql", "mariadb").replace('database = "bank"', 'databases = ["bank"]'), LakeFile)
     assert (other.sources["jakarta/bank"].mariadb.port, other.sources["jakarta/bank"].postgresql) == (3306, None)
+
+
+def test_authorities_that_cannot_be_read_are_named(tmp_path):
+    address = MysqlConnection(host="db", user="auditor", sslmode="verify-full", sslrootcert=str(tmp_path / "none.pem"))
+    with pytest.raises(ConfigurationError, match=r"none.pem of db:3306 holds no certificates"):
+        address.parameters()
 
 
 @pytest.mark.parametrize(
@@ -218,8 +225,9 @@ def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
         .replace('tables = ["public.accounts"]', "server_id = 7")
         .replace('database = "bank"\n', "")
     )
-    file.write_text(maria)
-    assert load(file, EdgeFile).source.postgresql is None
     file.write_text(maria + "\n[records]\ntombstones = true\n")
-    with pytest.raises(ConfigurationError, match="records"):
-        load(file, EdgeFile)
+    assert load(file, EdgeFile).records.tombstones
+    for other in ('messages = ["a"]', 'decimal = "precise"', 'time = "connect"'):
+        file.write_text(maria + f"\n[records]\n{other}\n")
+        with pytest.raises(ConfigurationError, match="'records' is for 'postgresql'"):
+            load(file, EdgeFile)
