@@ -46,6 +46,7 @@ class ChunkDecoder(Decoder):
         #: Watermarks that are waited for, oldest first; the snapshot's thread adds to it.
         self.watermarks: deque[Watermark] = deque()
         self._ordinals, self._server_id = ordinals, server_id
+        self._tells_ends = options["records"].transactions
         self._clock_ms = 0
         self._recent: deque[Mark] = deque(maxlen=_RECENT)
         # Transactions that stand ahead of the window.
@@ -114,7 +115,8 @@ class ChunkDecoder(Decoder):
         self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]
     ) -> Position:
         """Put a transaction of our own here, and return its last position."""
-        first = self._ordinals.take(self.passed, len(keys))
+        # Where ends are told, they have positions of their own.
+        first = self._ordinals.take(self.passed, len(keys) + self._tells_ends)
         transaction = Transaction(
             epoch=self._epoch,
             commit=self.passed,

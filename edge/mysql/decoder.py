@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from edge.batcher import Batcher
 from edge.mysql import event, payload, refusals
+from edge.mysql.beside import Ends
 from edge.mysql.changes import Changes
 from edge.mysql.envelope import Transaction
 from edge.mysql.event import Group
@@ -21,6 +22,7 @@ from edge.mysql.place import file_name, place, split_name
 from edge.mysql.statement import Kind, Statement, read_statement
 from edge.mysql.table import MissingColumns, Table
 from edge.mysql.tables import Tables
+from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
 
@@ -47,14 +49,24 @@ class Decoder:
     """One source's events, decoded into a batcher."""
 
     def __init__(
-        self, *, epoch: int, base: str, after: int, batcher: Batcher, tables: Tables, mariadb: bool, largest: int
+        self,
+        *,
+        epoch: int,
+        base: str,
+        after: int,
+        batcher: Batcher,
+        tables: Tables,
+        mariadb: bool,
+        largest: int,
+        records: Records,
     ) -> None:
         #: The end of the last transaction that was fed whole, or of log without transactions after it.
         self.passed = after
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
-        self._changes = Changes(batcher, epoch=epoch, largest=largest)
+        ends = Ends(tables.no_table)
+        self._changes = Changes(batcher, epoch=epoch, largest=largest, records=records, ends=ends)
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
@@ -106,7 +118,7 @@ class Decoder:
             keys, values = table.updates(images, at, end, transaction, first, self._now_ms)
         else:
             keys, values = table.deletes(images, at, end, transaction, first, self._now_ms)
-        self._changes.add(table, keys, values, self._now_ms)
+        self._changes.add(table, keys, values, self._now_ms, deletes=kind in event.DELETES)
 
     def _located(self, kind: int, found: bytes, end: int) -> Located | None:
         """Return where the images of a rows event are; None for a table that is not captured."""

@@ -25,8 +25,7 @@ from edge.mysql.watch import Watch
 from edge.outbox import Outbox
 from edge.policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
-from headrace.configuration.records import Records
-from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.errors import NeedsOperator
 from headrace.position import Position
 
 
@@ -35,7 +34,6 @@ class MysqlEngine:
 
     def __init__(self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"]) -> None:
         self._config, self._names, self._engine = config, names, engine
-        _check_records(config)
         self.address = str(names)
         self.state = State(config.beside(config.state.folder), MysqlCheckpoint)
         #: What was read and is not in the checkpoint yet: shared with the session that runs.
@@ -142,6 +140,7 @@ class MysqlSession:
             tables=self._tables,
             mariadb=self._engine == "mariadb",
             largest=self._config.records.largest_bytes,
+            records=self._config.records,
         )
         # What a session before read is read again.
         self._marks.clear()
@@ -219,17 +218,6 @@ class MysqlSession:
             "select column_name, data_type from information_schema.columns where table_schema = %s and table_name = %s"
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
-
-
-def _check_records(config: EdgeFile) -> None:
-    """Raise ConfigurationError for what records of this engine cannot be told to be."""
-    given, usual = config.records, Records()
-    for name in ("decimal", "time", "messages", "transactions", "tombstones", "on_too_large"):
-        if getattr(given, name) != getattr(usual, name):
-            raise ConfigurationError(
-                f"{config.path}: records.{name}: sources of MariaDB and MySQL have no such records yet",
-                hint="Leave it out of [records].",
-            )
 
 
 def _charsets(database: Database) -> dict[int, str]:

@@ -17,7 +17,7 @@ END, LAST_END = b"}}", b',"last":true}}'
 class Transaction:
     """What all records of one transaction share."""
 
-    __slots__ = ("commit", "commit_ms", "end", "origin", "place")
+    __slots__ = ("commit", "commit_ms", "end", "id", "origin", "place")
 
     def __init__(
         self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str | None, file: str, first: int = 0
@@ -28,9 +28,8 @@ class Transaction:
             server_id, json.encode(gtid), json.encode(file), commit & 0xFFFFFFFF,
         )  # fmt: skip
         self.place = b',"position":"%08x/%016x/' % (epoch, commit)
-        self.end = b',"transaction":{"id":%b,"total_order":' % json.encode(
-            gtid or f"{file}:{commit & 0xFFFFFFFF}:{first}"
-        )
+        self.id = json.encode(gtid or f"{file}:{commit & 0xFFFFFFFF}:{first}")
+        self.end = b',"transaction":{"id":%b,"total_order":' % self.id
 
 
 class Table:

@@ -108,6 +108,6 @@ def too_large(table: TableSchema, position: Position, size: int, largest: int) -
     return NeedsOperator(
         f"a change of {table.schema}.{table.table} at position {position} makes a record of {size} bytes, "
         f"the limit is {largest}",
-        hint="Raise [records] largest_megabytes and the topic's max.message.bytes, or leave the table out by [policy] "
-        "exclude_tables and start a new epoch.",
+        hint="Raise [records] largest_megabytes, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', "
+        "and a record without the row takes its place.",
     )

@@ -102,6 +102,11 @@ class Tables:
             known.told = True
         return known
 
+    @property
+    def no_table(self) -> envelope.Table:
+        """What records share that are about no table."""
+        return envelope.Table(connector=self._connector, source=self._source, database="", table="")
+
     def copied(self, source: ChunkTable) -> Copied:
         """Return a table that the catalog describes, which changes nothing here. Raises as `of` does."""
         described = source.described

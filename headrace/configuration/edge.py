@@ -143,5 +143,7 @@ class EdgeFile(File, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse settings that would not be followed."""
-        if self.source.postgresql is None and self.records != Records():
-            raise ValueError("'records' is for 'postgresql' sources")
+        if self.source.postgresql is None:
+            for name in ("messages", "decimal", "time"):
+                if getattr(self.records, name) != getattr(Records(), name):
+                    raise ValueError(f"'{name}' of 'records' is for 'postgresql' sources")

@@ -10,6 +10,7 @@ from edge.mysql.decoder import Decoder
 from edge.mysql.tables import Chosen, Tables
 from edge.policy import Policy
 from headrace.configuration.policy import Policy as Section
+from headrace.configuration.records import Records
 from headrace.position import Position
 
 SERVER, MADE, NOW_MS = 5, 1_769_850_900, 1_769_850_900_261
@@ -127,6 +128,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         tables=tables,
         mariadb=engine == "mariadb",
         largest=largest,
+        records=options.get("records", Records()),
     )
     return made, batcher
 

@@ -1,5 +1,6 @@
 """Chunks beside a binlog: where they are put into the stream, and what of them is left out or read again."""
 
+import json
 import struct
 
 import pytest
@@ -14,7 +15,9 @@ from edge.mysql.tables import Chosen, Tables
 from edge.policy import Policy
 from edge.snapshot.engine import Chunk
 from edge.snapshot.window import Window
+from headrace.batch import decode
 from headrace.configuration.policy import Policy as Section
+from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from tests.unit.edge.mysql import events
@@ -45,7 +48,7 @@ FIELDS = (
 class Stream:
     """A decoder at place 7:4, with a table's chunks put by `chunk`."""
 
-    def __init__(self, folder, mariadb=True):
+    def __init__(self, folder, mariadb=True, **records):
         policy = Policy(Section())
         self.batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
         self.tables = Tables(
@@ -66,6 +69,7 @@ class Stream:
             tables=self.tables,
             mariadb=mariadb,
             largest=1 << 20,
+            records=Records(**records),
         )
         self.window = Window(lambda _key: None)
         self.copied = self.tables.copied(table())
@@ -188,3 +192,18 @@ def test_a_row_that_is_none_is_damage_of_its_table(tmp_path):
     stream = Stream(tmp_path)
     with pytest.raises(CorruptInput, match=r"bank\.accounts"):
         stream.decoder.put(stream.chunk((b"1", b"\xff\xfe")), stream.window)
+
+
+def test_a_chunk_begins_and_ends_as_other_transactions_do_where_that_is_told(tmp_path):
+    stream = Stream(tmp_path, transactions=True)
+    first = stream.decoder.put(stream.chunk((b"1", b"a"), (b"2", None)), stream.window)
+    second = stream.decoder.put(stream.chunk((b"3", None)), stream.window)
+
+    batch = stream.batcher.seal()
+    told = [json.loads(value) for value in decode(batch.properties, "zstd", batch.body).values]
+    assert [value.get("status") or value.get("op", "schema") for value in told] == [
+        "BEGIN", "schema", "r", "r", "END", "BEGIN", "r", "END",
+    ]  # fmt: skip
+    assert [value["event_count"] for value in told if value.get("status") == "END"] == [2, 1]
+    assert (first.position.ordinal, second.position.ordinal) == (1, 3)
+    assert [value["id"] for value in told if "status" in value] == ["binlog.000007:4:0"] * 2 + ["binlog.000007:4:3"] * 2
