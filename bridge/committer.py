@@ -130,7 +130,7 @@ class Committer:
 
         Raises:
             TooLarge: for a record that its topic does not take.
-            CorruptInput, NeedsOperator: a record's table, or its topic, is not known. Nothing of the batch is written.
+            CorruptInput, NoTopic: a record's table, or its topic, is not known. Nothing of the batch is written.
         """
         _, topic, partitions, tables = self._home
         parts = shares(batch, index, topic, partitions, tables)

@@ -16,6 +16,7 @@ from bridge.figures import Complete, SourceFigures, number
 from bridge.gap import GapWatch
 from bridge.inbox import Inbox
 from bridge.kafka import Fenced, TooLarge
+from bridge.tables import NoTopic
 from headrace import logs
 from headrace.backoff import Backoff
 from headrace.batch import Batch, decode
@@ -214,8 +215,8 @@ class Source(threading.Thread):
                 delivery, "headrace:no-table", f"between {batch.first} and {batch.last} {error.message}. {error.hint}"
             )
             return
-        except NeedsOperator:
-            # What comes before goes on its way: the edge will be asked for this one again and again, and it alone.
+        except NoTopic:
+            # Nothing of the batch is written. What comes before it goes on its way: the edge will be asked for this one alone.
             self._commit()
             raise
         self._tail = batch.last

@@ -19,6 +19,10 @@ _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 
+class NoTopic(NeedsOperator):  # noqa: N818 - a state, which reads best without a suffix.
+    """A record's table has no topic."""
+
+
 class Tables:
     """The topics of a stream's tables, and the one for everything else; of one source, and so of one thread."""
 
@@ -40,7 +44,7 @@ class Tables:
 
         Raises:
             CorruptInput: the record says of no table whether it is of it.
-            NeedsOperator: its table has no topic.
+            NoTopic: its table has none.
         """
         at = value.rfind(_SOURCE)
         if not self._names or at < 0 or not value.startswith(self._names, at + self._ahead):
@@ -67,7 +71,7 @@ class Tables:
             return self._own, self._own
         found = self._tables.get(f"{schema}.{table}")
         if found is None:
-            raise NeedsOperator(
+            raise NoTopic(
                 f"table {schema}.{table} has no topic, and the stream has one for each table",
                 hint=f"Add \"{schema}.{table}\" to the stream's tables in the bridge's file, run 'headrace bridge init', and "
                 "start the bridge again.",

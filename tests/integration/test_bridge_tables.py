@@ -110,3 +110,20 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
 
 def written(folder, kafka, source, name, tables):
     return load(bridge_file(folder, kafka.bootstrap, {source: [0]}, topic=name, tables=tables), BridgeFile)
+
+
+def test_each_topic_has_its_own_limit(kafka, topic, inside):
+    name, source = topic(), "limits/bank"
+    topic(name=f"{name}.public.notes", max_message_bytes=20_000)
+    topic(name=f"{name}.public.photos", max_message_bytes=200_000)
+    large = {"after": {"id": 1, "text": "x" * 50_000}}
+    photo, note = change(source, 10, 0, "photos", 1, **large), change(source, 11, 0, "notes", 1, **large)
+    bridge = inside(
+        kafka.bootstrap, {source: [0]}, topic=name, tables={"public.notes": "delete", "public.photos": "delete"}
+    )
+    one, two = cut(source, [photo, note], lambda: 1)
+    assert [each.state for each in send(bridge.port, f"cdc/{source}", [message(one)])] == ["accepted"]
+    (outcome,) = send(bridge.port, f"cdc/{source}", [message(two)])
+    assert (outcome.state, outcome.condition) == ("rejected", "headrace:record-too-large")
+    assert pairs(kafka, f"{name}.public.photos") == [(photo.key, photo.value)]
+    assert pairs(kafka, f"{name}.public.notes") == []
