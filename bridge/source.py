@@ -104,7 +104,10 @@ class Source(threading.Thread):
         self._backoff.reset()
         self.figures.state, self.figures.reason = "serving", ""
         self.figures.position = str(self._tail or "")
-        _log.info("%s: taken over at %s", self.source, self._tail or "no position: its first batch must start an epoch")
+        at = self._tail or "no position: its first batch must start an epoch"
+        # Whether a table has its topic by now is tried every few seconds.
+        again = self._trouble.startswith(NoTopic.__name__)
+        _log.log(logging.DEBUG if again else logging.INFO, "%s: taken over at %s", self.source, at)
         self._deliverer.give_credit(self.source)
         while not self._stopping.is_set():
             idle = self._committer.committed_at + self._recommit_seconds - time.monotonic()

@@ -19,7 +19,7 @@ _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 
-class NoTopic(NeedsOperator):  # noqa: N818 - a state, which reads best without a suffix.
+class NoTopic(NeedsOperator):
     """A record's table has no topic."""
 
 
