@@ -34,7 +34,7 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@$(BIN)/python -m infra.local.jars
 	@touch $@
 
-demo: setup ## The main job on real input: two regions, edges, bridge, Kafka, Spark, Airflow, proof
+demo: setup ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof
 	@$(BIN)/headrace demo
 
 check: .setup/python lint type unit ## The gate before every commit: lint, types, unit tests
@@ -68,7 +68,7 @@ test: setup ## Everything that must pass, every ring in order
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks
 
-bench-peers: setup ## Debezium Server beside us over the same WAL (fetches 780 MB once, wants Java 21); writes build/bench-peers.json
+bench-peers: setup ## Debezium Server beside us over the same WAL and binlog (fetches 780 MB once, wants Java 21); writes build/bench-peers.json
 	@$(BIN)/python -m tests.benchmarks.peers
 
 bench-lake: setup ## Measure the lake's loads, each beside its floor; writes build/bench-lake.json

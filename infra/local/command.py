@@ -39,16 +39,24 @@ def _exists(folder: Path) -> bool:
     multiple=True,
     help="A PostgreSQL cluster to run; repeat for more.  [default: those of last time, at first: jakarta, london]",
 )
-def up(folder: Path, names: tuple[str, ...]) -> None:
-    """Start PostgreSQL clusters and Kafka on this machine, on free ports, and leave them running.
+@click.option(
+    "--mariadb",
+    "mariadb_names",
+    metavar="NAME",
+    multiple=True,
+    help="A MariaDB server to run; repeat for more.  [default: those of last time, at first none]",
+)
+def up(folder: Path, names: tuple[str, ...], mariadb_names: tuple[str, ...]) -> None:
+    """Start database servers and Kafka on this machine, on free ports, and leave them running.
 
-    The first start makes the clusters and picks the ports; later ones keep both. What runs already is left alone.
+    The first start makes the servers and picks the ports; later ones keep both. What runs already is left alone.
     """
     console = _console()
     if _exists(folder):
-        stack = Stack.load(folder, more_postgres=names)
+        stack = Stack.load(folder, more_postgres=names, more_mariadb=mariadb_names)
     else:
-        stack = Stack(folder, postgres=dict.fromkeys(names or ("jakarta", "london")), detached=True)
+        postgres = dict.fromkeys(names or ("jakarta", "london"))
+        stack = Stack(folder, postgres=postgres, mariadb=dict.fromkeys(mariadb_names), detached=True)
     before = {name for name, server in stack.servers.items() if server.running}
     if before < set(stack.servers):
         with console.status("Starting " + ", ".join(sorted(set(stack.servers) - before))):

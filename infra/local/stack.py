@@ -1,4 +1,4 @@
-"""Named PostgreSQL clusters and one Kafka broker in one folder that can be deleted.
+"""Named PostgreSQL clusters and MariaDB servers, and one Kafka broker, in one folder that can be deleted.
 
 Guarantees that the servers end with the process that started them, unless the stack is detached; that what a crashed
 stack left behind is recognised and the next start works; that two processes never start the same folder at once. Every
@@ -20,6 +20,7 @@ import psutil
 
 from headrace.errors import ConfigurationError, NeedsOperator
 from infra.local.kafka import Kafka
+from infra.local.mariadb import Mariadb
 from infra.local.postgres import Postgres
 from infra.local.server import Server
 
@@ -37,11 +38,17 @@ class Stack:
         folder: Path,
         *,
         postgres: Iterable[str] = ("jakarta", "london"),
+        mariadb: Iterable[str] = (),
         kafka: bool = True,
         postgres_settings: Mapping[str, object] | None = None,
         kafka_settings: Mapping[str, object] | None = None,
         detached: bool = False,
     ) -> None:
+        postgres, mariadb = list(postgres), list(mariadb)
+        if both := set(postgres) & set(mariadb):
+            raise ConfigurationError(
+                f"{min(both)!r} cannot name two servers.", hint="Give each server of a stack a name of its own."
+            )
         self.folder = folder.absolute()
         self.detached = detached
         self._settings = {"postgres": dict(postgres_settings or {}), "kafka": dict(kafka_settings or {})}
@@ -56,6 +63,11 @@ class Stack:
             )
             for name in postgres
         }
+        #: The MariaDB servers by name.
+        self.mariadb = {
+            name: Mariadb(self.folder / "mariadb" / _checked(name), log=logs / f"{name}.log", detached=detached)
+            for name in mariadb
+        }
         self._kafka: Kafka | None = None
         if kafka:
             self._kafka = Kafka(
@@ -63,8 +75,8 @@ class Stack:
             )
 
     @classmethod
-    def load(cls, folder: Path, more_postgres: Iterable[str] = ()) -> Self:
-        """Return the stack of the folder as another process started it, with more clusters if any are named.
+    def load(cls, folder: Path, more_postgres: Iterable[str] = (), more_mariadb: Iterable[str] = ()) -> Self:
+        """Return the stack of the folder as another process started it, with more databases if any are named.
 
         What it starts is detached. Raises NeedsOperator if there is no stack.
         """
@@ -74,6 +86,7 @@ class Stack:
         return cls(
             folder,
             postgres=dict.fromkeys((*known["postgres"], *more_postgres)),
+            mariadb=dict.fromkeys((*known.get("mariadb", ()), *more_mariadb)),
             kafka=known["kafka"],
             postgres_settings=known["postgres_settings"],
             kafka_settings=known["kafka_settings"],
@@ -90,7 +103,7 @@ class Stack:
     @property
     def servers(self) -> dict[str, Server]:
         """All servers by name."""
-        found: dict[str, Server] = {**self.postgres}
+        found: dict[str, Server] = {**self.postgres, **self.mariadb}
         if self._kafka is not None:
             found[Kafka.kind] = self._kafka
         return found
@@ -160,6 +173,7 @@ class Stack:
             "format": _FORMAT,
             "owner": None if self.detached else _identity(os.getpid()),
             "postgres": list(self.postgres),
+            "mariadb": list(self.mariadb),
             "postgres_settings": self._settings["postgres"],
             "kafka": self._kafka is not None,
             "kafka_settings": self._settings["kafka"],
@@ -202,7 +216,7 @@ def _identity(pid: int) -> dict[str, float] | None:
 def _checked(name: str) -> str:
     if not name.replace("-", "").replace("_", "").isalnum() or name == Kafka.kind:
         raise ConfigurationError(
-            f"{name!r} cannot be a cluster's name.",
+            f"{name!r} cannot be a server's name.",
             hint="Use letters, digits, '-' and '_'; 'kafka' is the broker's.",
         )
     return name

@@ -14,15 +14,17 @@ from rich.console import Console
 from headrace.errors import NeedsOperator
 from infra.local import files, jars
 from infra.local.airflow import Airflow, DagRun
+from infra.local.demo.bank import Bank
 from infra.local.demo.part import Part, headrace
-from infra.local.demo.region import DATABASE, Region
+from infra.local.demo.pay import Pay
+from infra.local.demo.region import Region
 from infra.local.demo.screen import Screen
 from infra.local.demo.stage import Stages, wait_until
 from infra.local.ports import free_port
 from infra.local.stack import Stack
 
 STREAM = "bank"
-_REGIONS = ("jakarta", "london")
+_POSTGRES, _MARIADB = ("jakarta", "london"), ("singapore",)
 _CATCH_UP_SECONDS = 180.0
 
 
@@ -35,7 +37,7 @@ class Demo:
         forget(folder)
         self._folder = folder.absolute()
         self._folder.mkdir(parents=True)
-        self._stack = Stack(self._folder / "servers", postgres=_REGIONS, detached=keep)
+        self._stack = Stack(self._folder / "servers", postgres=_POSTGRES, mariadb=_MARIADB, detached=keep)
 
     def run(self, *, scale: int, clients: int, seconds: int, rate: int) -> None:
         """Run all stages and print the screen; raise NeedsOperator when one fails or the lake is not equal."""
@@ -44,7 +46,7 @@ class Demo:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         self._console.print(f"[bold]Headrace demo[/] in {self._folder}")
         with ExitStack() as ending:
-            with stages.stage("start PostgreSQL in two regions, and Kafka"):
+            with stages.stage("start PostgreSQL in two regions, MariaDB in a third, and Kafka"):
                 ending.callback(self._unless_kept, self._stack.stop)
                 self._stack.start()
             regions = self._regions()
@@ -56,20 +58,20 @@ class Demo:
                 ending.callback(self._unless_kept, self._bridge.stop)
                 self._bridge.start()
                 for region in regions:
-                    say(f"{region.name}: publication, slot, {scale * 100_000:,} accounts")
+                    say(f"{region.name}: tables, begin of capture, rows")
                     ending.callback(self._unless_kept, region.edge.stop)
                     region.prepare(scale)
             for region in regions:
                 ending.callback(region.stop_writing)
                 region.write(clients=clients, seconds=seconds, rate=rate)
-            self._console.print(
-                f"  pgbench writes TPC-B to both: {clients} clients, {rate} transactions/s each, {seconds} s"
-            )
+            for what in dict.fromkeys(region.workload for region in regions):
+                names = " and ".join(region.name for region in regions if region.workload == what)
+                self._console.print(f"  {names}: {what}, {clients} clients, {rate} transactions/s each, {seconds} s")
             with stages.stage("first load, by Airflow, while they write"):
                 first = airflow.run(f"headrace_load_{STREAM}").check()
-            with stages.stage("wait for pgbench to end"):
+            with stages.stage("wait for the writers to end"):
                 written = {region.name: region.transactions() for region in regions}
-            with stages.stage("every change acknowledged by Kafka, every slot confirmed"):
+            with stages.stage("every change acknowledged by Kafka, every edge confirmed"):
                 self._catch_up(regions)
             with stages.stage("second load, by Airflow: what came since"):
                 second = airflow.run(f"headrace_load_{STREAM}").check()
@@ -92,10 +94,16 @@ class Demo:
 
     def _regions(self) -> list[Region]:
         port = free_port()
-        regions = [
-            Region(name, self._folder, postgres, interconnect=f"amqp://127.0.0.1:{port}", detached=self._keep)
+        bridge = f"amqp://127.0.0.1:{port}"
+        banks = [
+            Bank(name, self._folder, postgres, interconnect=bridge, detached=self._keep)
             for name, postgres in self._stack.postgres.items()
         ]
+        houses = [
+            Pay(name, self._folder, mariadb, interconnect=bridge, detached=self._keep)
+            for name, mariadb in self._stack.mariadb.items()
+        ]
+        regions: list[Region] = [*banks, *houses]
         bootstrap = self._stack.kafka.bootstrap
         self._bridge_file = files.bridge(
             self._folder / "bridge.toml",
@@ -107,7 +115,8 @@ class Demo:
         self._lake_file = files.lake(
             self._folder / "lake.toml",
             bootstrap=bootstrap,
-            sources={region.source: (region.postgres, DATABASE) for region in regions},
+            sources={bank.source: (bank.postgres, bank.database) for bank in banks}
+            | {house.source: (house.mariadb, house.database) for house in houses},
             stream=STREAM,
         )
         run = ["bridge", "run", "--config", str(self._bridge_file)]
@@ -116,12 +125,12 @@ class Demo:
 
     def _catch_up(self, regions: list[Region]) -> None:
         for region in regions:
-            lsn = region.log_position()
+            end = region.log_position()
 
-            def confirmed(region: Region = region, lsn: str = lsn) -> bool:
+            def confirmed(region: Region = region, end: str = end) -> bool:
                 region.edge.check()
                 self._bridge.check()
-                return region.behind(lsn) == 0
+                return region.has_confirmed(end)
 
             def late(region: Region = region) -> Exception:
                 return NeedsOperator(
@@ -156,7 +165,7 @@ def forget(folder: Path) -> None:
         raise NeedsOperator(
             f"{folder} is not a demo's folder, so it is not emptied", hint="Name another with --folder."
         )
-    for name in (*(f"edge-{region}" for region in _REGIONS), "bridge"):
+    for name in (*(f"edge-{region}" for region in (*_POSTGRES, *_MARIADB)), "bridge"):
         Part(name, [], folder, detached=True).stop()
     if (servers / "stack.json").exists():
         Stack.load(servers).delete()

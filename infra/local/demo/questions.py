@@ -13,14 +13,18 @@ RANGES = """
 #: Which loads were published, and up to where.
 LOADS = "SELECT load, changes, positions FROM lake.published ORDER BY load"
 
-#: From commit at the source to the bridge writing to Kafka, and from there to the lake.
+#: From commit at the source to the bridge writing to Kafka. A binlog tells whole seconds, so an order tells its own moment.
 LAG = """
     SELECT source,
            count(*) AS changes,
-           percentile(unix_millis(timestamp) - unix_millis(commit_time), 0.5) AS p50,
-           percentile(unix_millis(timestamp) - unix_millis(commit_time), 0.99) AS p99
-    FROM bronze.bank
-    WHERE table = 'public.pgbench_history' AND op = 'c'
+           percentile(unix_millis(timestamp) - unix_millis(committed), 0.5) AS p50,
+           percentile(unix_millis(timestamp) - unix_millis(committed), 0.99) AS p99
+    FROM (
+        SELECT source, timestamp,
+               coalesce(CAST(get_json_object(value, '$.after.placed_at') AS TIMESTAMP), commit_time) AS committed
+        FROM bronze.bank
+        WHERE table IN ('public.pgbench_history', 'pay.orders') AND op = 'c'
+    )
     GROUP BY source ORDER BY source
 """
 
@@ -40,7 +44,25 @@ INVARIANT = """
     GROUP BY region ORDER BY region
 """
 
-#: The busiest teller of both regions together.
+#: What orders guarantee: money only moves, so the wallets hold together what they held at first (500 each), and each one what
+#: it earned less what it spent; an order costs what its lines cost.
+WALLETS = """
+    SELECT w._source AS region,
+           count(*) AS wallets,
+           sum(w.balance) AS balance,
+           (SELECT count(*) FROM silver.pay_orders) AS orders,
+           (SELECT sum(amount) FROM silver.pay_orders) AS ordered,
+           (SELECT sum(amount) FROM silver.pay_order_lines) AS lines,
+           count_if(w.balance <> 500 + coalesce(earned.amount, 0) - coalesce(spent.amount, 0)) AS wrong
+    FROM silver.pay_wallets w
+    LEFT JOIN (SELECT _source, seller AS id, sum(amount) AS amount FROM silver.pay_orders GROUP BY 1, 2) earned
+      ON earned._source = w._source AND earned.id = w.id
+    LEFT JOIN (SELECT _source, buyer AS id, sum(amount) AS amount FROM silver.pay_orders GROUP BY 1, 2) spent
+      ON spent._source = w._source AND spent.id = w.id
+    GROUP BY w._source ORDER BY region
+"""
+
+#: The busiest tellers of both banks together.
 BUSIEST = """
     SELECT _source AS region, tid AS teller, count(*) AS transactions, sum(delta) AS moved
     FROM silver.pgbench_history GROUP BY 1, 2 ORDER BY transactions DESC, region, teller LIMIT 3

@@ -13,6 +13,7 @@ from headrace.configuration.load import load
 from infra.local.airflow import DagRun
 from infra.local.demo import questions
 from infra.local.demo.part import headrace_json
+from infra.local.demo.pay import OPENING
 from infra.local.demo.region import Region
 from spark_jobs.session import session
 from spark_jobs.sql import Desk
@@ -41,15 +42,17 @@ class Screen:
         spark.stop()
 
     def show(self, regions: list[Region], runs: list[DagRun], written: dict[str, tuple[int, float]]) -> bool:
-        """Print everything; return whether the lake equals the databases and TPC-B's sums agree."""
+        """Print everything; return whether the lake equals the databases and what each workload keeps holds in it."""
         print_ = self._console.print
         print_()
         print_(self._hops(regions, written))
         print_(self._loads(runs))
         print_(self._tables())
         print_(self._sums())
+        print_(self._wallets())
         print_(self._busiest())
         balanced = all(len(set(row[1:])) == 1 for row in self._answers["INVARIANT"])
+        paid = all(_adds_up(row) for row in self._answers["WALLETS"])
         equal = bool(self._verdict["equal"])
         print_(
             "[bold green]The lake equals the databases: every table, every row.[/]"
@@ -58,7 +61,9 @@ class Screen:
         )
         if not balanced:
             print_("[bold red]TPC-B's sums differ within a region.[/]")
-        return equal and balanced
+        if not paid:
+            print_("[bold red]The wallets do not add up.[/]")
+        return equal and balanced and paid
 
     def _hops(self, regions: list[Region], written: dict[str, tuple[int, float]]) -> Table:
         table = _table("The way of the changes", "", *(f">{region.source}" for region in regions))
@@ -114,14 +119,29 @@ class Screen:
             )
         return table
 
+    def _wallets(self) -> Table:
+        table = _table(
+            "Orders in Spark SQL: money moves, none is made",
+            "region", ">wallets", ">they hold", ">orders", ">they cost", ">their lines", "",
+        )  # fmt: skip
+        for row in self._answers["WALLETS"]:
+            agree = "[green]adds up[/]" if _adds_up(row) else "[bold red]does not add up[/]"
+            table.add_row(row[0], *(f"{value or 0:,}" for value in row[1:6]), agree)
+        return table
+
     def _busiest(self) -> Table:
-        table = _table("The busiest tellers of both regions", "region", ">teller", ">transactions", ">moved")
+        table = _table("The busiest tellers of both banks", "region", ">teller", ">transactions", ">moved")
         for row in self._answers["BUSIEST"]:
             table.add_row(row[0], *(f"{value:,}" for value in row[1:]))
         return table
 
     def _sources(self) -> list[str]:
         return sorted({each["source"] for each in self._verdict["tables"]})
+
+
+def _adds_up(row: Any) -> bool:
+    """Say whether the wallets hold what they held at first, each what its orders left it, and orders cost what their lines do."""
+    return bool(row["wrong"] == 0 and row["ordered"] == row["lines"] and row["balance"] == row["wallets"] * OPENING)
 
 
 def _rows(found: dict[str, Any] | None) -> str:

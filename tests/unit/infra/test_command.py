@@ -27,9 +27,17 @@ def test_status_where_nothing_runs_fails(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../a", "kafka"])
-def test_name_that_cannot_be_a_cluster_is_refused(tmp_path, name):
-    with pytest.raises(ConfigurationError, match="cannot be a cluster's name"):
-        CliRunner().invoke(up, ["--folder", str(tmp_path), "--postgres", name], catch_exceptions=False)
+def test_name_that_cannot_be_a_server_is_refused(tmp_path, name):
+    for kind in ("--postgres", "--mariadb"):
+        with pytest.raises(ConfigurationError, match="cannot be a server's name"):
+            CliRunner().invoke(up, ["--folder", str(tmp_path), kind, name], catch_exceptions=False)
+
+
+def test_two_servers_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="'one' cannot name two servers"):
+        CliRunner().invoke(
+            up, ["--folder", str(tmp_path), "--postgres", "one", "--mariadb", "one"], catch_exceptions=False
+        )
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 99}'])

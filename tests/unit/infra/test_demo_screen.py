@@ -1,12 +1,14 @@
 """The demo's screen: a run of Airflow that found nothing new publishes nothing, and is no reason to fail."""
 
 import io
+from decimal import Decimal
 from pathlib import Path
 
 from rich.console import Console
 
 from infra.local.airflow import DagRun, TaskRun
-from infra.local.demo.screen import Screen, _short
+from infra.local.demo.pay import OPENING
+from infra.local.demo.screen import Screen, _adds_up, _short
 
 
 def a_run(name):
@@ -43,3 +45,11 @@ def test_offsets_and_seconds_of_a_long_load_are_whole_on_80_columns():
 
 def test_a_position_is_shown_without_its_epoch():
     assert _short("6b01649e/00000000003d239f8/00000003") == "3d239f8/00000003"
+
+
+def test_wallets_that_do_not_add_up_are_said():
+    right = {"region": "singapore/pay", "wallets": 10, "balance": Decimal(10 * OPENING), "orders": 3,
+             "ordered": Decimal("7.50"), "lines": Decimal("7.50"), "wrong": 0}  # fmt: skip
+    assert _adds_up(right)
+    for changed in ({"wrong": 1}, {"lines": Decimal("7.51")}, {"balance": Decimal("4999.99")}):
+        assert not _adds_up(right | changed)
