@@ -75,8 +75,8 @@ def test_killed_again_and_again_under_load_it_loses_nothing(source, interconnect
     eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
     assert edge.terminate() == 0
     assert table.state == "done"
-    # Only what was on its way at a kill is read again.
-    assert len(records(interconnect, "w", "r")) < 2 * 30_000
+    # What was on its way at a kill, or acknowledged right before it, is read again: not everything by each of them.
+    assert len(records(interconnect, "w", "r")) < 5 * 30_000
 
 
 def test_killed_again_and_again_beside_a_source_that_rests_every_row_arrives(source, interconnect):
