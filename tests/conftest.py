@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.fix_edge",
     "tests.fix_mariadb",
     "tests.fix_spark",
+    "tests.fix_verify",
     "tests.fix_order",
     "tests.fix_strict",
 ]

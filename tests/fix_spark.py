@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
+from spark_jobs import bronze
 from spark_jobs.session import session
+from spark_jobs.silver import load as silver
 from tests.lake_feed import Feed
 
 _NOWHERE = """
@@ -65,3 +67,14 @@ def feed(kafka: Any, topic: Callable[..., str]) -> Callable[..., Feed]:
         return Feed(kafka.bootstrap, into or topic(partitions, **settings), source, partition)
 
     return make
+
+
+@pytest.fixture
+def loaded(spark: SparkSession) -> Callable[..., Any]:
+    """Return a function that loads a stream's bronze and silver, and returns silver's report."""
+
+    def load_both(lake: LakeFile, stream: str = "bank") -> Any:
+        bronze.load(spark, lake, stream)
+        return silver.load(spark, lake, stream)
+
+    return load_both

@@ -3,10 +3,6 @@
 import json
 from decimal import Decimal
 
-import pytest
-
-from spark_jobs import bronze
-from spark_jobs.silver import load as silver
 from spark_jobs.silver import read
 from tests.lake_feed import EPOCH
 
@@ -14,17 +10,6 @@ FIRST = {
     "id": ("int4", None, None), "a": ("int4", None, None), "amount": ("numeric", 5, 1), "note": ("varchar", 9, None),
     "gone": ("text", None, None),
 }  # fmt: skip
-
-
-@pytest.fixture
-def loaded(spark):
-    """Return a function that loads bronze and silver, and returns silver's report."""
-
-    def load(lake):
-        bronze.load(spark, lake, "bank")
-        return silver.load(spark, lake, "bank")
-
-    return load
 
 
 def rows(spark, lake, *columns):
