@@ -13,8 +13,9 @@ from spark_jobs.verify.engine import Place
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 
-#: Events that are looked at, at a time and in all: what is so much is not idle.
-_PAGE, _MOST = 1000, 20_000
+#: Events that are looked at, at a time and in all. The server lets nobody commit while it lists a page of them, and what is so
+#: much is not idle.
+_PAGE, _MOST = 500, 2000
 _NUMBERED = re.compile(r"(.*)\.(\d+)")
 _TABLE = re.compile(r"table_id: \d+ \((.*)\)", re.DOTALL)
 #: Events that change no row: of the log itself, of transactions, and what was asked for beside row events.
