@@ -75,6 +75,8 @@ class Committer:
         self._touched: set[int] = set()
         #: Whether a transaction is open.
         self.is_open = False
+        #: When the open transaction began, by the monotonic clock: after its rest.
+        self.began_at = 0.0
         #: When something was last committed, by the monotonic clock.
         self.committed_at = 0.0
         # Records in the open transaction.
@@ -227,7 +229,7 @@ class Committer:
             time.sleep(max(0.0, self.committed_at + self._rest.seconds - time.monotonic()))
             with translated(f"begin a transaction of {self._home.source}"):
                 self._producer.begin_transaction()
-            self.is_open = True
+            self.began_at, self.is_open = time.monotonic(), True
 
 
 def check_assignment(home: Home, committed: Committed | None) -> None:

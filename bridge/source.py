@@ -64,7 +64,6 @@ class Source(threading.Thread):
         self._gaps = GapWatch(name)
         self._tail: Position | None = None
         self._outcomes: list[tuple[int, Outcome]] = []
-        self._began = 0.0
         self._bytes = 0
         self._records = 0
         self._trouble = ""
@@ -119,7 +118,6 @@ class Source(threading.Thread):
 
     def _transaction(self, delivery: Delivery | None) -> None:
         """Take deliveries until the queue is empty or the transaction is old or large enough; commit; settle them all."""
-        self._began = time.monotonic()
         self._bytes = self._records = 0
         while delivery is not None:
             self._take(delivery)
@@ -140,7 +138,8 @@ class Source(threading.Thread):
     def _is_full(self) -> bool:
         if self._bytes > _LARGEST_BYTES or self._records > _MOST_RECORDS:
             return True
-        return time.monotonic() - self._began >= self._transaction_seconds
+        committer = self._committer
+        return committer.is_open and time.monotonic() - committer.began_at >= self._transaction_seconds
 
     def _take(self, delivery: Delivery) -> None:
         """Judge one delivery and write what of it is new."""
