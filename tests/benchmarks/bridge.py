@@ -140,6 +140,8 @@ class Load(NamedTuple):
     changes: int
     batches: int
     seconds: int
+    #: Of those, how many do not count: a broker that has just started compiles itself while it works.
+    warming: int
 
     @property
     def title(self) -> str:
@@ -195,7 +197,7 @@ def crowd(bench: Bench, load: Load) -> list[Result]:
 def _latencies(
     bench: Bench, ending: ExitStack, load: Load, topic: str, names: list[str], bridges: list[Supervised], urls: str
 ) -> list[float]:
-    """Let two processes feed bridges that run; return each record's latency, in seconds, but the first second's."""
+    """Let two processes feed bridges that run; return each record's latency, in seconds, once all are warm."""
     latencies: list[float] = []
 
     def arrived(value: bytes, moment: float) -> None:
@@ -218,7 +220,7 @@ def _latencies(
         each.told()
     expected = load.sources * load.changes * load.seconds
     eventually(lambda: len(latencies) >= expected, 60, saying="all records arrived")
-    return latencies[load.sources * load.changes :]
+    return latencies[load.sources * load.changes * load.warming :]
 
 
 def _percentiles(title: str, latencies: list[float]) -> list[Result]:
@@ -280,11 +282,11 @@ def main(*, quick: bool, only: str | None) -> None:
     try:
         with console.status("starting Kafka"):
             bench.kafka.start()
-        seconds = 6 if quick else 30
+        seconds, warming = (8, 4) if quick else (40, 10)
         parts: dict[str, Callable[[], list[Result]]] = {
             "one": lambda: alone(bench, console, 40_000 if quick else 400_000),
-            "many": lambda: many(bench, Load(50, 200, 20, seconds)),
-            "crowd": lambda: crowd(bench, Load(200, 10, 2, seconds)),
+            "many": lambda: many(bench, Load(50, 200, 20, seconds, warming)),
+            "crowd": lambda: crowd(bench, Load(200, 10, 2, seconds, warming)),
             "take-over": lambda: take_over(bench, 10, 6),
         }
         found = []
