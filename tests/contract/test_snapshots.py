@@ -75,9 +75,9 @@ def test_init_with_snapshot_copies_every_captured_table(source, interconnect):
 
 
 def test_a_pause_holds_and_a_resume_goes_on_where_it_was(source, interconnect):
-    source.fill("old", 30_000)
+    source.fill("old", 20_000)
     with source.edge.running():
-        arrive(interconnect, 30_000)
+        arrive(interconnect, 20_000)
         interconnect.hold()
         source.asks("old")
         on_its_way(interconnect)
@@ -92,15 +92,15 @@ def test_a_pause_holds_and_a_resume_goes_on_where_it_was(source, interconnect):
         source.ends("old")
 
     assert paused.paused
-    assert 0 < paused.tables[0].rows < 30_000
-    assert [key["id"] for key, _ in records(interconnect, "old", "r")] == list(range(1, 30_001))
+    assert 0 < paused.tables[0].rows < 20_000
+    assert [key["id"] for key, _ in records(interconnect, "old", "r")] == list(range(1, 20_001))
 
 
 def test_a_cancelled_snapshot_ends_and_the_next_one_begins(source, interconnect):
-    source.fill("old", 30_000)
+    source.fill("old", 20_000)
     source.fill("other", 1)
     with source.edge.running():
-        arrive(interconnect, 30_001)
+        arrive(interconnect, 20_001)
         interconnect.hold()
         source.asks("old", "other")
         on_its_way(interconnect)
@@ -110,21 +110,21 @@ def test_a_cancelled_snapshot_ends_and_the_next_one_begins(source, interconnect)
         tables = source.ends("other")
 
     assert (tables["old"].state, tables["other"].state) == ("cancelled", "done")
-    assert len(records(interconnect, "old", "r")) < 30_000
+    assert len(records(interconnect, "old", "r")) < 20_000
 
 
 @pytest.mark.parametrize(
     "statements",
     [
         ("truncate table old", "insert into old values (7, 7)"),
-        ("alter table old add note varchar(9)", "update old set note = 'x', n = 5 where id > 29000"),
+        ("alter table old add note varchar(9)", "update old set note = 'x', n = 5 where id > 19000"),
     ],
     ids=["truncated", "altered"],
 )
 def test_a_table_that_changes_as_a_whole_while_it_is_copied_is_the_sources_in_the_end(source, interconnect, statements):
-    source.fill("old", 30_000)
+    source.fill("old", 20_000)
     with source.edge.running():
-        arrive(interconnect, 30_000)
+        arrive(interconnect, 20_000)
         interconnect.hold()
         source.asks("old")
         on_its_way(interconnect)

@@ -170,19 +170,25 @@ columns = [
 """
 
 
-def test_copied_rows_obey_the_policy_as_streamed_ones_do(maria_edges, maria, interconnect, monkeypatch):
+def test_copied_rows_obey_policy_and_settings_as_streamed_ones_do(maria_edges, maria, interconnect, monkeypatch):
     monkeypatch.setenv("SNAPSHOT_HASH_KEY", "0123456789abcdef")
-    edge = maria_edges(maria, interconnect.url, rest=POLICY)
+    edge = maria_edges(maria, interconnect.url, more='zero_dates = "null"', rest=POLICY)
     edge.init()
-    maria.execute("create table p (id int primary key, note text, number decimal(8, 2), nowhere int, gone blob)")
+    maria.execute(
+        "create table p (id int primary key, note text, number decimal(8, 2), nowhere int, gone blob, d date, m datetime)"
+    )
     maria.execute("create table secret (id int primary key)")
-    maria.execute("insert into p values (1, 'äöü', 12.5, null, 'x'), (2, null, -1, 7, null)")
+    maria.execute("set sql_mode = ''")
+    maria.execute(
+        "insert into p values (1, 'äöü', 12.5, null, 'x', 0, '2026-00-01'), (2, null, -1, 7, null, now(), now())"
+    )
     with edge.running():
         arrive(interconnect, 2)
         tables = copy(edge, f"{maria.name}.p", f"{maria.name}.secret")
 
     assert raw(interconnect, b"r") == raw(interconnect, b"c")
     assert [value["after"]["note"] for _, value in records(interconnect, "p", "r")] == ["äö", None]
+    assert records(interconnect, "p", "r")[0][1]["after"]["m"] is None
     assert "is not captured" in tables[f"{maria.name}.secret"].problem
 
 
