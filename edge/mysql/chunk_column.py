@@ -7,14 +7,17 @@ column's own order is compared with.
 """
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from edge.mysql import charset, types, values
 from edge.mysql.column import Code
 from edge.mysql.table_map import Field
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import NeedsOperator
 
-_NUMBER = re.compile(rb"-?\d+(\.\d+)?(e[+-]?\d+)?")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
+_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
+_MOMENT_OR_ADDRESS = re.compile(r"[0-9a-f:. -]+")
+_MOMENTS = frozenset({"date", "time", "datetime", "timestamp"})
 _INTEGERS = {
     "tinyint": types.TINY, "smallint": types.SHORT, "mediumint": types.INT24, "int": types.LONG, "bigint": types.LONGLONG,
 }  # fmt: skip
@@ -51,12 +54,13 @@ class Catalogued(NamedTuple):
     scale: int | None
     fraction: int | None
     charset: str | None
+    collation: str | None
 
 
 #: What is asked for a Catalogued.
 CATALOGUED = (
     "column_name, data_type, column_type, is_nullable, character_octet_length, numeric_precision, numeric_scale, "
-    "datetime_precision, character_set_name"
+    "datetime_precision, character_set_name, collation_name"
 )
 
 
@@ -149,6 +153,15 @@ class KeyColumn(NamedTuple):
     name: str
     kind: str
     charset: str | None
+    #: All that its values are ordered by.
+    declared: str
+
+    @classmethod
+    def of(cls, column: Catalogued) -> Self:
+        """Return a column of the table as one of its key."""
+        name = quoted(column.name)
+        declared = " ".join(filter(None, (name, column.column_type, column.collation)))
+        return cls(name, column.data_type, column.charset, declared)
 
     @property
     def selected(self) -> str | None:
@@ -165,15 +178,17 @@ class KeyColumn(NamedTuple):
         return value.decode()
 
     def literal(self, text: str) -> str:
-        """Return a kept value as SQL takes it; raise CorruptInput for one that cannot have been kept."""
-        if self._is_text:
+        """Return a kept value as SQL takes it; raise NeedsOperator for one that cannot have been kept."""
+        if self._is_text and _HEXADECIMAL.fullmatch(text):
             introducer = "" if self.charset in {None, charset.BINARY} else f"_{self.charset} "
-            return f"{introducer}x'{bytes.fromhex(text).hex()}'"
-        if self.kind in values.ADDRESSES or self.kind in {"date", "time", "datetime", "timestamp"}:
-            return "'" + text.replace("\\", "").replace("'", "") + "'"
-        if _NUMBER.fullmatch(text.encode()) is None:
-            raise CorruptInput("the snapshot plan holds a key that is none", hint="Cancel the snapshot and ask again.")
-        return f"{text}e0" if self.kind in {"float", "double"} and "e" not in text else text
+            return f"{introducer}x'{text}'"
+        if (self.kind in values.ADDRESSES or self.kind in _MOMENTS) and _MOMENT_OR_ADDRESS.fullmatch(text):
+            return f"'{text}'"
+        if not self._is_text and _NUMBER.fullmatch(text):
+            return f"{text}e0" if self.kind in {"float", "double"} and "e" not in text else text
+        raise NeedsOperator(
+            f"the snapshot plan holds a key that {self.name} cannot have", hint="Ask for the snapshot again."
+        )
 
     @property
     def _is_text(self) -> bool:

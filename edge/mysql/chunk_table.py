@@ -56,10 +56,25 @@ class ChunkTable:
         return f"select 1 from {self.name}{_condition([where])}"  # noqa: S608
 
     def key_of(self, row: list[bytes | None]) -> Key:
-        """Return the key of a row that one of the statements selected."""
+        """Return the key of a row that one of the statements selected, ahead of it what it is ordered by."""
         extra = iter(row[len(self.columns) :])
         values = [row[place] if column.selected is None else next(extra) for column, place in self._keyed()]
-        return [column.text(value or b"") for column, value in zip(self.key, values, strict=True)]
+        return [self._order, *(column.text(value or b"") for column, value in zip(self.key, values, strict=True))]
+
+    @property
+    def _order(self) -> str:
+        return ", ".join(column.declared for column in self.key)
+
+    def _literals(self, key: Key) -> list[tuple[str, str]]:
+        """Return the key's columns and values in SQL; raise NeedsOperator for a key of another order."""
+        order, *texts = key
+        if order != self._order or len(texts) != len(self.key):
+            raise NeedsOperator(
+                f"the key of {self.described.database}.{self.described.table} was altered while the table was copied: "
+                f"it was {order}, and is {self._order}",
+                hint="Ask for the snapshot again: rows in another order cannot be gone on with.",
+            )
+        return [(column.name, column.literal(text)) for column, text in zip(self.key, texts, strict=True)]
 
     def _keyed(self) -> Iterator[tuple[KeyColumn, int]]:
         return zip(self.key, self.places, strict=True)
@@ -75,7 +90,7 @@ class ChunkTable:
 
     def _behind(self, after: Key) -> str:
         """Return the condition on rows behind a key, in a form that leads into the index for every number of columns."""
-        pairs = [(column.name, column.literal(text)) for column, text in zip(self.key, after, strict=True)]
+        pairs = self._literals(after)
         name, literal = pairs[-1]
         behind = f"{name} > {literal}"
         for name, literal in reversed(pairs[:-1]):
@@ -83,9 +98,7 @@ class ChunkTable:
         return behind
 
     def _is(self, key: Key) -> str:
-        return " and ".join(
-            f"{column.name} = {column.literal(text)}" for column, text in zip(self.key, key, strict=True)
-        )
+        return " and ".join(f"{name} = {literal}" for name, literal in self._literals(key))
 
 
 def _condition(conditions: list[str | None]) -> str:
@@ -132,9 +145,7 @@ def describe(database: Database, of: str, table: str) -> tuple[ChunkTable, int]:
         is_full=True,
     )
     places = tuple(names.index(column) for column in key)
-    keyed = tuple(
-        KeyColumn(quoted(columns[place].name), columns[place].data_type, columns[place].charset) for place in places
-    )
+    keyed = tuple(KeyColumn.of(columns[place]) for place in places)
     made = ChunkTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
     return made, int(found[0][1] or 0)
 

@@ -14,7 +14,7 @@ from headrace.errors import NeedsOperator
 _VERSION = 1
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-#: A key, each column as the database prints it.
+#: A key, as the engine writes it: for PostgreSQL each column as the database prints it.
 Key = list[str]
 
 

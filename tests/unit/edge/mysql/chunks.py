@@ -6,8 +6,8 @@ from edge.mysql.chunk_column import Catalogued, KeyColumn, field
 from edge.mysql.chunk_table import ChunkTable
 from edge.mysql.table_map import TableMap
 
-ID = Catalogued("id", "int", "int(11)", "YES", None, 10, 0, None, None)
-NOTE = Catalogued("note", "text", "text", "YES", 65535, None, None, None, "utf8mb4")
+ID = Catalogued("id", "int", "int(11)", "YES", None, 10, 0, None, None, None)
+NOTE = Catalogued("note", "text", "text", "YES", 65535, None, None, None, "utf8mb4", "utf8mb4_bin")
 
 
 def table(*key, columns=(ID, NOTE)):
@@ -19,9 +19,7 @@ def table(*key, columns=(ID, NOTE)):
             database="bank", table="accounts", fields=tuple(field(it, it.name) for it in columns), key=key, is_full=True
         ),
         columns=tuple(columns),
-        key=tuple(
-            KeyColumn(f"`{it.name}`", it.data_type, it.charset) for name in key for it in columns if it.name == name
-        ),
+        key=tuple(KeyColumn.of(it) for name in key for it in columns if it.name == name),
         places=tuple(names.index(name) for name in key),
         index="PRIMARY",
         shape="",

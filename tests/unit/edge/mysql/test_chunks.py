@@ -5,8 +5,8 @@ import pytest
 from edge.mysql.chunk_column import KeyColumn, field, selected
 from edge.mysql.chunk_connection import _ends
 from edge.mysql.chunk_rows import columns
-from headrace.errors import CorruptInput, NeedsOperator
-from tests.unit.edge.mysql.chunks import ID, packet, table
+from headrace.errors import NeedsOperator
+from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table
 
 # Statements.
 
@@ -15,7 +15,8 @@ def test_a_chunk_is_read_in_the_order_of_its_keys_own_index():
     both = table("note", "id")
 
     first = both.rows("n > 1 -- or more", None, 10)
-    next_ = both.rows(None, ["6122", "7"], 10)
+    last = both.key_of([b"7", b'a"'])
+    next_ = both.rows(None, last, 10)
 
     assert first == (
         "select `id`, `note` from `bank`.`accounts` force index (`PRIMARY`) where (n > 1 -- or more\n)"
@@ -41,18 +42,42 @@ def test_a_chunk_is_read_in_the_order_of_its_keys_own_index():
     ],
 )
 def test_a_key_is_kept_as_text_and_goes_back_as_a_literal(kind, charset, selected_, kept, literal):
-    column = KeyColumn("`k`", kind, charset)
+    column = KeyColumn("`k`", kind, charset, "")
 
     assert column.text(selected_) == kept
     assert column.literal(kept) == literal
 
 
-def test_a_plan_that_was_tampered_with_runs_no_sql_of_others():
-    with pytest.raises(CorruptInput):
-        KeyColumn("`k`", "int", None).literal("1 or 1")
-    with pytest.raises(ValueError, match="hex"):
-        KeyColumn("`k`", "varchar", "utf8mb4").literal("'; drop table t")
-    assert KeyColumn("`k`", "date", None).literal("' or '1") == "' or 1'"
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [
+        ("int", "1 or 1"),
+        ("varchar", "'; drop table t"),
+        ("varchar", "612"),
+        ("date", "' or '1"),
+        ("int", ""),
+        ("uuid", ""),
+    ],
+)
+def test_a_plan_that_was_tampered_with_runs_no_sql_of_others(kind, kept):
+    with pytest.raises(NeedsOperator, match="cannot have"):
+        KeyColumn("`k`", kind, None, "").literal(kept)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        table("id"),
+        table("id", "note"),
+        table("note", "id", columns=(ID, NOTE._replace(collation="utf8mb4_general_ci"))),
+    ],
+    ids=["fewer", "other order", "other collation"],
+)
+def test_a_table_whose_key_was_altered_is_not_gone_on_with(other):
+    last = table("note", "id").key_of([b"7", b"a"])
+
+    with pytest.raises(NeedsOperator, match=r"the key of bank\.accounts was altered"):
+        other.rows(None, last, 10)
 
 
 def test_columns_are_selected_in_the_form_that_their_records_need():
