@@ -53,8 +53,8 @@ NEXT = r"""
 class Pay:
     """A captured database of wallets, of every type, and its lake."""
 
-    def __init__(self, maria, lake_file, edge, running):
-        self.maria, self.lake_file, self.edge, self.running = maria, lake_file, edge, running
+    def __init__(self, maria, lake_file, edge):
+        self.maria, self.lake_file, self.edge = maria, lake_file, edge
 
     def moves(self) -> int:
         ((count,),) = self.maria.execute("select count(*) from moves")
@@ -140,8 +140,8 @@ port = {maria.server.port}
 user = "root"
 databases = ["{maria.name}"]
 """)
-    with edge.running() as running:
-        yield Pay(maria, path, edge, running)
+    with edge.running():
+        yield Pay(maria, path, edge)
 
 
 def floats():
@@ -226,11 +226,6 @@ def test_the_lake_is_proved_equal_while_money_moves_and_what_was_altered_is_loca
     pay.acknowledged()
     code, found = verify("--table", "wallets", "--sample", "100")
     assert (code, differences(found["wallets"])) == (1, altered)
-    # But not while a change may be on its way: the edge is gone, with one that it has not sent.
-    pay.running.stop()
-    pay.maria.execute("update wallets set cents = 0 where id = 1000")
-    code, found = verify("--table", "wallets", "--wait", "0")
-    assert (code, found["wallets"]["verdict"]) == (3, "not compared")
 
 
 def differences(found):
