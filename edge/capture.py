@@ -88,14 +88,13 @@ class Capture:
         )
         checkpoint = self._progress.checkpoint
         self._session.start(checkpoint, self._batcher)
-        if (copied := self._session.snapshots()) is not None:
-            self._copying = Copying(
-                Control(SnapshotFolder(engine.state.folder, source.name), checkpoint.position.epoch),
-                copied,
-                acknowledged=lambda: self._outbox.progress()[0],
-                wake=self._wakeup.ring,
-                aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
-            )
+        self._copying = Copying(
+            Control(SnapshotFolder(engine.state.folder, source.name), checkpoint.position.epoch),
+            self._session.snapshots(),
+            acknowledged=lambda: self._outbox.progress()[0],
+            wake=self._wakeup.ring,
+            aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
+        )
         self._figures.database_connections += 1
         self._figures.database_connected, self._figures.database_problem = 1, ""
         # A server that has nothing to tell may not say for long how far it has read.

@@ -67,8 +67,8 @@ class Session(Protocol):
     def start(self, checkpoint: Any, batcher: Batcher) -> None:
         """Start the stream where the checkpoint stands, which may have moved since the session was opened."""
 
-    def snapshots(self) -> Source | None:
-        """Return what snapshots read from, once the stream is started; None where the engine has none."""
+    def snapshots(self) -> Source:
+        """Return what snapshots read from, once the stream is started."""
 
     def fileno(self) -> int:
         """Return the socket, to wait on."""
