@@ -27,6 +27,7 @@ class Changes:
         #: How many changes the transaction has so far: the ordinal of the next one.
         self.ordinal = self._first = 0
         self._batcher, self._epoch, self._largest, self._records, self._ends = batcher, epoch, largest, records, ends
+        self._tells_ends = records.transactions
         # Changes of the transaction by table, where that is told.
         self._counts: dict[str, int] = {}
         self._now_ms = 0
@@ -51,7 +52,8 @@ class Changes:
     ) -> None:
         """Add changes of a table; raise NeedsOperator for one that is too large for a record, unless a letter takes its place."""
         batcher, ordinal = self._batcher, self.ordinal
-        ahead = self._ahead(table, len(values), now_ms) if values else []
+        goes_ahead = self._tells_ends or not table.told
+        ahead = self._ahead(table, len(values), now_ms) if goes_ahead and values else []
         buries = deletes and self._records.tombstones
         size = sum(map(len, values))  # type: ignore[arg-type]
         if size <= batcher.room and not ahead and not buries:
@@ -83,7 +85,7 @@ class Changes:
             last = values[newest]
             assert last is not None
             values[newest] = last.removesuffix(envelope.END) + envelope.LAST_END
-            if self._records.transactions:
+            if self._tells_ends:
                 self._put(*self._ends.end(transaction, self._counts, self.ordinal, self._now_ms))
         self.transaction = None
         self._batcher.commit(place)
@@ -93,7 +95,7 @@ class Changes:
         transaction, ordinal = self.transaction, self.ordinal
         assert transaction is not None
         ahead: list[tuple[bytes | None, bytes]] = []
-        if self._records.transactions:
+        if self._tells_ends:
             self._now_ms = now_ms
             if ordinal == self._first:
                 ahead.append(self._ends.begin(transaction, ordinal, now_ms))
