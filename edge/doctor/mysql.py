@@ -144,6 +144,21 @@ def tables(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def foreign_keys(patient: Patient) -> Iterator[Finding]:
+    """Look for tables whose rows a foreign key changes: the server does that below its log."""
+    chosen = Chosen(patient.names.databases, patient.names.tables, Policy(patient.config.policy))
+    found = [(str(of), str(table)) for of, table in patient.database.rows(_CASCADES) if chosen(str(of), str(table))]
+    if found:
+        yield Finding(
+            "foreign keys",
+            "warning",
+            f"{len(found)} tables have rows that CASCADE or SET NULL changes, which is not in the log: {_names(found)}",
+            "Let the application change such rows itself, or copy the tables now and then: headrace edge snapshot --replace",
+        )
+    else:
+        yield Finding("foreign keys", "ok", "none changes rows of captured tables by CASCADE or SET NULL")
+
+
 def _names(found: list[tuple[str, str]]) -> str:
     return ", ".join(f"{database}.{table}" for database, table in found[:5]) + (", ..." if len(found) > 5 else "")
 
@@ -158,4 +173,8 @@ _CHARSETS = """
     select distinct table_schema, table_name, character_set_name from information_schema.columns
     where character_set_name is not null
 """
-CHECKS: tuple[Check[Patient], ...] = (connection, settings, retention, server_id, checkpoint, tables)
+_CASCADES = """
+    select distinct constraint_schema, table_name from information_schema.referential_constraints
+    where delete_rule in ('CASCADE', 'SET NULL') or update_rule in ('CASCADE', 'SET NULL') order by 1, 2
+"""
+CHECKS: tuple[Check[Patient], ...] = (connection, settings, retention, server_id, checkpoint, tables, foreign_keys)
