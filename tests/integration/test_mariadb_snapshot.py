@@ -107,6 +107,7 @@ KEYS = [
     ),
     ("a char(20) collate utf8mb4_bin primary key", "concat(elt(1 + seq % 3, 'a', 'B', '😀'), seq)"),
     ("a varbinary(40) primary key", "unhex(md5(seq))"),
+    ("a text, primary key (a(20))", "concat('same beginning ', seq)"),
     ("a uuid primary key", "uuid()"),
     ("a inet6 primary key", "concat(hex(seq % 17), '::', hex(seq))"),
     ("a decimal(20, 6) primary key", "(700e0 - seq) / 7.0"),
@@ -178,18 +179,20 @@ def test_copied_rows_obey_policy_and_settings_as_streamed_ones_do(maria_edges, m
         "create table p (id int primary key, note text, number decimal(8, 2), nowhere int, gone blob, d date, m datetime)"
     )
     maria.execute("create table secret (id int primary key)")
+    maria.execute("create table versions (id int primary key) with system versioning")
     maria.execute("set sql_mode = ''")
     maria.execute(
         "insert into p values (1, 'äöü', 12.5, null, 'x', 0, '2026-00-01'), (2, null, -1, 7, null, now(), now())"
     )
     with edge.running():
         arrive(interconnect, 2)
-        tables = copy(edge, f"{maria.name}.p", f"{maria.name}.secret")
+        tables = copy(edge, *(f"{maria.name}.{name}" for name in ("p", "secret", "versions")))
 
     assert raw(interconnect, b"r") == raw(interconnect, b"c")
     assert [value["after"]["note"] for _, value in records(interconnect, "p", "r")] == ["äö", None]
     assert records(interconnect, "p", "r")[0][1]["after"]["m"] is None
     assert "is not captured" in tables[f"{maria.name}.secret"].problem
+    assert "keeps versions" in tables[f"{maria.name}.versions"].problem
 
 
 def test_rows_are_not_taken_for_others_whose_acknowledgement_a_kill_has_lost(maria_edge, maria, interconnect):
