@@ -62,19 +62,44 @@ class Changes:
             batcher.room -= size
             self.ordinal = ordinal + len(values)
             return
+        held_keys, held_values, room = batcher.keys, batcher.values, batcher.room
         for key, value in zip(keys, values, strict=True):
             assert value is not None
-            fitting = value if len(value) <= self._largest else self._letter(table, value, ordinal)
-            if batcher.values and len(fitting) + sum(len(glued) for _, glued in ahead) > batcher.room:
-                batcher.cut(ordinal)
-            for glued_key, glued in ahead:
-                batcher.glue(glued, ordinal, glued_key)
-            ahead = []
-            self._put(key, fitting)
-            if buries and key is not None:
-                batcher.follow(key, ordinal)
+            size = len(value)
+            # No room is larger than a record may be.
+            if size > room or ahead or buries:
+                batcher.room = room
+                self._add_one(table, key, value, ordinal, ahead, buries=buries)
+                ahead = []
+                held_keys, held_values, room = batcher.keys, batcher.values, batcher.room
+            else:
+                held_keys.append(key)
+                held_values.append(value)
+                room -= size
             ordinal += 1
-        self.ordinal = ordinal
+        batcher.room, self.ordinal = room, ordinal
+
+    def _add_one(
+        self,
+        table: Table,
+        key: bytes | None,
+        value: bytes,
+        ordinal: int,
+        ahead: list[tuple[bytes | None, bytes]],
+        *,
+        buries: bool,
+    ) -> None:
+        """Add a change with what stands ahead of it and behind it, all in one batch."""
+        batcher = self._batcher
+        if len(value) > self._largest:
+            value = self._letter(table, value, ordinal)
+        if batcher.values and len(value) + sum(len(glued) for _, glued in ahead) > batcher.room:
+            batcher.cut(ordinal)
+        for glued_key, glued in ahead:
+            batcher.glue(glued, ordinal, glued_key)
+        self._put(key, value)
+        if buries and key is not None:
+            batcher.follow(key, ordinal)
 
     def end(self, place: int) -> None:
         """End the transaction at a place in the log."""
