@@ -74,9 +74,9 @@ class Screen:
         lag = {row["source"]: row for row in self._answers["LAG"]}
         hops: dict[str, Callable[[Region], str]] = {
             "transactions, a second": lambda r: f"{written[r.name][0]:,}, {written[r.name][1]:,.0f}",
-            "commit to Kafka p50, p99": lambda r: f"{lag[r.source]['p50']:,.0f} ms, {lag[r.source]['p99']:,.0f} ms",
-            "source: its log ends at": lambda r: r.log_position(),
-            "source: may discard to": lambda r: r.confirmed(),
+            "to Kafka p50, p99": lambda r: f"{lag[r.source]['p50']:,.0f} ms, {lag[r.source]['p99']:,.0f} ms",
+            "source: its log ends at": lambda r: _log_place(r.log_position()),
+            "source: may discard to": lambda r: _log_place(r.confirmed()),
             "Kafka: committed": lambda r: _short(committed[r.source]["position"]),
             "lake: published": lambda r: _short(published[r.source]),
         }
@@ -105,7 +105,9 @@ class Screen:
             found = {each["source"]: each for each in self._verdict["tables"] if each["table"] == name}
             rows = [_rows(found.get(source)) for source in self._sources()]
             wrong = [each["verdict"] for each in found.values() if not each["equal"]]
-            table.add_row(name, *rows, f"[bold red]{wrong[0]}[/]" if wrong else "[green]equal[/]")
+            table.add_row(
+                name.removeprefix("public."), *rows, f"[bold red]{wrong[0]}[/]" if wrong else "[green]equal[/]"
+            )
         return table
 
     def _sums(self) -> Table:
@@ -122,11 +124,11 @@ class Screen:
     def _wallets(self) -> Table:
         table = _table(
             "Orders in Spark SQL: money moves, none is made",
-            "region", ">wallets", ">they hold", ">orders", ">they cost", ">their lines", "",
+            "region", ">wallets", ">they hold", ">orders", ">they cost", "",
         )  # fmt: skip
         for row in self._answers["WALLETS"]:
             agree = "[green]adds up[/]" if _adds_up(row) else "[bold red]does not add up[/]"
-            table.add_row(row[0], *(f"{value or 0:,}" for value in row[1:6]), agree)
+            table.add_row(row[0], *(f"{value or 0:,}" for value in row[1:5]), agree)
         return table
 
     def _busiest(self) -> Table:
@@ -147,6 +149,11 @@ def _adds_up(row: Any) -> bool:
 def _rows(found: dict[str, Any] | None) -> str:
     """Return how many rows the lake has of a source's table."""
     return "-" if found is None or found["rows_lake"] is None else f"{found['rows_lake']:,} rows"
+
+
+def _log_place(text: str) -> str:
+    """Return a place of a source's log without what all of them begin with."""
+    return text.removeprefix("binlog.")
 
 
 def _short(position: str) -> str:
