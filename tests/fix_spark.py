@@ -30,6 +30,18 @@ sources = ["a/b"]
 "spark.databricks.delta.snapshotPartitions" = "1"
 """
 
+#: Of every JVM that Spark starts, those of commands and of Airflow's tasks too: most live for seconds.
+_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_jvms() -> Iterator[None]:
+    """Let Spark's JVMs compile in haste: compiling for speed costs them more than it gains."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", _SHORT_LIVES)
+        patch.setenv("SPARK_LAUNCHER_OPTS", _SHORT_LIVES)
+        yield
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
