@@ -119,6 +119,7 @@ class Bridge:
             try:
                 check(self._admin, wanted(self._file), patience=2.0)
             except (NotConnected, Retryable) as error:
+                self._admin.renew()
                 self._service.waits_for = f"Kafka at {self._file.kafka.bootstrap} does not answer: {error.message}"
                 if not said:
                     _log.warning(

@@ -222,7 +222,11 @@ class Committer:
     def _asked_limits(self) -> dict[str, int]:
         """Return the largest record that each topic takes, in bytes; raise NeedsOperator when a topic is not right."""
         needed = max(self._home.partitions) + 1
-        return check(self._admin, {topic: Wanted(needed, cleanup) for topic, cleanup in self._home.topics.items()})
+        try:
+            return check(self._admin, {topic: Wanted(needed, cleanup) for topic, cleanup in self._home.topics.items()})
+        except NotConnected:
+            self._admin.renew()
+            raise
 
     def _begin(self) -> None:
         if not self.is_open:

@@ -4,6 +4,7 @@ Every function raises only our own errors. Called by the committer, by positions
 """
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -198,17 +199,42 @@ def member(connection: KafkaConnection, group: str, session_seconds: float) -> A
     return Consumer(settings, logger=_client_log)
 
 
-def admin(connection: KafkaConnection) -> Any:
+class Administrator:
+    """An administration client that threads share, and that can be made anew.
+
+    A client that was told of no broker at all, as by a cluster whose brokers were all fenced for a moment, looks for none any
+    more: every call then ends with "no broker", for ever. Seen with librdkafka 2.16 and a single broker that stood still.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._make()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the present client has by this name."""
+        return getattr(self._client, name)
+
+    def renew(self) -> None:
+        """Go on with a new client, unless this one is new."""
+        with self._lock:
+            if time.monotonic() - self._made_at >= PATIENCE:
+                self._make()
+
+    def _make(self) -> None:
+        refusals: deque[tuple[float, Any]] = deque(maxlen=4)
+
+        def note(error: Any) -> None:
+            if error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}:  # noqa: SLF001 - named so.
+                refusals.append((time.monotonic(), error))
+
+        self._client = AdminClient(_common(self._connection) | {"error_cb": note}, logger=_client_log)
+        self.refusals, self._made_at = refusals, time.monotonic()
+
+
+def admin(connection: KafkaConnection) -> Administrator:
     """Return an administration client, which threads may share."""
-    refusals: deque[tuple[float, Any]] = deque(maxlen=4)
-
-    def note(error: Any) -> None:
-        if error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}:  # noqa: SLF001 - named so.
-            refusals.append((time.monotonic(), error))
-
-    client = AdminClient(_common(connection) | {"error_cb": note}, logger=_client_log)
-    client.refusals = refusals
-    return client
+    return Administrator(connection)
 
 
 def topic_resource(topic: str) -> Any:
