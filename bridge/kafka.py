@@ -202,8 +202,8 @@ def member(connection: KafkaConnection, group: str, session_seconds: float) -> A
 class Administrator:
     """An administration client that threads share, and that can be made anew.
 
-    A client that was told of no broker at all, as by a cluster whose brokers were all fenced for a moment, looks for none any
-    more: every call then ends with "no broker", for ever. Seen with librdkafka 2.16 and a single broker that stood still.
+    A client can stop finding its brokers: seen with librdkafka 2.16 after an overloaded cluster had fenced its only one for a
+    moment. New clients were answered, and this one's every call ended in a timeout, for as long as anybody looked.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
