@@ -60,6 +60,10 @@ class Feed:
         """Return an insert."""
         return {"_table": table, "_key": row, "before": None, "after": row, "op": "c"}
 
+    def read(self, table: str = "public.accounts", **row: Any) -> Row:
+        """Return a row that a snapshot read, as it stood at its position."""
+        return {"_table": table, "_key": row, "before": None, "after": row, "op": "r"}
+
     def update(
         self, table: str = "public.accounts", *, before: Row | None = None, unchanged: Sequence[str] = (), **row: Any
     ) -> Row:
@@ -130,7 +134,8 @@ class Feed:
         schema, _, name = change["_table"].partition(".")
         lsn = int(position.split("/")[1], 16)
         source = {"version": "0.1.0", "connector": "postgresql", "name": self.source, "ts_ms": self._at}
-        source |= {"snapshot": "false", "db": "bank", "schema": schema, "table": name, "txId": 761, "lsn": lsn}
+        snapshot = "incremental" if change.get("op") == "r" else "false"
+        source |= {"snapshot": snapshot, "db": "bank", "schema": schema, "table": name, "txId": 761, "lsn": lsn}
         source |= {"position": position}
         keys = self._keys[change["_table"]]
         value = {
