@@ -54,14 +54,14 @@ class Bank(Region):
         )
 
     def transactions(self) -> tuple[int, float]:
-        """Wait for pgbench to end; return how many transactions it committed, and how many a second."""
+        """Wait for pgbench to end; return how many transactions it committed, and in how many seconds."""
         assert self._pgbench is not None
         said, _ = self._pgbench.communicate(timeout=_FOREVER)
         count = re.search(r"number of transactions actually processed: (\d+)", said)
         rate = re.search(r"tps = ([\d.]+)", said)
         if count is None or rate is None:
             raise NeedsOperator(f"pgbench failed in {self.name}: {said.strip()[-300:]}", hint="Run the demo again.")
-        return int(count[1]), float(rate[1])
+        return int(count[1]), int(count[1]) / float(rate[1])
 
     def stop_writing(self) -> None:
         """End pgbench, if it is at work."""

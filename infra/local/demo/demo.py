@@ -20,12 +20,15 @@ from infra.local.demo.pay import Pay
 from infra.local.demo.region import Region
 from infra.local.demo.screen import Screen
 from infra.local.demo.stage import Stages, wait_until
+from infra.local.demo.written import Written
 from infra.local.ports import free_port
 from infra.local.stack import Stack
 
 STREAM = "bank"
 _POSTGRES, _MARIADB = ("jakarta", "london"), ("singapore",)
 _CATCH_UP_SECONDS = 180.0
+#: However short the first round of writing, the second load has something to do.
+_AGAIN_SECONDS = 5
 
 
 class Demo:
@@ -61,31 +64,32 @@ class Demo:
                     say(f"{region.name}: tables, begin of capture, rows")
                     ending.callback(self._unless_kept, region.edge.stop)
                     region.prepare(scale)
-            for region in regions:
-                ending.callback(region.stop_writing)
-                region.write(clients=clients, seconds=seconds, rate=rate)
+            written = Written(regions, clients=clients, rate=rate)
+            ending.callback(written.stop)
+            written.go_on(seconds)
             for what in dict.fromkeys(region.workload for region in regions):
                 names = " and ".join(region.name for region in regions if region.workload == what)
                 self._console.print(f"  {names}: {what}, {clients} clients, {rate} transactions/s each, {seconds} s")
             with stages.stage("first load, by Airflow, while they write"):
                 first = airflow.run(f"headrace_load_{STREAM}").check()
-            with stages.stage("wait for the writers to end"):
-                written = {region.name: region.transactions() for region in regions}
+            again = max(_AGAIN_SECONDS, seconds // 4)
+            with stages.stage(f"wait for the writers to end; they write again, for {again} s"):
+                written.wait()
+                written.go_on(again)
+                written.wait()
             with stages.stage("every change acknowledged by Kafka, every edge confirmed"):
                 self._catch_up(regions)
             with stages.stage("second load, by Airflow: what came since"):
                 second = airflow.run(f"headrace_load_{STREAM}").check()
             self._finish(stages, regions, [first, second], written)
 
-    def _finish(
-        self, stages: Stages, regions: list[Region], runs: list[DagRun], written: dict[str, tuple[int, float]]
-    ) -> None:
+    def _finish(self, stages: Stages, regions: list[Region], runs: list[DagRun], written: Written) -> None:
         screen = Screen(self._console, self._bridge_file, self._lake_file)
         with stages.stage("compare every table with its source"):
             screen.verify()
         with stages.stage("ask the lake in Spark SQL"):
             screen.ask()
-        equal = screen.show(regions, runs, written)
+        equal = screen.show(regions, runs, written.told)
         self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
         if self._keep:
             self._tell_how_to_play()

@@ -81,7 +81,7 @@ class Pay(Region):
 
     def write(self, *, clients: int, seconds: int, rate: int) -> None:
         """Start to order; returns at once."""
-        self._seconds = seconds
+        self._seconds, self._committed = seconds, []
         self._writers = [
             threading.Thread(target=self._order, args=(number, seconds, rate / clients), daemon=True)
             for number in range(clients)
@@ -90,12 +90,12 @@ class Pay(Region):
             writer.start()
 
     def transactions(self) -> tuple[int, float]:
-        """Wait for the customers to end; return how many transactions they committed, and how many a second."""
+        """Wait for the customers to end; return how many transactions they committed, and in how many seconds."""
         for writer in self._writers:
             writer.join()
         if self._failures:
             raise NeedsOperator(f"ordering failed in {self.name}: {self._failures[0]}", hint="Run the demo again.")
-        return sum(self._committed), sum(self._committed) / self._seconds
+        return sum(self._committed), self._seconds
 
     def stop_writing(self) -> None:
         """End the customers, if they are at work."""

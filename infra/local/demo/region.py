@@ -45,7 +45,7 @@ class Region(ABC):
 
     @abstractmethod
     def transactions(self) -> tuple[int, float]:
-        """Wait for the writers to end; return how many transactions they committed, and how many a second."""
+        """Wait for the writers to end; return how many transactions they committed, and in how many seconds."""
 
     @abstractmethod
     def stop_writing(self) -> None:
