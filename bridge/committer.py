@@ -32,7 +32,7 @@ from bridge.positions import (
     read_last_record,
     reading,
 )
-from bridge.rest import Rest
+from bridge.rest import rest
 from bridge.tables import Tables
 from bridge.topics import Wanted, check
 from headrace.batch import Batch
@@ -81,7 +81,8 @@ class Committer:
         self.committed_at = 0.0
         # Records in the open transaction.
         self._written = 0
-        self._rest = Rest()
+        # How long after that the next transaction begins at the earliest, in seconds.
+        self._rest = 0.0
 
     def take_over(self) -> Position | None:
         """Fence whoever had the source; return its position, None when neither offsets nor records know one.
@@ -182,7 +183,7 @@ class Committer:
         self._touched.clear()
         self.is_open = False
         self.committed_at = time.monotonic()
-        self._rest.note(self.committed_at - began, self._written)
+        self._rest = rest(self.committed_at - began, self._written)
         self._written = 0
 
     def _end_transaction(self, client: Any, offsets: list[Any]) -> None:
@@ -230,7 +231,7 @@ class Committer:
 
     def _begin(self) -> None:
         if not self.is_open:
-            time.sleep(max(0.0, self.committed_at + self._rest.seconds - time.monotonic()))
+            time.sleep(max(0.0, self.committed_at + self._rest - time.monotonic()))
             with translated(f"begin a transaction of {self._home.source}"):
                 self._producer.begin_transaction()
             self.began_at, self.is_open = time.monotonic(), True

@@ -1,7 +1,7 @@
 """WAL to Kafka, committed and acknowledged, beside `pg_recvlogical` that throws the same WAL away.
 
-Both read the same backlog through slots made before it, by turns, after a turn that is not counted, and the middle run counts. A run's
-time begins when its process is started and so includes its start. It ends when the slot is confirmed up to the
+Both read the same backlog through slots made before it, by turns, after a turn that is not counted, and the middle run counts. A
+run's time begins when its process is started and so includes its start. It ends when the slot is confirmed up to the
 backlog's end, which the edge does only when Kafka has committed and the bridge has acknowledged everything.
 """
 
