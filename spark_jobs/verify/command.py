@@ -69,7 +69,7 @@ def verify(
     # Spark and the driver take seconds to import, which a wrong file need not wait for.
     from spark_jobs.session import session
     from spark_jobs.verify import report
-    from spark_jobs.verify.engine import connect
+    from spark_jobs.verify.engines import connect
     from spark_jobs.verify.lake import LakeAt
 
     reports: list[TableReport] = []

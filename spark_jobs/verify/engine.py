@@ -1,15 +1,12 @@
 """What a source's database is to verification, whatever its engine: tables, a side of their comparison, a place in its log.
 
-Implemented by source.py for PostgreSQL and by mysql/ for MariaDB and MySQL; `connect` chooses by the lake's file. Called by
-command.py and verify.py.
+Implemented by source.py for PostgreSQL and by mysql/ for MariaDB and MySQL, between which engines.py chooses. Used by verify.py.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from headrace.configuration.lake import VerifiedSource
 from spark_jobs.verify.canonical import Column, SilverType, SourceType
 from spark_jobs.verify.digest import Side
 
@@ -90,20 +87,3 @@ class Database(Protocol):
 
     def idle_since(self, commit: int) -> bool:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""
-
-
-def connect(source: str, address: VerifiedSource, *, placed: bool = False) -> AbstractContextManager[Database]:
-    """Give the database in a snapshot that lasts as long as the context; `placed`, at a place of the log that is known.
-
-    Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to say where it stands.
-    """
-    # Each client is imported where a source needs it.
-    if address.postgresql is not None:
-        from spark_jobs.verify.source import SourceDatabase
-
-        return SourceDatabase.connect(source, address.postgresql, placed=placed)
-    from spark_jobs.verify.mysql.database import MysqlDatabase
-
-    mysql = address.mariadb or address.mysql
-    assert mysql is not None
-    return MysqlDatabase.connect(source, mysql, placed=placed)

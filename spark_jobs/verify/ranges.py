@@ -29,6 +29,12 @@ class Span:
         """How many places there are, those beyond an open end not counted."""
         return self.high - self.low
 
+    def condition(self, place: str) -> str:
+        """Return the condition, in a database's SQL, that a number is in the span."""
+        low = "" if self.open_low or (self.low == 0 and self.by == "hash") else f"{place} >= {self.low}"
+        high = "" if self.open_high or (self.high == HASHES and self.by == "hash") else f"{place} < {self.high}"
+        return f"({' AND '.join(part for part in (low, high) if part) or 'true'})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:

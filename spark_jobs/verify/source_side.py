@@ -13,7 +13,7 @@ from spark_jobs.verify import canonical
 from spark_jobs.verify.canonical import Column
 from spark_jobs.verify.digest import DIGITS, Digest, Row
 from spark_jobs.verify.engine import SourceTable
-from spark_jobs.verify.ranges import HASHES, Grid, Span
+from spark_jobs.verify.ranges import Grid, Span
 
 #: Types of a leading key column whose numbers make the ranges.
 _INTEGERS = {"int2", "int4", "int8", "oid"}
@@ -75,7 +75,7 @@ class PostgresSide:
         placed = f"SELECT {_PLACE} AS p, h FROM ({self._hashed(grid.within)}) s"
         found = self._ask(
             f"SELECT (p - {grid.span.low}) / {grid.width}, {_SUMS} FROM ({placed}) r "
-            f"WHERE {_inside('p', grid.span)}{chosen} GROUP BY 1"
+            f"WHERE {grid.span.condition('p')}{chosen} GROUP BY 1"
         )
         digests = {int(cell): Digest(rows, int(first), int(second)) for cell, rows, first, second in found}
         self._said(digests)
@@ -87,14 +87,14 @@ class PostgresSide:
         hashes = ", ".join(_md5(canonical.source_row([column])) for column in self._columns)
         spans = [grid.cell(cell) for cell in cells]
         by_key = grid.span.by == "key"
-        where = [self._condition(span) for span in grid.within]
-        where += [f"({' OR '.join(self._condition(span) for span in spans)})"] if by_key else []
+        where = [span.condition(self._lead) for span in grid.within]
+        where += [f"({' OR '.join(span.condition(self._lead) for span in spans)})"] if by_key else []
         hashed = (
             f"SELECT {self._key_hash} AS k, ARRAY[{keys}]::text[] AS names, ARRAY[{hashes}]::text[] AS hashes "
             f"FROM {self._from} WHERE {' AND '.join(where) or 'true'} OFFSET 0"
         )
         placed = f"SELECT k, names, hashes, {_PLACE} AS p FROM ({hashed}) s"
-        chosen = "true" if by_key else " OR ".join(_inside("p", span) for span in spans)
+        chosen = "true" if by_key else " OR ".join(span.condition("p") for span in spans)
         found = self._ask(
             f'SELECT k, names, hashes FROM ({placed}) r WHERE {chosen} ORDER BY k COLLATE "C", hashes LIMIT {most}'
         )
@@ -112,11 +112,8 @@ class PostgresSide:
 
     def _hashed(self, within: Sequence[Span]) -> str:
         """Return the statement that gives key hash `k` and row hash `h` of the rows in some spans of the key."""
-        where = " AND ".join(self._condition(span) for span in within) or "true"
+        where = " AND ".join(span.condition(self._lead) for span in within) or "true"
         return f"SELECT {self._key_hash} AS k, {_md5(self._row)} AS h FROM {self._from} WHERE {where} OFFSET 0"
-
-    def _condition(self, span: Span) -> str:
-        return _inside(self._lead, span)
 
     def _said(self, digests: dict[int, Digest]) -> None:
         if self._tell:
@@ -129,13 +126,6 @@ class PostgresSide:
 def _md5(text: str) -> str:
     # Bytes in UTF-8, as Spark hashes them, whatever the database's own encoding.
     return f"md5(convert_to({text}, 'UTF8'))"
-
-
-def _inside(place: str, span: Span) -> str:
-    """Return the condition that a number is in a span."""
-    low = "" if span.open_low or (span.low == 0 and span.by == "hash") else f"{place} >= {span.low}"
-    high = "" if span.open_high or (span.high == HASHES and span.by == "hash") else f"{place} < {span.high}"
-    return f"({' AND '.join(part for part in (low, high) if part) or 'true'})"
 
 
 def _listed(numbers: Collection[int]) -> str:

@@ -13,7 +13,7 @@ from spark_jobs.verify.canonical import Column
 from spark_jobs.verify.digest import DIGITS, Digest, Row
 from spark_jobs.verify.engine import SourceTable
 from spark_jobs.verify.mysql import canonical
-from spark_jobs.verify.ranges import HASHES, Grid, Span
+from spark_jobs.verify.ranges import Grid
 
 
 class MysqlSide:
@@ -64,7 +64,7 @@ class MysqlSide:
         # Hashed again for each sum rather than kept: what is kept would grow with the table.
         hashed = f"SELECT {_number(self._key_hash, 1)} AS p, {self._row_hash} AS h FROM {self._from} WHERE {self._within(grid)}"
         found = self._ask(
-            f"SELECT {cell}, {_sums()} FROM ({hashed}) r WHERE {_inside('p', grid.span)}{chosen} GROUP BY 1"
+            f"SELECT {cell}, {_sums()} FROM ({hashed}) r WHERE {grid.span.condition('p')}{chosen} GROUP BY 1"
         )
         digests = {int(cell): Digest(int(rows), int(first), int(second)) for cell, rows, first, second in found}
         self._said(digests)
@@ -76,7 +76,7 @@ class MysqlSide:
         hashes = [_md5([column]) for column in self._columns]
         spans = [grid.cell(cell) for cell in cells]
         place = self._lead if grid.span.by == "key" else _number(self._key_hash, 1)
-        chosen = " OR ".join(_inside(place, span) for span in spans)
+        chosen = " OR ".join(span.condition(place) for span in spans)
         listed = ", ".join([self._key_hash, *keys, *hashes])
         order = ", ".join(str(number) for number in (1, *range(2 + len(keys), 2 + len(keys) + len(hashes))))
         found = self._ask(
@@ -94,7 +94,7 @@ class MysqlSide:
     def _by_key(self, grid: Grid, cells: Sequence[int]) -> dict[int, Digest]:
         digests = {}
         for cell in cells:
-            where = f"{self._within(grid)} AND {_inside(self._lead, grid.cell(cell))}"
+            where = f"{self._within(grid)} AND {grid.cell(cell).condition(self._lead)}"
             # The limit keeps the server from hashing a row again for each sum; a range's hashes are few.
             hashed = f"SELECT {self._row_hash} AS h FROM {self._from} WHERE {where} LIMIT {1 << 63}"
             ((rows, first, second),) = self._ask(f"SELECT {_sums()} FROM ({hashed}) r")
@@ -104,7 +104,7 @@ class MysqlSide:
         return digests
 
     def _within(self, grid: Grid) -> str:
-        return " AND ".join(_inside(self._lead, span) for span in grid.within) or "true"
+        return " AND ".join(span.condition(self._lead) for span in grid.within) or "true"
 
     def _said(self, digests: dict[int, Digest]) -> None:
         if self._tell:
@@ -126,13 +126,6 @@ def _number(hashed: str, start: int) -> str:
 def _sums() -> str:
     # The sum of whole numbers is a decimal, which has room for all rows.
     return "count(*), " + ", ".join(f"coalesce(sum({_number('h', start)}), 0)" for start in (1, 1 + DIGITS))
-
-
-def _inside(place: str, span: Span) -> str:
-    """Return the condition that a number is in a span."""
-    low = "" if span.open_low or (span.low == 0 and span.by == "hash") else f"{place} >= {span.low}"
-    high = "" if span.open_high or (span.high == HASHES and span.by == "hash") else f"{place} < {span.high}"
-    return f"({' AND '.join(part for part in (low, high) if part) or 'true'})"
 
 
 def _listed(numbers: Collection[int]) -> str:
