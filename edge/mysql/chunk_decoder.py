@@ -13,7 +13,7 @@ from typing import Any
 
 from edge.mysql import event
 from edge.mysql.chunk_reader import Watermark
-from edge.mysql.decoder import Decoder, Mark
+from edge.mysql.decoder import Mark
 from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.ordinals import Ordinals
@@ -21,6 +21,7 @@ from edge.mysql.place import file_name
 from edge.mysql.statement import Kind, read_statement
 from edge.mysql.table import Table
 from edge.mysql.tables import Copied
+from edge.mysql.xa_decoder import XaDecoder
 from edge.snapshot.engine import Chunk, Put
 from edge.snapshot.window import Window
 from headrace.errors import CorruptInput
@@ -29,14 +30,16 @@ from headrace.position import Position
 #: So many transactions are remembered, for those that are in the log and not visible yet.
 _RECENT = 4096
 #: Statements that say nothing of a table.
-_PLAIN = frozenset({Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK})
+_PLAIN = frozenset({
+    Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK, Kind.XA_START, Kind.XA_END, Kind.XA_COMMIT, Kind.XA_ROLLBACK,
+})  # fmt: skip
 
 
 def _nobody(_content: bytes) -> None:
     """Wait for no watermark."""
 
 
-class ChunkDecoder(Decoder):
+class ChunkDecoder(XaDecoder):
     """A decoder that chunks can be put into."""
 
     def __init__(self, *, ordinals: Ordinals, server_id: int, **options: Any) -> None:

@@ -6,10 +6,10 @@ the log already and that readers do not see yet is noticed. Used by the snapshot
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
-from edge.mysql import chunk_rows
+from edge.mysql import chunk_rows, event
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.chunk_connection import ChunkConnection
 from edge.mysql.chunk_table import describe, listed, shape
@@ -23,6 +23,7 @@ from headrace.errors import NeedsOperator, Retryable
 
 #: What a chunk saw: everything ahead of a place of the binlog, or these transactions at least.
 Seen = int | MysqlGtids
+_NOT_VISIBLE = "a transaction that is in the log is not visible yet"
 
 
 class Watermark(NamedTuple):
@@ -43,8 +44,9 @@ class ChunkReader:
         tables: Tables,
         checkpoint: MysqlCheckpoint,
         watermarks: deque[Watermark],
+        decided: Container[str],
     ) -> None:
-        self._connect, self._tables, self._watermarks = connect, tables, watermarks
+        self._connect, self._tables, self._watermarks, self._decided = connect, tables, watermarks, decided
         self._database = connect()
         # What the stream does not tell any more, until a snapshot was seen to have it.
         self._behind: MysqlCheckpoint | None = checkpoint
@@ -92,6 +94,8 @@ class ChunkReader:
 
     def _read(self, table: Copied, statement: str, count: int, limit_bytes: int) -> Chunk:
         database = self._database
+        if database.is_mariadb:
+            self._check_decided()
         seen = None if database.is_mariadb else MysqlGtids.parse(log_end(database)[2])
         database.rows("start transaction with consistent snapshot, read only")
         saw = self._place() if seen is None else seen
@@ -124,5 +128,15 @@ class ChunkReader:
             at = MariadbGtids.parse(gtids_at(self._database, file, saw & 0xFFFFFFFF))
             holds = at.covers(behind.gtid_set)
         if not holds:
-            raise Retryable("a transaction that is in the log is not visible yet")
+            raise Retryable(_NOT_VISIBLE)
         self._behind = None
+
+    def _check_decided(self) -> None:
+        """Raise Retryable while the server still commits an XA transaction whose commit is in the log.
+
+        The place at which a snapshot stands does not tell of those.
+        """
+        for form, length, _, data in self._database.rows("xa recover"):
+            name = bytes(data) if isinstance(data, bytes) else str(data).encode()
+            if event.xid(int(form), name[: int(length)], name[int(length) :]) in self._decided:
+                raise Retryable(_NOT_VISIBLE)

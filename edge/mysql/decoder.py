@@ -3,7 +3,8 @@
 Sans-I/O: edge/mysql/log_stream.py feeds one event at a time, whole and checked. A transaction's commit number is the place where
 its GTID event ends, which is known when it begins; the ordinal counts its changes from 0. So positions depend on the log alone.
 Whatever is not an event, or not one that can be passed over, raises CorruptInput or NeedsOperator with the place in the log. An
-event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use.
+event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use. XA is
+edge/mysql/xa_decoder.py's.
 """
 
 import logging
@@ -72,10 +73,15 @@ class Decoder:
         self._explicit = False
         self._now_ms = 0
         self._mapped: dict[int, Table | None] = {}
+        #: Takes events out of the log's order, where they are not fed when they come.
+        self._aside: Callable[[bytes, int], bool] | None = None
         self._others: dict[int, Callable[[bytes, int], None]] = {
             event.ROTATE: self._rotate, event.HEARTBEAT: self._beat, event.MARIADB_GTID: self._begin, event.GTID: self._begin,
             event.QUERY: self._query, event.QUERY_COMPRESSED: self._query, event.XID: self._end,
-            event.XA_PREPARE: self._prepare, event.TRANSACTION_PAYLOAD: self._payload,
+            event.TRANSACTION_PAYLOAD: self._payload,
+        }  # fmt: skip
+        self._statements: dict[Kind, Callable[[bytes, Statement], None]] = {
+            Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back, Kind.REFUSED: self._refuse,
         }  # fmt: skip
 
     @property
@@ -85,6 +91,8 @@ class Decoder:
 
     def feed(self, found: bytes, end: int, now_ms: int) -> None:
         """Decode one event, which ends at `end` without its checksum; raise CorruptInput or NeedsOperator."""
+        if self._aside is not None and self._aside(found, end):
+            return
         self._now_ms = now_ms
         kind = found[4]
         try:
@@ -150,13 +158,11 @@ class Decoder:
             if number == self._number:
                 self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
 
-    def _begin(self, found: bytes, _end: int) -> None:
+    def _begin(self, found: bytes, _end: int = 0) -> None:
         timestamp, _kind, server_id, _size, log_pos, _flags = event.HEADER(found)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
         group = event.mariadb_group(found, server_id) if self._mariadb else event.mysql_group(found)
-        if group.xa == "prepare":
-            raise refusals.two_phase(self._where(found))
         commit = place(self._number, log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
@@ -194,20 +200,21 @@ class Decoder:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
                 return
             raise ValueError("a statement outside a transaction")
-        if statement.kind is Kind.BEGIN:
-            self._explicit = True
+        if statement.kind in self._statements:
+            self._statements[statement.kind](found, statement)
             return
-        if statement.kind is Kind.COMMIT:
-            self._end(found)
-            return
-        if statement.kind is Kind.ROLLBACK:
-            self._roll_back(found, statement)
-            return
-        if statement.kind is Kind.REFUSED:
-            raise refusals.by_statement(statement, self._where(found))
         self._apply(statement, query.database)
-        if group.standalone or group.xa == "complete" or not (self._mariadb or self._explicit):
+        if group.standalone or not (self._mariadb or self._explicit):
             self._end(found)
+
+    def _begin_rows(self, _found: bytes, _statement: Statement) -> None:
+        self._explicit = True
+
+    def _commit(self, found: bytes, _statement: Statement) -> None:
+        self._end(found)
+
+    def _refuse(self, found: bytes, statement: Statement) -> None:
+        raise refusals.by_statement(statement, self._where(found))
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
         """End a transaction that has no rows; a part of one (ROLLBACK TO a savepoint) or one with rows cannot be followed."""
@@ -233,16 +240,10 @@ class Decoder:
         for inner in payload.events(found[event.HEADER_SIZE : end]):
             if inner[4] == event.TRANSACTION_PAYLOAD:
                 raise ValueError("a compressed transaction within another")
-            if inner[4] in {event.XID, event.QUERY}:
+            if inner[4] in {event.XID, event.QUERY, event.XA_PREPARE}:
                 # The transaction ends where the payload does.
                 inner = inner[:13] + found[13:17] + inner[17:]  # noqa: PLW2901
             self.feed(inner, len(inner), self._now_ms)
-
-    def _prepare(self, found: bytes, _end: int) -> None:
-        """Int8 whether it is one phase, then the XA id."""
-        if not found[event.HEADER_SIZE]:
-            raise refusals.two_phase(self._where(found))
-        self._end(found)
 
     def _where(self, found: bytes) -> str:
         offset = int.from_bytes(found[13:17], "little")

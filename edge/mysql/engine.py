@@ -17,6 +17,7 @@ from edge.mysql.chunk_reader import ChunkReader
 from edge.mysql.database import Database
 from edge.mysql.decoder import Mark, taken
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.log_again import LogAgain
 from edge.mysql.log_stream import LogStream
 from edge.mysql.ordinals import Ordinals
 from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
@@ -38,6 +39,8 @@ class MysqlEngine:
         self.state = State(config.beside(config.state.folder), MysqlCheckpoint)
         #: What was read and is not in the checkpoint yet: shared with the session that runs.
         self._marks: deque[Mark] = deque()
+        # Of files that are whole, by their numbers: a session that follows need not read them again.
+        self._undecided: dict[int, dict[str, int]] = {}
 
     def open(self, checkpoint: MysqlCheckpoint, former_pid: int) -> "MysqlSession":
         """Return a session whose server and binlog agree with the checkpoint."""
@@ -54,7 +57,8 @@ class MysqlEngine:
         except BaseException:
             database.close()
             raise
-        return MysqlSession(self._config, self._names, self._engine, self._marks, stream, database)
+        again = LogAgain(self._names, source, database, checkpoint.base, self._undecided)
+        return MysqlSession(self._config, self._names, self._engine, self._marks, stream, database, again)
 
     def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
@@ -108,9 +112,10 @@ class MysqlSession:
         marks: deque[Mark],
         stream: LogStream,
         database: Database,
+        again: LogAgain,
     ) -> None:
         self._config, self._names, self._engine, self._marks = config, names, engine, marks
-        self._stream, self._database = stream, database
+        self._stream, self._database, self._again = stream, database, again
         self._charsets: dict[int, str] = {}
         self.pid = stream.pid
         self.fileno = stream.fileno
@@ -131,6 +136,7 @@ class MysqlSession:
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint
         self._decoder = ChunkDecoder(
+            again=self._again,
             ordinals=Ordinals(self._config.beside(self._config.state.folder), *sent),
             server_id=checkpoint.server_id,
             epoch=checkpoint.position.epoch,
@@ -158,7 +164,7 @@ class MysqlSession:
     def reader(self) -> ChunkReader:
         """Return a reader of chunks with a connection of its own."""
         connect = partial(ChunkConnection, self._names, self._config.source.name)
-        return ChunkReader(connect, self._tables, self._checkpoint, self._decoder.watermarks)
+        return ChunkReader(connect, self._tables, self._checkpoint, self._decoder.watermarks, self._decoder.decided)
 
     def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
         """Return the decoder, which calls `marked` for each watermark."""
@@ -188,6 +194,10 @@ class MysqlSession:
     def read(self, now_ms: int) -> int:
         """Decode the events that have arrived."""
         decoder = self._decoder
+        if decoder.is_replaying:
+            fed = decoder.replay(now_ms)
+            decoder.arrive(now_ms)
+            return fed
         if not decoder.watermarks:
             return self._stream.read(decoder.feed, now_ms)
         fed = self._stream.read(decoder.feed_and_arrive, now_ms)
@@ -202,6 +212,7 @@ class MysqlSession:
 
     def close(self) -> None:
         """Close both connections."""
+        self._again.close()
         self._stream.close()
         self._database.close()
 

@@ -30,6 +30,8 @@ DELETES = frozenset({DELETE_1, DELETE_2, DELETE_1_COMPRESSED, DELETE_2_COMPRESSE
 #: Rows of the second version, and rows that are compressed.
 SECOND = frozenset({WRITE_2, UPDATE_2, DELETE_2, WRITE_2_COMPRESSED, UPDATE_2_COMPRESSED, DELETE_2_COMPRESSED})
 COMPRESSED = frozenset(range(WRITE_1_COMPRESSED, DELETE_2_COMPRESSED + 1))
+#: Rows, and what describes them.
+ROWS = INSERTS | UPDATES | DELETES | {TABLE_MAP}
 #: Events that say nothing of rows.
 PASSED = frozenset({
     STOP, FORMAT, INTVAR, RAND, USER_VAR, IGNORABLE, ROWS_QUERY, ANNOTATE, BINLOG_CHECKPOINT, GTID_LIST, PREVIOUS_GTIDS,
@@ -44,6 +46,7 @@ _MARIADB_GTID = struct.Struct("<QIB").unpack_from
 _GTID = struct.Struct("<B16sQ").unpack_from
 _QUERY = struct.Struct("<IIBHH").unpack_from
 _UINT64 = struct.Struct("<Q").unpack_from
+_XA = struct.Struct("<BIII").unpack_from
 _STANDALONE, _PREPARED_XA, _COMPLETED_XA = 0x01, 0x40, 0x80
 #: What a compressed part may unpack to, in bytes: MariaDB's largest max_allowed_packet.
 _LARGEST = 1 << 30
@@ -77,6 +80,13 @@ class Query(NamedTuple):
     words: bytes
 
 
+class Prepared(NamedTuple):
+    """The end of an XA transaction's rows: its id as statements in the log have it, and whether that is its commit too."""
+
+    xid: str
+    one_phase: bool
+
+
 def is_checksummed(event: bytes) -> bool:
     """Int16 version, Byte50 server version, Int32 made, Int8 header length, Byten post-header lengths, Int8 checksum, Int32."""
     if int.from_bytes(event[19:21], "little") != 4:
@@ -103,6 +113,21 @@ def mysql_group(event: bytes) -> Group:
     _flags, uuid, number = _GTID(event, HEADER_SIZE)
     digits = uuid.hex()
     return Group(0, "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])), number)
+
+
+def prepared(event: bytes, end: int) -> Prepared:
+    """Int8 whether it is one phase, Int32 format, Int32 length of the transaction's id, Int32 length of its branch, both."""
+    one_phase, form, first, second = _XA(event, HEADER_SIZE)
+    at = HEADER_SIZE + 13
+    if at + first + second > end:
+        raise ValueError("an XA transaction's id is cut short")
+    name, branch = event[at : at + first], event[at + first : at + first + second]
+    return Prepared(xid(form, name, branch), bool(one_phase))
+
+
+def xid(form: int, name: bytes, branch: bytes) -> str:
+    """Return an XA transaction's id as statements in the log have it."""
+    return f"X'{name.hex()}',X'{branch.hex()}',{form}"
 
 
 def query(event: bytes, end: int, *, compressed: bool) -> Query:

@@ -27,6 +27,12 @@ _ROUND_BYTES = 1 << 20
 #: A packet of this length goes on in the next one.
 _FULL_PACKET = 0xFFFFFF
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+#: Of a dump: the server ends it where the log ends.
+_NON_BLOCK = 1
+
+
+class LogEnded(NotConnected):
+    """The server ended the stream."""
 
 
 class LogStream:
@@ -64,6 +70,13 @@ class LogStream:
         self._register()
         head = struct.pack("<BHIIQI", _DUMP_GTID, 4, self._server_id, 0, 4, len(encoded))
         self._begin(head + encoded, gtids or "the beginning of the log")
+
+    def start_at(self, file: str, offset: int) -> None:
+        """Start at a place of a file, to be ended where the log ends, whoever else reads with this server id."""
+        self._prepare()
+        self._database.rows("set @mariadb_slave_capability = %s", 4)
+        dump = struct.pack("<BIHI", _DUMP, offset, _NON_BLOCK, 0)
+        self._begin(dump + file.encode(), f"{file}:{offset}")
 
     def read(self, feed: Callable[[bytes, int, int], None], now_ms: int) -> int:
         """Feed the events that have arrived, up to a round of them: each with its end without checksum and the time.
@@ -155,7 +168,7 @@ class LogStream:
 
     def _ended(self, kind: int, found: bytes) -> None:
         if kind != _ERROR:
-            raise NotConnected(f"server {self._address} ended the stream")
+            raise LogEnded(f"server {self._address} ended the stream")
         number = int.from_bytes(found[:2], "little")
         words = found[2:].decode(errors="replace")
         words = words[6:] if words.startswith("#") else words

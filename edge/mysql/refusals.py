@@ -77,12 +77,13 @@ def rolled_back(where: str) -> NeedsOperator:
     )
 
 
-def two_phase(where: str) -> NeedsOperator:
-    """Return the error of a transaction that is prepared first and decided upon later."""
+def not_prepared(xid: str, first: str, where: str) -> NeedsOperator:
+    """Return the error of a transaction whose rows are not in the log any more when it commits."""
     return NeedsOperator(
-        f"a transaction was prepared by XA {where}: its rows are in the log before it is decided whether they "
-        "are committed, which this release does not follow",
-        hint="Use XA with one phase, or none, on captured tables; then start a new epoch and copy the tables again.",
+        f"the XA transaction {xid} commits {where}, and the log, which begins with {first}, does not tell what it prepared: "
+        "its changes are lost",
+        hint="Start a new epoch and copy the tables again. Then keep the binlog longer than a transaction stays prepared "
+        "(binlog_expire_logs_seconds), and prepare none with sql_log_bin = 0.",
     )
 
 

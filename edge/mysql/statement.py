@@ -20,6 +20,11 @@ class Kind(Enum):
     EMPTIES = "empties"
     #: Rows move or vanish in a way that no row event tells: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged.
     MOVES = "moves"
+    #: An XA transaction's rows begin, and end; one that was prepared is decided upon.
+    XA_START = "xa start"
+    XA_END = "xa end"
+    XA_COMMIT = "xa commit"
+    XA_ROLLBACK = "xa rollback"
     HARMLESS = "harmless"
     #: Rows changed by statement.
     REFUSED = "refused"
@@ -32,6 +37,8 @@ class Statement(NamedTuple):
     tables: tuple[tuple[str, str], ...] = ()
     #: Of the statement, at most three words, for messages: never a value.
     opening: str = ""
+    #: Of the XA transaction, as the server writes it.
+    xid: str = ""
 
 
 _SPACE = r"(?:\s|/\*(?!!|M!).*?\*/|--[^\n]*\n|#[^\n]*\n)*"
@@ -45,12 +52,17 @@ _REPLACE = re.compile(r"CREATE\s+OR\s+REPLACE\s+TABLE\s+", re.IGNORECASE)
 _PARTITION = re.compile(
     r"\b(?:DROP|TRUNCATE|EXCHANGE)\s+PARTITION\b|\bDISCARD\s+(?:PARTITION\b.*)?TABLESPACE\b", re.IGNORECASE
 )
+_BOUNDS = {
+    "BEGIN": Kind.BEGIN, "START TRANSACTION": Kind.BEGIN, "COMMIT": Kind.COMMIT, "ROLLBACK": Kind.ROLLBACK,
+}  # fmt: skip
+_XA = re.compile(r"XA\s+(START|END|COMMIT|ROLLBACK)\s+(X'[0-9A-F]*',X'[0-9A-F]*',\d+)", re.IGNORECASE)
+_XA_KINDS = {"START": Kind.XA_START, "END": Kind.XA_END, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
 _RENAME = re.compile(r"\bRENAME\s+(?!COLUMN|INDEX|KEY|CONSTRAINT)", re.IGNORECASE)
 
 #: First words of statements that change no row, or whose rows come as row events.
 _HARMLESS = frozenset({
     "ALTER", "ANALYZE", "CHECK", "CREATE", "DROP", "FLUSH", "GRANT", "INSTALL", "OPTIMIZE", "RELEASE", "REPAIR", "REVOKE",
-    "SAVEPOINT", "SET", "UNINSTALL", "XA",
+    "SAVEPOINT", "SET", "UNINSTALL",
 })  # fmt: skip
 
 
@@ -61,12 +73,10 @@ def read_statement(words: str) -> Statement:
     first = _WORDS.match(text)
     said = " ".join(first[0].split()).upper() if first else ""
     word = said.partition(" ")[0]
-    if said in {"BEGIN", "START TRANSACTION"} or word == "BEGIN":
-        return Statement(Kind.BEGIN, opening=said)
-    if word == "COMMIT":
-        return Statement(Kind.COMMIT, opening=said)
-    if word == "ROLLBACK":
-        return Statement(Kind.ROLLBACK, opening=said)
+    if bound := _BOUNDS.get(said) or _BOUNDS.get(word):
+        return Statement(bound, opening=said)
+    if word == "XA" and (match := _XA.fullmatch(text)):
+        return Statement(_XA_KINDS[match[1].upper()], opening=said, xid=match[2].lower().replace("x'", "X'"))
     for pattern, several in ((_TRUNCATE, False), (_DROP, True), (_REPLACE, False)):
         if match := pattern.match(text):
             return Statement(Kind.EMPTIES, _tables(text, match.end(), several=several), said)

@@ -43,16 +43,24 @@ def test_rows_that_the_log_does_not_carry_whole_stop_the_edge(
     assert len(interconnect.changes) == 1
 
 
-def test_two_phase_transactions_stop_the_edge_and_one_phase_ones_do_not(maria_edge, maria, interconnect):
-    with maria_edge.running() as running:
-        on_connection(maria, "xa start 'a'", "insert into t values (1, 'one')", "xa end 'a'", "xa commit 'a' one phase")
-        arrive(interconnect, 1)
-        on_connection(
-            maria, "xa start 'b'", "insert into t values (2, 'two')", "xa end 'b'", "xa prepare 'b'", "xa rollback 'b'"
-        )
+def test_commit_of_what_was_prepared_in_a_purged_file_stops_the_edge(own_maria, maria_edges, interconnect):
+    on_connection(own_maria, "xa start 'a'", "insert into t values (1, 'x')", "xa end 'a'", "xa prepare 'a'")
+    own_maria.execute("flush binary logs")
+    edge = maria_edges(own_maria, interconnect.url)
+    edge.init()
+
+    def purged():
+        own_maria.execute("purge binary logs to 'binlog.000002'")
+        return own_maria.execute("show binary logs")[0][0] == "binlog.000002"
+
+    eventually(purged, saying="the first file is gone")
+    own_maria.execute("xa commit 'a'")
+
+    with edge.running() as running:
         error = running.ended()
 
-    assert "prepared by XA" in error.message
+    assert re.search(r"X'61',X'',1 commits at position .* begins with binlog.000002, does not tell", error.message)
+    assert "copy the tables again" in error.hint
 
 
 def test_purged_binlog_is_named_with_the_gap(own_maria, maria_edges, interconnect):

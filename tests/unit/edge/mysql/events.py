@@ -2,12 +2,13 @@
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from edge.batcher import Batcher
-from edge.mysql.decoder import Decoder
 from edge.mysql.tables import Chosen, Tables
+from edge.mysql.xa_decoder import XaDecoder
 from edge.policy import Policy
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
@@ -55,6 +56,10 @@ def mysql_gtid(number: int, end: int) -> bytes:
 
 def xid(end: int) -> bytes:
     return event(16, struct.pack("<Q", 9), end)
+
+
+def xa_prepared(name: bytes, end: int, *, one_phase: bool = False) -> bytes:
+    return event(38, struct.pack("<BIII", one_phase, 1, len(name), 0) + name, end)
 
 
 def query(words: str, end: int, database: str = "bank") -> bytes:
@@ -108,7 +113,7 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> byte
     return event(40, head + b"\0" + data, end)
 
 
-def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
+def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
     batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
     policy = Policy(options.get("policy", Section()))
     tables = Tables(
@@ -120,7 +125,8 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         kinds_of=lambda _database, _table: options.get("kinds", {}),
     )
     largest = options.get("largest", 15 << 20)
-    made = Decoder(
+    made = XaDecoder(
+        again=options.get("again", EmptyLog()),
         epoch=1,
         base="binlog",
         after=7 << 32 | 4,
@@ -133,9 +139,24 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     return made, batcher
 
 
-def feed(to: Decoder, *events: bytes) -> None:
+class EmptyLog:
+    """A log that holds nothing of before."""
+
+    def rows(self, start: int) -> Iterator[tuple[bytes, int]]:
+        return iter([])
+
+    def find(self, xid: str, before: int) -> dict[str, int]:
+        return {}
+
+    def first(self) -> str:
+        return "binlog.000003"
+
+
+def feed(to: XaDecoder, *events: bytes) -> None:
     for one in events:
         to.feed(one, len(one), NOW_MS)
+    while to.is_replaying:
+        to.replay(NOW_MS)
 
 
 def _name(name: bytes) -> bytes:

@@ -60,6 +60,7 @@ class Stream:
             kinds_of=lambda _database, _table: {},
         )
         self.decoder = ChunkDecoder(
+            again=events.EmptyLog(),
             ordinals=Ordinals(folder),
             server_id=5,
             epoch=1,

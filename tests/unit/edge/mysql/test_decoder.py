@@ -21,6 +21,7 @@ from tests.unit.edge.mysql.events import (
     rotate,
     rows,
     table_map,
+    xa_prepared,
     xid,
 )  # fmt: skip
 
@@ -117,7 +118,8 @@ def test_truncate_and_drop_name_their_tables():
         ([event(26, b"\1\0\0", 300)], "LOST_EVENTS"),
         ([event(39, b"x" * 30, 300)], "PARTIAL_JSON"),
         ([event(42, b"x" * 30, 300)], "tagged GTID"),
-        ([event(38, b"\0" + b"x" * 20, 300)], "prepared by XA"),
+        ([query("XA COMMIT X'61',X'',1", 300)], "begins with binlog.000003, does not tell what it prepared"),
+        ([query("XA PREPARE X'61',X'',1", 300)], "by a statement"),
         ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK", 300)], "rolled back in part"),
         ([query("ROLLBACK TO s", 300)], "rolled back in part"),
         ([table_map(ID, NAME._replace(collation=99))], "character set 'swe7'"),
@@ -144,6 +146,9 @@ def test_what_rows_cannot_be_made_of_calls_an_operator_with_the_place(events, sa
         ([mysql_gtid(1, 200), ACCOUNTS, rows(30, 2, ANA + b"\0")], "mysql"),
         ([mysql_gtid(1, 200), ACCOUNTS, rows(30, 2, ANA, id_=99)], "mysql"),
         ([mysql_gtid(1, 200), mysql_gtid(2, 300)], "mysql"),
+        ([mysql_gtid(1, 200), xa_prepared(b"a", 300)], "mysql"),
+        ([mysql_gtid(1, 200), query("XA START X'61',X'',1", 250), ACCOUNTS, rows(30, 2, ANA), xid(300)], "mysql"),
+        ([mariadb_gtid(1, 200, flags=0x40), ACCOUNTS, rows(30, 2, ANA), xid(300)], "mariadb"),
         ([mariadb_gtid(1, 200), event(199, b"new")], "mariadb"),
         ([mariadb_gtid(1, 3)], "mariadb"),
         ([mariadb_gtid(1, 200), rotate("binlog.000008")], "mariadb"),
@@ -151,7 +156,7 @@ def test_what_rows_cannot_be_made_of_calls_an_operator_with_the_place(events, sa
         ([mysql_gtid(1, 200), payload([b"cut"], 300)], "mysql"),
         ([mysql_gtid(1, 200), payload([ACCOUNTS], 300, b"no zstd")], "mysql"),
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_what_is_no_log_is_corrupt_and_adds_nothing(events, engine):
     made, batcher = decoder(engine)

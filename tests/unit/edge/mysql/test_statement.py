@@ -39,7 +39,11 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
         ("/*!40000 ALTER TABLE `t` DISABLE KEYS */", Kind.HARMLESS, ()),
         ("create table t as select 1", Kind.HARMLESS, ()),
         ("SAVEPOINT `a`", Kind.HARMLESS, ()),
-        ("XA COMMIT X'61',X'',1", Kind.HARMLESS, ()),
+        ("XA START X'61',X'',1", Kind.XA_START, ()),
+        ("XA END X'61',X'',1", Kind.XA_END, ()),
+        ("XA COMMIT X'6F',X'62',7", Kind.XA_COMMIT, ()),
+        ("XA ROLLBACK X'61',X'',1", Kind.XA_ROLLBACK, ()),
+        ("XA COMMIT 'a'", Kind.REFUSED, ()),
     ],
 )
 def test_a_statement_means_what_it_does_to_rows(words, kind, tables):

@@ -1,0 +1,102 @@
+"""XA transactions that are prepared and not decided: their rows, or where the log has them.
+
+The log has a transaction's rows where it was prepared, which may be long before its commit. Guarantees that memory is bounded:
+what does not fit is read again from the log, as is what was prepared before this session. Called by edge/mysql/xa_decoder.py.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+#: An event and where it ends without its checksum.
+Event = tuple[bytes, int]
+#: Of all that is held, in bytes.
+_MOST = 32 << 20
+
+
+class Again(Protocol):
+    """Reads parts of the log again."""
+
+    def rows(self, start: int) -> Iterator[Event]:
+        """Yield the rows, with what describes them, of the transaction that begins at a place."""
+
+    def find(self, xid: str, before: int) -> dict[str, int]:
+        """Return where transactions begin that are undecided at a place, at least from where this one was prepared on."""
+
+    def first(self) -> str:
+        """Return the log's oldest file."""
+
+
+class _Held:
+    """A transaction's rows."""
+
+    def __init__(self, start: int) -> None:
+        self.start, self.size = start, 0
+        #: None for one that is to be read again.
+        self.events: list[Event] | None = []
+
+
+class Prepared:
+    """Transactions by their ids."""
+
+    def __init__(self, again: Again, most: int = _MOST) -> None:
+        self._again, self._most = again, most
+        self._size = 0
+        self._open: _Held | None = None
+        # In the order in which they were prepared.
+        self._held: dict[str, _Held] = {}
+
+    def begin(self, start: int) -> None:
+        """Begin to hold the rows of a transaction, which begins at a place in the log."""
+        self._open = _Held(start)
+
+    def hold(self, found: bytes, end: int) -> None:
+        """Hold an event of it."""
+        held = self._open
+        assert held is not None
+        if held.events is None:
+            return
+        size = len(found)
+        held.events.append((found, end))
+        held.size += size
+        self._size += size
+        for oldest in (*self._held.values(), held):
+            if self._size <= self._most:
+                break
+            self._release(oldest)
+
+    def end(self, xid: str) -> None:
+        """Keep it until it is decided."""
+        assert self._open is not None
+        self.drop(xid)
+        self._held[xid], self._open = self._open, None
+
+    def drop(self, xid: str) -> None:
+        """Forget a transaction."""
+        held = self._held.pop(xid, None)
+        if held is not None:
+            self._release(held)
+
+    def take(self, xid: str, before: int) -> Iterator[Event] | None:
+        """Return the rows of a transaction whose commit begins at a place, and forget it; None when the log has it nowhere."""
+        if xid not in self._held:
+            for other, start in self._again.find(xid, before).items():
+                if other not in self._held:
+                    self._held[other] = known = _Held(start)
+                    known.events = None
+        held = self._held.pop(xid, None)
+        return None if held is None else self._rows(held)
+
+    def last(self) -> Iterator[Event]:
+        """Return the rows of the transaction that was begun last, which commits in one phase, and forget it."""
+        held, self._open = self._open, None
+        assert held is not None
+        return self._rows(held)
+
+    def _rows(self, held: _Held) -> Iterator[Event]:
+        events = held.events
+        self._release(held)
+        return self._again.rows(held.start) if events is None else iter(events)
+
+    def _release(self, held: _Held) -> None:
+        self._size -= held.size
+        held.size, held.events = 0, None
