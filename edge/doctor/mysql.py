@@ -5,7 +5,7 @@ is restarted, so they belong into its configuration too.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from edge.mysql import charset, server
 from edge.mysql.checkpoint import MysqlCheckpoint
@@ -131,6 +131,14 @@ def tables(patient: Patient) -> Iterator[Finding]:
         if found:
             yield Finding("tables", "warning", f"{len(found)} {what}: {_names([(it[0], it[1]) for it in found])}")
     names = {(it[0], it[1]) for it in listed}
+    by_statement = [found for found in _pairs(patient.database.rows(_BY_STATEMENT)) if found in names]
+    if by_statement:
+        yield Finding(
+            "versions",
+            "wrong",
+            f"{len(by_statement)} tables have versions by transaction and are logged as statements: {_names(by_statement)}",
+            "Let ROW START and ROW END be timestamp(6).",
+        )
     known = charset.known()
     unread = {
         (str(database), str(table), str(name))
@@ -159,6 +167,10 @@ def foreign_keys(patient: Patient) -> Iterator[Finding]:
         yield Finding("foreign keys", "ok", "none changes rows of captured tables by CASCADE or SET NULL")
 
 
+def _pairs(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
+    return [(str(database), str(table)) for database, table in rows]
+
+
 def _names(found: list[tuple[str, str]]) -> str:
     return ", ".join(f"{database}.{table}" for database, table in found[:5]) + (", ..." if len(found) > 5 else "")
 
@@ -167,11 +179,15 @@ _TABLES = """
     select t.table_schema, t.table_name, t.engine,
         (select count(*) from information_schema.table_constraints c where c.table_schema = t.table_schema
             and c.table_name = t.table_name and c.constraint_type = 'PRIMARY KEY')
-    from information_schema.tables t where t.table_type = 'BASE TABLE' order by 1, 2
+    from information_schema.tables t where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
 """
 _CHARSETS = """
     select distinct table_schema, table_name, character_set_name from information_schema.columns
     where character_set_name is not null
+"""
+_BY_STATEMENT = """
+    select table_schema, table_name from information_schema.columns
+    where generation_expression = 'ROW START' and data_type = 'bigint' order by 1, 2
 """
 _CASCADES = """
     select distinct constraint_schema, table_name from information_schema.referential_constraints

@@ -143,14 +143,14 @@ class ChunkDecoder(XaDecoder):
         window = self._window
         if window is None or not window.is_open:
             return
-        located = self._located(kind, found, end)
-        if located is None or (located.table.schema.schema, located.table.schema.table) != self._watched:
-            return
-        for key in located.table.keys(located.images, located.start, located.end):
-            if key is None:
-                window.alter()
-            else:
-                window.change(key)
+        for table, _, images, start, until in self._located(kind, found, end):
+            if (table.schema.schema, table.schema.table) != self._watched:
+                return
+            for key in table.keys(images, start, until):
+                if key is None:
+                    window.alter()
+                else:
+                    window.change(key)
 
     def _query(self, found: bytes, end: int) -> None:
         window, watched = self._window, self._watched

@@ -17,7 +17,11 @@ from headrace.errors import NeedsOperator
 
 _TABLES = "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"
 _NAMED = "select table_type, table_rows from information_schema.tables where table_schema = %s and table_name = %s"
-_COLUMNS = f"select {CATALOGUED} from information_schema.columns where table_schema = %s and table_name = %s order by ordinal_position"  # noqa: S608, E501
+#: Without the period of a table with versions, which no record has.
+_COLUMNS = f"""
+    select {CATALOGUED} from information_schema.columns where table_schema = %s and table_name = %s
+        and coalesce(generation_expression, '') not in ('ROW START', 'ROW END') order by ordinal_position
+"""  # noqa: S608
 #: It changes with every row.
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
@@ -128,15 +132,10 @@ def describe(database: Database, of: str, table: str) -> tuple[ChunkTable, int]:
             f"table {where} does not exist, or the user may not select from it",
             hint=f"Check its name: database.table, as the server has it. Otherwise: grant select on {name} to the user.",
         )
-    if found[0][0] == "SYSTEM VERSIONED":
-        raise NeedsOperator(
-            f"table {where} keeps versions of its rows, which are not copied",
-            hint="Its changes are captured; copy the rows by a table without SYSTEM VERSIONING.",
-        )
     before = shape(database, name)
     columns = tuple(Catalogued(*row) for row in database.rows(_COLUMNS, of, table))
     names = [column.name for column in columns]
-    index, key = _key(database, name, where)
+    index, key = _key(database, name, where, names)
     described = TableMap(
         database=of,
         table=table,
@@ -150,11 +149,13 @@ def describe(database: Database, of: str, table: str) -> tuple[ChunkTable, int]:
     return made, int(found[0][1] or 0)
 
 
-def _key(database: Database, name: str, where: str) -> tuple[str, list[str]]:
+def _key(database: Database, name: str, where: str, columns: list[str]) -> tuple[str, list[str]]:
     """Return the index that the log takes for the key, and its columns: the primary key, or the first that is as good."""
     indexes: dict[str, list[dict[str, object]]] = {}
     for row in database.dictionaries(f"show index from {name}"):
-        indexes.setdefault(str(row["Key_name"]), []).append(row)
+        # The end of a period tells former rows apart, and is the same in all current ones.
+        if row["Column_name"] is None or row["Column_name"] in columns:
+            indexes.setdefault(str(row["Key_name"]), []).append(row)
     for index, parts in sorted(indexes.items(), key=lambda it: it[0] != "PRIMARY"):
         unique = all(not part["Non_unique"] and part["Null"] != "YES" and part["Column_name"] for part in parts)
         if index == "PRIMARY" or (unique and all(part["Sub_part"] is None for part in parts)):

@@ -10,7 +10,7 @@ edge/mysql/xa_decoder.py's.
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from edge.batcher import Batcher
@@ -38,9 +38,10 @@ class Mark(NamedTuple):
 
 
 class Located(NamedTuple):
-    """The images of a rows event, and whose they are."""
+    """Images of a rows event, whose they are, and the type of event that tells them."""
 
     table: Table
+    kind: int
     images: bytes
     start: int
     end: int
@@ -113,34 +114,35 @@ class Decoder:
             raise self._corrupt(found, "cannot be decoded") from error
 
     def _rows(self, kind: int, found: bytes, end: int) -> None:
-        transaction, first = self._changes.transaction, self._changes.ordinal
+        changes, now_ms = self._changes, self._now_ms
+        transaction = changes.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
-        located = self._located(kind, found, end)
-        if located is None:
-            return
-        table, images, at, end = located
-        if kind in event.INSERTS:
-            keys, values = table.inserts(images, at, end, transaction, first, self._now_ms)
-        elif kind in event.UPDATES:
-            keys, values = table.updates(images, at, end, transaction, first, self._now_ms)
-        else:
-            keys, values = table.deletes(images, at, end, transaction, first, self._now_ms)
-        self._changes.add(table, keys, values, self._now_ms, deletes=kind in event.DELETES)
+        for table, told, images, at, until in self._located(kind, found, end):
+            first = changes.ordinal
+            if told in event.INSERTS:
+                keys, values = table.inserts(images, at, until, transaction, first, now_ms)
+            elif told in event.UPDATES:
+                keys, values = table.updates(images, at, until, transaction, first, now_ms)
+            else:
+                keys, values = table.deletes(images, at, until, transaction, first, now_ms)
+            changes.add(table, keys, values, now_ms, deletes=told in event.DELETES)
 
-    def _located(self, kind: int, found: bytes, end: int) -> Located | None:
-        """Return where the images of a rows event are; None for a table that is not captured."""
+    def _located(self, kind: int, found: bytes, end: int) -> Iterable[Located]:
+        """Return where the images of a rows event are that are told; none of a table that is not captured."""
         table = self._mapped[int.from_bytes(found[19:25], "little")]
         if table is None:
-            return None
+            return ()
         at = event.HEADER_SIZE + 8
         if kind in event.SECOND:
             at += int.from_bytes(found[at : at + 2], "little")
         at = table.images_at(found, at, is_update=kind in event.UPDATES)
         if kind in event.COMPRESSED:
-            images = event.unpacked(found[at:end])
-            return Located(table, images, 0, len(images))
-        return Located(table, found, at, end)
+            found = event.unpacked(found[at:end])
+            at, end = 0, len(found)
+        if table.versions is None:
+            return (Located(table, kind, found, at, end),)
+        return [Located(table, *run) for run in table.versions.runs(kind, found, at, end)]
 
     def _rotate(self, found: bytes, end: int) -> None:
         name, _ = event.rotated(found, end)

@@ -225,8 +225,12 @@ class MysqlSession:
         return self._charsets[collation]
 
     def _kinds_of(self, database: str, table: str) -> dict[str, str]:
+        # A period's columns are told from others by how they are made.
+        kind = (
+            "case when generation_expression in ('ROW START', 'ROW END') then generation_expression else data_type end"
+        )
         query = (
-            "select column_name, data_type from information_schema.columns where table_schema = %s and table_name = %s"
+            f"select column_name, {kind} from information_schema.columns where table_schema = %s and table_name = %s"  # noqa: S608
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
 

@@ -12,6 +12,7 @@ from edge.mysql.column import Code
 from edge.mysql.envelope import Transaction
 from edge.mysql.generated import Images
 from edge.mysql.table_map import TableMap, packed
+from edge.mysql.versions import Versions
 from headrace.schema import Column, TableSchema
 
 #: A record of one row: the row, the table's part, its number in the event, place, ordinal, the rest, how many changes so far.
@@ -27,7 +28,9 @@ class MissingColumns(ValueError):  # noqa: N818 - a state of the log.
 class Table:
     """One table, as one table map describes it."""
 
-    def __init__(self, described: TableMap, codes: list[Code], shared: envelope.Table) -> None:
+    def __init__(
+        self, described: TableMap, codes: list[Code], shared: envelope.Table, versions: Versions | None = None
+    ) -> None:
         names = [json.encode(field.name) for field in described.fields]
         index = {field.name: number for number, field in enumerate(described.fields)}
         key = [index[name] for name in described.key]
@@ -50,9 +53,13 @@ class Table:
                 for number, (field, code) in enumerate(told, 1)
             ],
             excluded=[
-                field.name for field, code in zip(described.fields, codes, strict=True) if code.policy == "exclude"
+                field.name
+                for number, (field, code) in enumerate(zip(described.fields, codes, strict=True))
+                if code.policy == "exclude" and (versions is None or number not in versions.columns)
             ],
         )
+        #: Which of its rows are current; None where all are.
+        self.versions = versions
         #: Whether its schema record went ahead.
         self.told = False
         self._keyed = Images(names, codes, key)

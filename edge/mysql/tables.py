@@ -1,11 +1,12 @@
 """The tables of a source: which are captured, and how each is decoded, by the table maps that the log brings.
 
 Guarantees that the same description is compiled once, and that a table's schema record goes ahead again when the table is
-described otherwise. Asks the catalog only for what the log does not tell: which character set a collation is of, and whether
-bytes are an address or a UUID.
+described otherwise. Asks the catalog only for what the log does not tell: which character set a collation is of, whether
+bytes are an address or a UUID, and which columns are the period of a table with versions.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
@@ -16,6 +17,7 @@ from edge.mysql.chunk_table import ChunkTable
 from edge.mysql.column import Code, code, treated, without_zero_dates
 from edge.mysql.table import Table
 from edge.mysql.table_map import TableMap, parse
+from edge.mysql.versions import Versions, may_have_period, period
 from edge.policy import Policy
 from headrace.errors import NeedsOperator
 
@@ -143,7 +145,8 @@ class Tables:
                 "configuration. Then start a new epoch: 'headrace edge init' in an empty state folder.",
             )
         kinds: dict[str, str] = {}
-        if any(
+        versioned = self._connector == "mariadb" and may_have_period(described)
+        if versioned or any(
             field.type == types.STRING and field.collation == types.BINARY and field.meta in _ADDRESS_LENGTHS
             for field in described.fields
         ):
@@ -152,7 +155,15 @@ class Tables:
             code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
             for field in described.fields
         ]
-        return Table(described, self._hidden(described, codes), self._shared(described))
+        shown = self._hidden(described, codes)
+        found = period(described, kinds) if versioned else None
+        if found is None:
+            return Table(described, shown, self._shared(described))
+        start, end = found
+        for number in found:
+            shown[number] = codes[number]._replace(policy="exclude")
+        key = tuple(name for name in described.key if name != described.fields[end].name)
+        return Table(replace(described, key=key), shown, self._shared(described), Versions(codes, start, end))
 
     def _hidden(self, described: TableMap, codes: list[Code]) -> list[Code]:
         """Return the ways as settings and policy want them."""

@@ -179,20 +179,51 @@ def test_copied_rows_obey_policy_and_settings_as_streamed_ones_do(maria_edges, m
         "create table p (id int primary key, note text, number decimal(8, 2), nowhere int, gone blob, d date, m datetime)"
     )
     maria.execute("create table secret (id int primary key)")
-    maria.execute("create table versions (id int primary key) with system versioning")
     maria.execute("set sql_mode = ''")
     maria.execute(
         "insert into p values (1, 'äöü', 12.5, null, 'x', 0, '2026-00-01'), (2, null, -1, 7, null, now(), now())"
     )
     with edge.running():
         arrive(interconnect, 2)
-        tables = copy(edge, *(f"{maria.name}.{name}" for name in ("p", "secret", "versions")))
+        tables = copy(edge, *(f"{maria.name}.{name}" for name in ("p", "secret")))
 
     assert raw(interconnect, b"r") == raw(interconnect, b"c")
     assert [value["after"]["note"] for _, value in records(interconnect, "p", "r")] == ["äö", None]
     assert records(interconnect, "p", "r")[0][1]["after"]["m"] is None
     assert "is not captured" in tables[f"{maria.name}.secret"].problem
-    assert "keeps versions" in tables[f"{maria.name}.versions"].problem
+
+
+def test_tables_with_versions_are_told_and_copied_as_a_plain_select_has_them(maria_edge, maria, interconnect):
+    columns = "(id int primary key, note text"
+    maria.execute(f"create table v {columns}) with system versioning")
+    maria.execute(
+        f"create table w {columns}, since timestamp(6) generated always as row start, until timestamp(6) generated always as "
+        "row end, period for system_time (since, until)) with system versioning"
+    )
+    with maria_edge.running():
+        for name in ("v", "w"):
+            maria.execute(f"insert into {name} (id, note) values (1, 'a'), (2, 'b'), (3, 'c')")
+            maria.execute(f"update {name} set note = 'x' where id < 3")
+            maria.execute(f"update {name} set id = 5 where id = 1")
+            maria.execute(f"delete from {name} where id = 2")
+            maria.execute(f"replace into {name} (id, note) values (5, 'q')")
+            maria.execute(f"delete history from {name}")
+        arrive(interconnect, 16)
+        copy(maria_edge, f"{maria.name}.v", f"{maria.name}.w")
+
+    for name in ("v", "w"):
+        told = [(value["op"], key["id"]) for op in "cudr" for key, value in records(interconnect, name, op)]
+        assert told == [
+            *(("c", 1), ("c", 2), ("c", 3)), *(("u", 1), ("u", 2), ("u", 5), ("u", 5)), ("d", 2), *(("r", 3), ("r", 5)),
+        ]  # fmt: skip
+        ((_, deleted),) = records(interconnect, name, "d")
+        copied = [value["after"] for _, value in records(interconnect, name, "r")]
+        assert (deleted["before"], deleted["after"]) == ({"id": 2, "note": "x"}, None)
+        assert copied == [{"id": 3, "note": "c"}, {"id": 5, "note": "q"}]
+    schemas = [value["tableChanges"][0]["table"] for _, _, value in interconnect.records if "tableChanges" in value]
+    assert [(it["primaryKeyColumnNames"], [column["name"] for column in it["columns"]]) for it in schemas] == [
+        (["id"], ["id", "note"])
+    ] * 2
 
 
 def test_rows_are_not_taken_for_others_whose_acknowledgement_a_kill_has_lost(maria_edge, maria, interconnect):

@@ -281,6 +281,10 @@ def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(mari
     own_maria.execute("set global binlog_row_metadata = 'NO_LOG'")
     own_maria.execute("create table odd (a text character set swe7) engine = Aria")
     own_maria.execute(
+        "create table numbered (a int, s bigint unsigned generated always as row start, e bigint unsigned generated always as "
+        "row end, period for system_time (s, e)) with system versioning"
+    )
+    own_maria.execute(
         "create table child (id int primary key, t int, foreign key (t) references t (id) on delete cascade)"
     )
     done = edge.command("doctor", "--json")
@@ -291,6 +295,7 @@ def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(mari
     said = {(finding["check"], finding["level"]): finding for finding in ill}
     assert said["binlog_row_metadata", "wrong"]["mend"] == "set global binlog_row_metadata = 'FULL'"
     assert "convert to character set utf8mb4" in said["character set", "wrong"]["mend"]
+    assert f": {own_maria.name}.numbered" in said["versions", "wrong"]["said"]
     assert f"{own_maria.name}.odd" in said["tables", "warning"]["said"]
     assert f": {own_maria.name}.child" in said["foreign keys", "warning"]["said"]
     assert done.returncode != 0

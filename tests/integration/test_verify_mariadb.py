@@ -292,6 +292,10 @@ def test_a_server_that_cannot_be_asked_says_who_must_act(maria, address):
 def test_tables_are_those_that_are_captured_with_what_is_in_the_log(maria, address):
     maria.execute("create table k (b int, a int unsigned, c int as (a + 1) virtual, d bit(9), primary key (a, b))")
     maria.execute("create table m (id int, n int not null, unique (id), unique (n)) engine=MyISAM")
+    maria.execute(
+        "create table s (id int primary key, a timestamp(6) generated always as row start, b timestamp(6) generated always as "
+        "row end, period for system_time (a, b)) with system versioning"
+    )
     maria.execute("create view v as select * from k")
     maria.execute("insert into t select seq, null from seq_1_to_500")
     maria.execute("analyze table t")
@@ -300,9 +304,10 @@ def test_tables_are_those_that_are_captured_with_what_is_in_the_log(maria, addre
         found = {table.name: table for table in source.tables()}
         about = source.side(found["t"], [], []).about()
 
-    assert set(found) == {"k", "m", "t"}
+    assert set(found) == {"k", "m", "s", "t"}
     assert 400 < about < 600
-    assert (found["k"].key, found["m"].key) == (("a", "b"), ("n",))
+    assert (found["k"].key, found["m"].key, found["s"].key) == (("a", "b"), ("n",), ("id",))
+    assert list(found["s"].columns) == ["id"]
     assert {name: kind.name for name, kind in found["k"].columns.items()} == {
         "b": "int",
         "a": "int unsigned",

@@ -41,7 +41,8 @@ _TABLES = """
     ORDER BY 1, 2
 """
 _COLUMNS = """
-    SELECT table_schema, table_name, column_name, data_type, column_type, numeric_precision, numeric_scale, extra
+    SELECT table_schema, table_name, column_name, data_type, column_type, numeric_precision, numeric_scale, extra,
+        coalesce(generation_expression, '') IN ('ROW START', 'ROW END')
     FROM information_schema.columns WHERE table_schema {chosen} ORDER BY table_schema, table_name, ordinal_position
 """
 _KEYS = """
@@ -86,14 +87,18 @@ class MysqlDatabase:
         listed = ", ".join(self._literal(name) for name in (names or _SYSTEM))
         chosen = f"{'' if names else 'NOT '}IN ({listed})"
         columns: dict[tuple[str, str], dict[str, SourceType]] = {}
-        for schema, table, name, kind, declared, precision, scale, extra in self._catalog(_COLUMNS, chosen):
-            # What is reckoned when it is read is not in the log.
-            if "VIRTUAL" not in str(extra).upper():
+        periods: set[tuple[str, str, str]] = set()
+        for schema, table, name, kind, declared, precision, scale, extra, apart in self._catalog(_COLUMNS, chosen):
+            # What is reckoned when it is read is not in the log, and what tells versions of a row apart is in no record.
+            if apart:
+                periods.add((schema, table, name))
+            elif "VIRTUAL" not in str(extra).upper():
                 found = _type(str(kind).lower(), str(declared).lower(), precision, scale)
                 columns.setdefault((schema, table), {})[name] = found
         indexes: dict[tuple[str, str], dict[str, list[tuple[str, bool]]]] = {}
         for schema, table, index, name, loose in self._catalog(_KEYS, chosen):
-            indexes.setdefault((schema, table), {}).setdefault(index, []).append((name, bool(loose)))
+            if (schema, table, name) not in periods:
+                indexes.setdefault((schema, table), {}).setdefault(index, []).append((name, bool(loose)))
         return [
             SourceTable(
                 schema=schema,

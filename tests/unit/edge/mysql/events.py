@@ -68,13 +68,18 @@ def query(words: str, end: int, database: str = "bank") -> bytes:
 
 
 def table_map(
-    *columns: Column, table: str = "accounts", key: tuple[int, ...] = (0,), full: bool = True, id_: int = 21
+    *columns: Column,
+    table: str = "accounts",
+    key: tuple[int, ...] = (0,),
+    full: bool = True,
+    id_: int = 21,
+    nullable: bytes | None = None,
 ) -> bytes:
     count = len(columns)
     body = id_.to_bytes(6, "little") + b"\1\0" + _name(b"bank") + _name(table.encode()) + bytes([count])
     body += bytes(column.type for column in columns)
     meta = b"".join(column.meta for column in columns)
-    body += bytes([len(meta)]) + meta + b"\xff" * ((count + 7) // 8)
+    body += bytes([len(meta)]) + meta + (b"\xff" * ((count + 7) // 8) if nullable is None else nullable)
     signs = [column.unsigned for column in columns if column.unsigned is not None]
     if signs:
         bits = int("".join("01"[sign] for sign in signs).ljust((len(signs) + 7) // 8 * 8, "0"), 2)
