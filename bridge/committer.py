@@ -21,7 +21,7 @@ from bridge.kafka import (
     translated,
 )
 from bridge.partitions import Share, shares
-from bridge.patience import within
+from bridge.patience import Errands
 from bridge.positions import (
     Committed,
     forget,
@@ -32,7 +32,7 @@ from bridge.positions import (
     read_last_record,
     reading,
 )
-from bridge.rest import rest
+from bridge.rest import Rests
 from bridge.tables import Tables
 from bridge.topics import Wanted, check
 from headrace.batch import Batch
@@ -62,11 +62,15 @@ class Home(NamedTuple):
 class Committer:
     """Writes batches of one source, in transactions that carry its position."""
 
-    def __init__(self, connection: KafkaConnection, admin: Any, home: Home, bridge: str) -> None:
+    def __init__(
+        self, connection: KafkaConnection, admin: Any, home: Home, bridge: str, rests: Rests | None = None
+    ) -> None:
         self._connection = connection
         self._admin = admin
         self._home = home
         self._bridge = bridge
+        self._rests = rests or Rests()
+        self._errands = Errands()
         self._producer: Any = None
         self._group: Any = None
         self._ends: dict[int, int] = {}
@@ -176,21 +180,22 @@ class Committer:
         offsets = [
             TopicPartition(self._home.topic, partition, end, metadata=text) for partition, end in self._ends.items()
         ]
-        within(2 * PATIENCE, f"commit {self._home.source}", self._end_transaction, self._producer, offsets)
+        self._errands.within(
+            2 * PATIENCE, f"commit {self._home.source}", self._end_transaction, self._producer, offsets
+        )
         for partition in self._touched:
             # The transaction's own marker takes an offset.
             self._ends[partition] += 1
         self._touched.clear()
         self.is_open = False
         self.committed_at = time.monotonic()
-        self._rest = rest(self.committed_at - began, self._written)
+        self._rest = self._rests.after(self._home.source, self.committed_at - began, self._written)
         self._written = 0
 
     def _end_transaction(self, client: Any, offsets: list[Any]) -> None:
         with translated(f"commit {self._home.source}"):
-            # Sent at once with the first record, offsets would meet the transaction before, which is still being ended.
-            if client.flush(PATIENCE):
-                raise NotConnected(f"Kafka: no answer to the records of {self._home.source} in {PATIENCE:.0f} s")
+            # Meanwhile the partitions are registered, too. Records that are pushed out before that (by a flush, or by their
+            # linger) have the client's thread turn without a rest until it is done: a third of the bridge's whole processor time.
             client.send_offsets_to_transaction(offsets, self._group, PATIENCE)
             client.commit_transaction(PATIENCE)
 
@@ -205,6 +210,7 @@ class Committer:
         gone, self._producer, self.is_open = self._producer, None, False
         self._written = 0
         self._touched.clear()
+        self._errands.end()
         if gone is not None:
             try:
                 gone.purge()
@@ -218,7 +224,7 @@ class Committer:
         self._limits = self._asked_limits()
         self._producer = producer(self._connection, group_of(source), max(self._limits.values()))
         with translated(f"take over {source}"):
-            within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
+            self._errands.within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
 
     def _asked_limits(self) -> dict[str, int]:
         """Return the largest record that each topic takes, in bytes; raise NeedsOperator when a topic is not right."""

@@ -13,6 +13,7 @@ from bridge.committer import Committer, Home
 from bridge.figures import SourceFigures
 from bridge.inbox import Inbox
 from bridge.receiver import Receiver
+from bridge.rest import Rests
 from bridge.source import Source
 from bridge.tables import Tables
 from headrace.configuration.bridge import BridgeFile
@@ -28,6 +29,7 @@ class Roster:
         self._client = client
         self._bridge = bridge
         self._recommit_seconds = recommit_seconds
+        self._rests = Rests()
         self.homes = homes(file)
         self.inboxes = {name: Inbox() for name in self.homes}
         self.figures = {name: SourceFigures() for name in self.homes}
@@ -40,7 +42,7 @@ class Roster:
             self.inboxes[name].open()
             self.running[name] = source = Source(
                 name,
-                Committer(self._file.kafka, self._client, self.homes[name], self._bridge),
+                Committer(self._file.kafka, self._client, self.homes[name], self._bridge, self._rests),
                 receiver,
                 self.inboxes[name],
                 self.figures[name],
