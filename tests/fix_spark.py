@@ -57,11 +57,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def lake_file(tmp_path: Path, kafka: Any) -> Callable[..., LakeFile]:
     """Return a function that makes a lake in the test's folder, of streams with their topics."""
 
-    def make(*, bootstrap: str = "", records_per_batch: int = 2_000_000, **streams: str) -> LakeFile:
+    def make(
+        *, bootstrap: str = "", records_per_batch: int = 2_000_000, deletes: str = "hard", **streams: str
+    ) -> LakeFile:
         text = f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{bootstrap or kafka.bootstrap}"\n'
         for stream, topic in streams.items():
             text += f'[streams.{stream}]\ntopic = "{topic}"\nrecords_per_batch = {records_per_batch}\n'
-            text += 'sources = ["jakarta/bank", "london/bank"]\n'
+            text += f'sources = ["jakarta/bank", "london/bank"]\ndeletes = "{deletes}"\n'
         file = tmp_path / "lake.toml"
         file.write_text(text)
         return load(file, LakeFile)

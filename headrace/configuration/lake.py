@@ -4,7 +4,7 @@ Airflow's DAGs read the same file with the standard library alone (dags/), so it
 """
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -49,10 +49,16 @@ class Schedule(Section, frozen=True, kw_only=True):
     pool: Annotated[str, Meta(min_length=1)] = "default_pool"
 
 
-class History(Section, frozen=True, kw_only=True):
-    """Whether a table's former rows are kept too, and which columns make a new version of a row."""
+Deletes = Literal["hard", "soft"]
 
-    history: bool = True
+
+class TableWishes(Section, frozen=True, kw_only=True):
+    """How one table is treated otherwise than its stream."""
+
+    #: Whether deleted rows go, or stay and are marked; as the stream says when not given.
+    deletes: Deletes | None = None
+    #: Whether the former rows are kept too; as the stream says when nothing is said of history here.
+    history: bool | None = None
     #: Columns whose changes make a new version; all of them when empty.
     track_history_columns: list[str] = []
     #: Or those whose changes do not.
@@ -62,6 +68,12 @@ class History(Section, frozen=True, kw_only=True):
         """Return those of a table's columns whose changes make a new version."""
         only, never = self.track_history_columns, self.track_history_except_columns
         return [name for name in columns if name not in never and (not only or name in only)]
+
+    def keeps_history(self, stream: bool) -> bool:
+        """Whether former rows are kept, given what the stream says: columns to track are named by who wants a history."""
+        if self.history is not None:
+            return self.history
+        return stream or bool(self.track_history_columns or self.track_history_except_columns)
 
 
 class Stream(Section, frozen=True, kw_only=True):
@@ -76,13 +88,19 @@ class Stream(Section, frozen=True, kw_only=True):
     schedule: Schedule = Schedule()
     #: Whether the former rows of every table are kept.
     history: bool = False
+    #: Whether rows that were deleted at their source go, or stay and are marked.
+    deletes: Deletes = "hard"
     #: Tables that are treated otherwise, by their source's `schema.table`.
-    tables: dict[str, History] = {}
+    tables: dict[str, TableWishes] = {}
 
-    def history_of(self, table: str) -> History | None:
+    def history_of(self, table: str) -> TableWishes | None:
         """Return how a table's history is kept; None when it is not."""
-        found = self.tables.get(table, History(history=self.history))
-        return found if found.history else None
+        found = self.tables.get(table, TableWishes())
+        return found if found.keeps_history(self.history) else None
+
+    def marks_deleted(self, table: str) -> bool:
+        """Whether a table's deleted rows stay, marked."""
+        return (self.tables.get(table, TableWishes()).deletes or self.deletes) == "soft"
 
 
 class Verify(Section, frozen=True, kw_only=True):

@@ -4,16 +4,19 @@ The commit's note is the table's own progress: a load that is done again starts 
 guard by position in the MERGE and the transaction id of an append hold even where a note is missing or two loads meet.
 """
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Sequence
 
 from delta import DeltaTable
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.silver import types
+from headrace.errors import NeedsOperator
+from spark_jobs.silver import truncates, types
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.shape import POSITION, SOURCE, Shape, retyped
+from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
+from spark_jobs.silver.truncates import Truncate
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
@@ -22,8 +25,9 @@ _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
 def create(rows: DataFrame, path: str, note: str) -> None:
-    """Make the table with these rows, deleted ones left out; fails by conflict when it was made meanwhile."""
-    kept = rows.filter(F.col(OP) != "d").drop(OP) if OP in rows.columns else rows
+    """Make the table with these rows; fails by conflict when it was made meanwhile. Deleted ones are left out unless marked."""
+    gone = OP in rows.columns and DELETED_AT not in rows.columns
+    kept = (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP)
     writer = _writer(kept, note).mode("error")
     (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
 
@@ -44,9 +48,9 @@ def _writer(rows: DataFrame, note: str) -> DataFrameWriter:
 
 
 def merge(
-    spark: SparkSession, rows: DataFrame, path: str, shape: Shape, note: str, truncated: Mapping[str, str]
+    spark: SparkSession, rows: DataFrame, path: str, shape: Shape, note: str, cleared: Sequence[Truncate]
 ) -> None:
-    """Put, replace and remove rows by source and key, and remove what a truncate of their source left behind.
+    """Put, replace and remove rows by source and key, and remove, or mark, what a truncate of their source left behind.
 
     The session is this table's own: the note is a setting of the session.
     """
@@ -56,13 +60,20 @@ def merge(
     dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
     newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
     gone = F.col(f"s.{OP}") == "d"
-    plan = table.alias("t").merge(rows.alias("s"), same_row(rows, shape, pruned=not truncated))
+    plan = table.alias("t").merge(rows.alias("s"), same_row(rows, shape, pruned=not cleared))
+    if shape.key and not shape.soft:
+        plan = plan.whenMatchedDelete(gone & newer)
     if shape.key:
-        plan = plan.whenMatchedDelete(gone & newer).whenMatchedUpdate(newer, set=quoted(columns | dropped))
-    plan = plan.whenNotMatchedInsert(~gone, values=quoted(columns))
-    if truncated:
+        plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
+    plan = plan.whenNotMatchedInsert(F.lit(True) if shape.soft else ~gone, values=quoted(columns))
+    if shape.soft:
+        for one in truncates.first_of_each(cleared):
+            living = F.col(f"t.{DELETED_AT}").isNull() & (F.col(f"t.{POSITION}") < one.position)
+            ended = {DELETED_AT: one.time, COMMIT_TIME: one.time, POSITION: F.lit(one.position)}
+            plan = plan.whenNotMatchedBySourceUpdate((F.col(f"t.{SOURCE}") == one.source) & living, set=ended)
+    elif cleared:
         old = F.lit(False)
-        for source, position in sorted(truncated.items()):
+        for source, position in sorted(truncates.last_of_each(cleared).items()):
             old |= (F.col(f"t.{SOURCE}") == source) & (F.col(f"t.{POSITION}") < position)
         plan = plan.whenNotMatchedBySourceDelete(old)
     plan.execute()
@@ -89,16 +100,23 @@ def same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:
 def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:
     """Add columns that are new and widen those that became wider; return the shape with the table's own types.
 
-    Raises NeedsOperator when a column's new type cannot hold its old values. Each step is harmless to repeat.
+    Raises NeedsOperator when a column's new type cannot hold its old values, and when deleted rows stand where none shall stay.
+    Each step is harmless to repeat.
     """
     table = f"delta.`{path}`"
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
+    if DELETED_AT in fields and not shape.soft:
+        raise NeedsOperator(
+            f'{shape.table}: its deleted rows are in silver, marked, and the lake\'s file says deletes = "hard" now',
+            hint="To remove them, run 'headrace lake replay STREAM'; to go on as before, say deletes = \"soft\" again.",
+        )
     columns = dict(shape.columns)
-    new = [name for name in shape.columns if name not in fields]
+    marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if shape.soft else {}
+    new = {name: kind for name, kind in (columns | marks).items() if name not in fields}
     if new:
         if _special(new):
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
-        listed = ", ".join(f"{_q(name)} {shape.columns[name].simpleString()}" for name in new)
+        listed = ", ".join(f"{_q(name)} {kind.simpleString()}" for name, kind in new.items())
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({listed})")
     for name, kind in shape.columns.items():
         stored = fields.get(name, kind)
@@ -109,7 +127,7 @@ def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
             spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {common.simpleString()}")
         columns[name] = common
-    return Shape(table=shape.table, key=shape.key, columns=columns, canonical_key=shape.canonical_key)
+    return dataclasses.replace(shape, columns=columns)
 
 
 def quoted(values: dict[str, Column]) -> dict[str, Column]:

@@ -12,7 +12,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.failures import corrupt
 from spark_jobs.silver import types
-from spark_jobs.silver.shape import COMMIT_TIME, NAN, POSITION, SOURCE, Shape
+from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOURCE, Shape
 
 #: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
@@ -22,7 +22,7 @@ _ROW_CHANGES = ("c", "u", "d", "r")
 
 
 def of_range(bronze: DataFrame, table: str, within: Column, truncated: Mapping[str, str]) -> DataFrame:
-    """Return a table's changes of rows in a range, without those that a later truncate of their source removed."""
+    """Return a table's changes of rows in a range, without those that the given truncates of their source removed."""
     changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isin(*_ROW_CHANGES))
     for source, position in truncated.items():
         changes = changes.filter((F.col("source") != source) | (F.col("position") > position))
@@ -45,7 +45,13 @@ def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
         F.when(F.col(f"{row}.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
+        *deleted_at(shape, F.col("op"), F.col("commit_time")),
     )
+
+
+def deleted_at(shape: Shape, op: Column, commit_time: Column) -> list[Column]:
+    """Return the column that says when a row was deleted, where the table has one."""
+    return [F.when(op == "d", commit_time).alias(DELETED_AT)] if shape.soft else []
 
 
 def told(shape: Shape, name: str, after: Column) -> Column:

@@ -3,10 +3,11 @@
 A row's timeline is what happened at its key, by position. An update that changed the key stands in two timelines: at the old
 key it removes the row, at the new key it puts it. A column that an update did not carry takes its value from what went before
 it in its timeline: earlier changes of the range, or silver's own row; for one that changed the key, from the old key's
-timeline. What was never carried anywhere (the row was there before capture began) is null.
+timeline. What was never carried anywhere (the row was there before capture began) is null, and nothing is taken from before a
+delete. Where deleted rows stay, a delete has the values that the row had, and a truncate is a delete in every timeline.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -16,11 +17,14 @@ from spark_jobs.failures import corrupt
 from spark_jobs.silver import changes as plain
 from spark_jobs.silver import types
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
+from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape
+from spark_jobs.silver.truncates import Truncate
 
 #: Of a timeline's rows: the key, and whether it is silver's own row rather than a change.
 KEY, SEED = "_key", "_seed"
 _OLD, _UNCHANGED, _MOVED = "_old_key", "_unchanged", "_moved"
+#: How many deletes went before a row of a timeline.
+_LIFE = "_life"
 _CORRUPT = "_corrupt_record"
 #: A row whose key was changed again and again, each time without a column, within one range.
 _MOST_HOPS = 50
@@ -29,24 +33,46 @@ _MOST_HOPS = 50
 Keep = Callable[[DataFrame], DataFrame]
 
 
-def folded(changes: DataFrame, shape: Shape, silver: DataFrame | None, keep: Keep, *, partial: bool) -> DataFrame:
+def folded(
+    changes: DataFrame,
+    shape: Shape,
+    silver: DataFrame | None,
+    keep: Keep,
+    cleared: Sequence[Truncate],
+    *,
+    partial: bool,
+) -> DataFrame:
     """Return the newest state of each key, as `changes.parsed` does.
 
-    `silver` is the table as it stands, None when new; `keep` persists a frame that is read more than once.
+    `silver` is the table as it stands, None when new; `keep` persists a frame that is read more than once; `cleared` has the
+    range's truncates, which matter where deleted rows stay.
     """
-    timeline = told(changes, shape, silver, keep, partial=partial)
+    timeline = told(changes, shape, silver, keep, cleared, partial=partial)
     order = Window.partitionBy(SOURCE, KEY).orderBy(F.desc(POSITION), F.desc(SEED))
     rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(SEED))
     return rows.select(
         *(F.col(f"{KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
         *(SOURCE, POSITION, COMMIT_TIME, OP),
+        *plain.deleted_at(shape, F.col(OP), F.col(COMMIT_TIME)),
     )
 
 
-def told(changes: DataFrame, shape: Shape, silver: DataFrame | None, keep: Keep, *, partial: bool) -> DataFrame:
+def told(
+    changes: DataFrame,
+    shape: Shape,
+    silver: DataFrame | None,
+    keep: Keep,
+    cleared: Sequence[Truncate] = (),
+    *,
+    partial: bool,
+) -> DataFrame:
     """Return every key's timeline, each change with all of its row's columns; silver's own rows in it are seeds."""
     events = keep(_events(changes, shape))
     timeline = _timeline(events)
+    if shape.soft:
+        names = [name for name in shape.columns if name not in shape.key]
+        seeded = _seeded(_truncated(timeline, cleared), shape, silver, names)
+        return _filled(_ended_once(seeded), names, keep)
     if not partial:
         return timeline
     missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
@@ -106,27 +132,68 @@ def _timeline(events: DataFrame) -> DataFrame:
     return events.unionByName(removals)
 
 
+def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
+    """Return the timelines with the truncates of their source in each."""
+    if not cleared:
+        return timeline
+    moments = F.array(
+        *(
+            F.struct(F.lit(one.source).alias("source"), F.lit(one.position).alias("position"), one.time.alias("at"))
+            for one in cleared
+        )
+    )
+    keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(moments))
+    ends = keys.filter(F.col("_truncate.source") == F.col(SOURCE)).select(
+        *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION), F.col("_truncate.at").alias(COMMIT_TIME)),
+        *(F.lit("t").alias(OP), F.array().cast("array<string>").alias(_UNCHANGED)),
+        *(F.lit(False).alias(SEED), F.lit(False).alias(_MOVED)),
+    )
+    return timeline.unionByName(ends, allowMissingColumns=True)
+
+
+def _ended_once(timeline: DataFrame) -> DataFrame:
+    """Return the timelines in which truncates are deletes, of rows that lived: what is deleted already stays as it is."""
+    previous = F.lag(OP).over(Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED))
+    told = timeline.withColumn("_again", _ends() & (previous.isin("d", "t") | ((F.col(OP) == "t") & previous.isNull())))
+    kept = told.filter(F.col(SEED) | ~F.coalesce("_again", F.lit(False))).drop("_again")
+    return kept.withColumn(OP, F.when(_ends(), "d").otherwise(F.col(OP)))
+
+
+def _ends() -> Column:
+    return F.col(OP).isin("d", "t")
+
+
 def _seeded(timeline: DataFrame, shape: Shape, silver: DataFrame | None, names: list[str]) -> DataFrame:
     """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
     cells = {f"_cell_{i}": _carried(name) for i, name in enumerate(names)}
     timeline = timeline.withColumns(cells)
     if silver is None:
         return timeline
-    wanted = timeline.filter(F.size(_UNCHANGED) > 0).select(SOURCE, KEY).distinct()
-    known = silver.withColumn(KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
+    needed = F.size(_UNCHANGED) > 0
+    wanted = timeline.filter(needed | _ends() if shape.soft else needed).select(SOURCE, KEY).distinct()
+    known = silver.withColumn(KEY, F.struct(*(_stored(silver, shape, name).alias(name) for name in shape.key)))
     seeds = known.join(wanted, on=[SOURCE, KEY], how="left_semi").drop(*(_q(name) for name in shape.key))
-    seeds = seeds.withColumns({f"_cell_{i}": _cell(F.col(_q(name)), known=True) for i, name in enumerate(names)})
-    seeds = seeds.withColumns({OP: F.lit("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
+    seeds = seeds.withColumns(
+        {f"_cell_{i}": _cell(_stored(silver, shape, name), known=True) for i, name in enumerate(names)}
+    )
+    gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
+    seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
     return timeline.unionByName(
         seeds.select(*(c for c in timeline.columns if c in seeds.columns)), allowMissingColumns=True
     )
+
+
+def _stored(silver: DataFrame, shape: Shape, name: str) -> Column:
+    """Return a column of silver's own rows, in the type that the range's schemas give it; null where it is new."""
+    there = F.col(_q(name)) if name in silver.columns else F.lit(None)
+    return there.cast(shape.columns[name])
 
 
 def _carried(name: str) -> Column:
     """Return what a change says of a column: its value; not known yet, for one that came from another key; or nothing."""
     absent = F.array_contains(_UNCHANGED, name)
     told = F.when(~absent, _cell(F.col(_q(name)), known=True)).when(F.col(_MOVED), _cell(F.col(_q(name)), known=False))
-    return F.when(F.col(OP) != "d", told)
+    return F.when(~_ends(), told)
 
 
 def _cell(value: Column, *, known: bool) -> Column:
@@ -136,8 +203,10 @@ def _cell(value: Column, *, known: bool) -> Column:
 def _filled(timeline: DataFrame, names: list[str], keep: Keep) -> DataFrame:
     """Return the timelines with every column that was not carried taken from what went before it."""
     cells = [f"_cell_{i}" for i in range(len(names))]
+    earlier = Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED).rowsBetween(Window.unboundedPreceding, -1)
+    timeline = timeline.withColumn(_LIFE, F.coalesce(F.sum((F.col(OP) == "d").cast("int")).over(earlier), F.lit(0)))
     order = (
-        Window.partitionBy(SOURCE, KEY)
+        Window.partitionBy(SOURCE, KEY, _LIFE)
         .orderBy(POSITION, SEED)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
@@ -162,7 +231,7 @@ def _filled(timeline: DataFrame, names: list[str], keep: Keep) -> DataFrame:
         }
         timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells)).localCheckpoint()
     values = {name: F.col(f"{cell}.value") for name, cell in zip(names, cells, strict=True)}
-    return filled.withColumns(values).drop(*cells)
+    return filled.withColumns(values).drop(*cells, _LIFE)
 
 
 def _q(name: str) -> str:

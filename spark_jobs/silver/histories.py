@@ -29,6 +29,8 @@ def apply(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
     """Bring the history up to the cuts; return the table with its version, or with none when none is kept."""
     if work.history is None:
         return replace(done, history=None)
+    # A version that ended says so by its end, whatever current rows do.
+    work = replace(work, soft=False)
     place = work.history_path
     published = replace(work.known, version=work.known.history)
     exists, floors = table.standing(spark, job, place, published, history.NOTE)
@@ -46,7 +48,7 @@ def apply(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
 
 def rebuild(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
     """Make the history anew, in one overwriting commit; return the table with its version."""
-    own = _from(spark, job, work, {})
+    own = _from(spark, job, replace(work, soft=False), {})
     form, _ = table.formed(own)
     if not form.key:
         return replace(done, history=None)
@@ -81,12 +83,13 @@ def _write(
         form = write.fit(spark, place, form)
     raw = tail.rows(spark, job.bronze, work.after, job.version)
     within = survey.within(floors, work.cuts)
-    cleared = history.truncates(raw.filter(within & (F.col("table") == work.table)))
+    ahead = table.ahead_of(work, floors)
+    cleared = table.truncated(work, ahead, floors)
     inside = changes.of_range(raw, work.table, within, {})
     current = None
     if exists:
         current = spark.read.format("delta").load(place).filter(F.col(history.UPTO).isNull())
-    partial = any(one.partial for one in table.ahead_of(work, floors))
+    partial = any(one.partial for one in ahead)
     tracked = work.history.tracked(name for name in form.columns if name not in form.key)
     note = delta_log.write(history.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
     with table.kept() as keep:

@@ -7,43 +7,27 @@ Called for a table at each load, after its current rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from delta import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import fold
+from spark_jobs.silver import fold, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.quoting import name as _q
 from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
+from spark_jobs.silver.truncates import Truncate
 
 NOTE = "history"
 START, END, FROM, UPTO = "__START_AT", "__END_AT", "_start_position", "_end_position"
 _VERSION, _BEGINS = "_version", "_begins"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Truncate:
-    """A moment at which all rows of a source ended."""
-
-    source: str
-    position: str
-    #: Microseconds since 1970.
-    at: int
-
-
 def path(lake: LakeFile, stream: str, table: str) -> str:
     """Return where a table's history stands."""
     return f"{lake.root}/history/{stream}/{table}"
-
-
-def truncates(inside: DataFrame) -> list[Truncate]:
-    """Return a table's truncates in a range of bronze, in order."""
-    found = inside.filter(F.col("op") == "t").select("source", "position", F.unix_micros("commit_time").alias("at"))
-    return [Truncate(**row.asDict()) for row in sorted(found.collect(), key=lambda row: row["position"])]
 
 
 def versions(
@@ -59,7 +43,7 @@ def versions(
     of_key = Window.partitionBy(SOURCE, fold.KEY).orderBy(POSITION)
     here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
     previous = F.lag(here).over(of_key)
-    cut = _first_after(F.lag(POSITION).over(of_key), cleared)["position"] < F.col(POSITION)
+    cut = truncates.first_after(F.lag(POSITION).over(of_key), cleared)["position"] < F.col(POSITION)
     begins = previous.isNull() | ~here.eqNullSafe(previous) | F.coalesce(cut, F.lit(False))
     numbered = events.withColumn(_BEGINS, begins.cast("int")).withColumn(_VERSION, F.sum(_BEGINS).over(of_key))
     of_version = Window.partitionBy(SOURCE, fold.KEY, _VERSION)
@@ -94,7 +78,7 @@ def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
     """Return the versions of rows with their ends: the next change of the key, or a truncate before it."""
     of_key = Window.partitionBy(SOURCE, fold.KEY).orderBy(FROM)
     following = F.struct(F.lead(FROM).over(of_key).alias("position"), F.lead(START).over(of_key).alias("at"))
-    truncate = _first_after(F.col(FROM), cleared)
+    truncate = truncates.first_after(F.col(FROM), cleared)
     sooner = truncate["position"].isNotNull() & (
         following["position"].isNull() | (truncate["position"] < following["position"])
     )
@@ -104,16 +88,6 @@ def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
         .filter(F.col(OP) != "d")
         .withColumns({END: F.col("_end.at"), UPTO: F.col("_end.position")})
     )
-
-
-def _first_after(position: Column, cleared: list[Truncate]) -> Column:
-    """Return place and time of the source's first truncate after a position; nulls when there is none."""
-    none = F.struct(F.lit(None).cast("string").alias("position"), F.lit(None).cast("timestamp").alias("at"))
-    found = none
-    for one in reversed(cleared):
-        it = F.struct(F.lit(one.position).alias("position"), F.timestamp_micros(F.lit(one.at)).alias("at"))
-        found = F.when((F.col(SOURCE) == one.source) & (position < one.position), it).otherwise(found)
-    return found
 
 
 def merge(spark: SparkSession, rows: DataFrame, place: str, shape: Shape, note: str, cleared: list[Truncate]) -> None:
@@ -126,9 +100,10 @@ def merge(spark: SparkSession, rows: DataFrame, place: str, shape: Shape, note: 
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = DeltaTable.forPath(spark, place).alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
-    for source in sorted({one.source for one in cleared}):
-        first = next(one for one in cleared if one.source == source)
-        ended = {END: F.timestamp_micros(F.lit(first.at)), UPTO: F.lit(first.position)}
-        left = (F.col(f"t.{SOURCE}") == source) & F.col(f"t.{UPTO}").isNull() & (F.col(f"t.{FROM}") < first.position)
+    for first in truncates.first_of_each(cleared):
+        ended = {END: first.time, UPTO: F.lit(first.position)}
+        left = (
+            (F.col(f"t.{SOURCE}") == first.source) & F.col(f"t.{UPTO}").isNull() & (F.col(f"t.{FROM}") < first.position)
+        )
         plan = plan.whenNotMatchedBySourceUpdate(left, set=ended)
     plan.execute()

@@ -13,13 +13,14 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log, tail
-from spark_jobs.silver import changes, quoting, survey, table, types
+from spark_jobs.silver import quoting, survey, table, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.published import Positions, Published
 from spark_jobs.silver.quoting import name as _q
-from spark_jobs.silver.shape import OWN, POSITION, SOURCE, Shape, retyped
+from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
+from spark_jobs.silver.truncates import Truncate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,49 +69,75 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
     doing = work(spark, lake, at, name)
     floors, stored = doing.known.positions, doing.known.version
     ahead = table.ahead_of(doing, floors)
-    if not ahead and stored is not None:
-        return f"SELECT * FROM {_at(doing)}"  # noqa: S608 - ours.
-    form, _ = table.formed(doing)
-    table.refuse_keyless(form, ahead, floors, doing)
-    below = None
+    below, hidden = None, False
     if stored is not None:
         below = spark.read.format("delta").option("versionAsOf", stored).load(doing.path)
+        # Marked rows from the time in which they stayed.
+        hidden = DELETED_AT in below.columns and not doing.soft
+        if hidden:
+            below = below.filter(F.col(DELETED_AT).isNull()).drop(DELETED_AT)
+    if not ahead and below is not None:
+        living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
+        return f"SELECT {', '.join(map(_q, below.columns))} FROM {_at(doing)}{living}"  # noqa: S608 - ours, and quoted.
+    form, _ = table.formed(doing)
+    table.refuse_keyless(form, ahead, floors, doing)
+    if below is not None:
         form = _fitted(form, below)
-    truncated = table.truncates(doing, ahead, floors)
+    cleared = table.truncated(doing, ahead, floors)
     raw = at.raw if doing.after == at.after else _whole(spark, lake, at)
-    inside = changes.of_range(raw, name, survey.within(floors, doing.cuts), truncated)
     with table.kept() as keep:
-        found = table.rows(form, inside, ahead, below, keep)
-        columns = [*form.columns, *OWN, OP]
+        found = table.rows(form, raw, survey.within(floors, doing.cuts), ahead, below, keep, cleared)
+        columns = [*form.columns, *form.own, OP]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
         found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items())).write.parquet(scratch)
-    return _laid(doing, form, below, truncated, placed, f"parquet.`{scratch}`")
+    return _laid(doing, form, below, cleared, placed, f"parquet.`{scratch}`", hidden=hidden)
 
 
 def _laid(
     work: Work,
     form: Shape,
     below: DataFrame | None,
-    truncated: Positions,
+    cleared: list[Truncate],
     placed: dict[str, str],
     changed: str,
+    *,
+    hidden: bool,
 ) -> str:
-    """Return the statement that lays the changed rows over the published ones."""
-    stored = [] if below is None else [column for column in below.columns if column not in OWN]
-    columns = [*form.columns, *(column for column in stored if column not in form.columns), *OWN]
+    """Return the statement that lays the changed rows over the published ones; those marked as deleted may be hidden."""
+    stored = [] if below is None else [column for column in below.columns if column not in form.own]
+    columns = [*form.columns, *(column for column in stored if column not in form.columns), *form.own]
     news = ", ".join(f"{placed.get(column, 'NULL')} AS {_q(column)}" for column in columns)
-    over = f"SELECT {news} FROM {changed} WHERE {placed[OP]} <> 'd'"  # noqa: S608 - names and paths are ours, and quoted.
+    there = "" if form.soft else f" WHERE {placed[OP]} <> 'd'"
+    over = f"SELECT {news} FROM {changed}{there}"  # noqa: S608 - names and paths are ours, and quoted.
     if below is None:
         return over
-    old = ", ".join(_stored(column, column in below.columns, form.columns.get(column)) for column in columns)
+    marks = _marks(cleared, DELETED_AT in below.columns) if form.soft else {}
+    old = ", ".join(
+        marks.get(column) or _stored(column, column in below.columns, form.columns.get(column)) for column in columns
+    )
     same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *form.key))
     join = f" LEFT ANTI JOIN {changed} s ON {same}" if form.key else ""
-    kept = "".join(
-        f" AND NOT (t.{SOURCE} = {quoting.text(source)} AND t.{POSITION} < {quoting.text(position)})"
-        for source, position in sorted(truncated.items())
-    )
+    kept = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
+    if not form.soft:
+        for source, position in sorted(truncates.last_of_each(cleared).items()):
+            kept += f" AND NOT (t.{SOURCE} = {quoting.text(source)} AND t.{POSITION} < {quoting.text(position)})"
     return f"SELECT {old} FROM {_at(work)} t{join} WHERE true{kept} UNION ALL {over}"  # noqa: S608 - as above.
+
+
+def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
+    """Return what the columns of a published row say that a truncate may have ended."""
+    values = {column: f"t.{column}" for column in (DELETED_AT, COMMIT_TIME, POSITION)}
+    if not marked:
+        values[DELETED_AT] = "CAST(NULL AS timestamp)"
+    living = f"{values[DELETED_AT]} IS NULL"
+    for one in truncates.first_of_each(cleared):
+        place = quoting.text(one.position)
+        ended = f"{living} AND t.{SOURCE} = {quoting.text(one.source)} AND t.{POSITION} < {place}"
+        for column, value in list(values.items()):
+            told = place if column == POSITION else f"timestamp_micros({one.at}L)"
+            values[column] = f"CASE WHEN {ended} THEN {told} ELSE {value} END"
+    return {column: f"{value} AS {column}" for column, value in values.items()}
 
 
 def _at(work: Work) -> str:

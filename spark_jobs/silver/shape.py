@@ -16,6 +16,8 @@ SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
 #: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
 NAN = "_nan"
 OWN = (SOURCE, POSITION, COMMIT_TIME)
+#: When a row was deleted at its source; null while it lives. Only where deleted rows stay.
+DELETED_AT = "_deleted_at"
 #: Names that stand beside a table's own columns while a load works on them.
 _WORKING = ("_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank")
 
@@ -32,6 +34,13 @@ class Shape:
     columns: dict[str, T.DataType]
     #: Whether equal keys always have equal text in the records.
     canonical_key: bool
+    #: Whether deleted rows stay, marked.
+    soft: bool = False
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Return the columns that stand beside the table's own."""
+        return (*OWN, DELETED_AT) if self.soft else OWN
 
 
 def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema] = ()) -> Shape:
@@ -101,7 +110,9 @@ def _formed(table: str, column: Column) -> NeedsOperator:
 def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
     folded = [name.casefold() for name in columns]
     taken = sorted(
-        name for name in columns if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, NAN, *_WORKING)
+        name
+        for name in columns
+        if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, DELETED_AT, NAN, *_WORKING)
     )
     if taken:
         raise NeedsOperator(

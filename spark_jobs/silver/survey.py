@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.silver.published import Positions
+from spark_jobs.silver.truncates import Truncate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,9 @@ class Seen:
     first: str
     #: Position of the last change.
     final: str
-    truncates: tuple[str, ...]
+    truncates: tuple[Truncate, ...]
+    #: Whether rows are deleted.
+    deletes: bool
     #: Whether an update lacks columns that the log did not carry.
     partial: bool
     #: Whether an update may have changed a key.
@@ -98,7 +101,10 @@ def survey(bronze: DataFrame, floors: Mapping[str, str]) -> list[Seen]:
             F.max(F.when(F.col("last"), F.col("position"))).alias("last"),
             F.min("position").alias("first"),
             F.max("position").alias("final"),
-            F.collect_set(F.when(F.col("op") == "t", F.col("position"))).alias("truncates"),
+            F.collect_set(
+                F.when(F.col("op") == "t", F.struct("position", F.unix_micros("commit_time").alias("at")))
+            ).alias("truncates"),
+            F.bool_or(F.col("op") == "d").alias("deletes"),
             F.bool_or("partial").alias("partial"),
             F.bool_or("rekeyed").alias("rekeyed"),
             F.min(F.when(key_less, F.col("position"))).alias("keyless"),
@@ -118,7 +124,8 @@ def survey(bronze: DataFrame, floors: Mapping[str, str]) -> list[Seen]:
 
 def _seen(row: Row) -> Seen:
     fields: dict[str, Any] = {name: row[name] for name in Seen.__dataclass_fields__}
-    return Seen(**fields | {"truncates": tuple(sorted(row["truncates"]))})
+    truncates = sorted(Truncate(source=row["source"], **one.asDict()) for one in row["truncates"])
+    return Seen(**fields | {"truncates": tuple(truncates)})
 
 
 def cuts(seen: list[Seen], floors: Mapping[str, str]) -> Positions:

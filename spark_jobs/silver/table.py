@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from delta import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
-from headrace.configuration.lake import History, LakeFile
+from headrace.configuration.lake import LakeFile, TableWishes
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs import delta_log, tail
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import changes, fold, history, shape, survey
+from spark_jobs.silver import changes, fold, history, shape, survey, truncates
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent, SchemaRecord, Seen
+from spark_jobs.silver.truncates import Truncate
 
 NOTE = "silver"
 
@@ -51,8 +52,10 @@ class Work:
     #: Version of bronze after which everything came that is to be done; None when not known.
     after: int | None = None
     #: How its former rows are kept, and where; None when they are not.
-    history: History | None = None
+    history: TableWishes | None = None
     history_path: str = ""
+    #: Whether its deleted rows stay, marked.
+    soft: bool = False
 
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
@@ -72,6 +75,7 @@ def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: in
         after=after,
         history=lake.stream(before.stream).history_of(name),
         history_path=history.path(lake, before.stream, name),
+        soft=lake.stream(before.stream).marks_deleted(name),
     )
 
 
@@ -118,7 +122,8 @@ def ahead_of(work: Work, floors: Positions) -> list[Seen]:
 def formed(work: Work) -> tuple[shape.Shape, dict[str, str]]:
     """Return the shape that holds all rows of the range, and each source's newest schema record; raise NeedsOperator."""
     latest, earlier, texts = _eras(work)
-    return shape.of(work.table, list(latest.values()), earlier), texts
+    form = shape.of(work.table, list(latest.values()), earlier)
+    return replace(form, soft=work.soft), texts
 
 
 def _eras(work: Work) -> tuple[dict[str, TableSchema], list[TableSchema], dict[str, str]]:
@@ -154,30 +159,26 @@ def _write(
 ) -> None:
     if exists:
         form = write.fit(spark, work.path, form)
-    truncated = truncates(work, ahead, floors)
+    cleared = truncated(work, ahead, floors)
     bronze = tail.rows(spark, job.bronze, work.after, job.version)
-    inside = changes.of_range(bronze, work.table, survey.within(floors, work.cuts), truncated)
+    within = survey.within(floors, work.cuts)
     silver = spark.read.format("delta").load(work.path) if exists else None
     note = delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
     with kept() as keep:
-        found = rows(form, inside, ahead, silver, keep)
+        found = rows(form, bronze, within, ahead, silver, keep, cleared)
         if not exists:
             write.create(found, work.path, note)
-        elif form.key or truncated:
-            write.merge(spark, keep(found), work.path, form, note, truncated)
+        elif form.key or cleared:
+            write.merge(spark, keep(found), work.path, form, note, cleared)
         else:
             # Bronze's own id: a bronze table made anew counts its versions from 0 again.
             bronze_id = DeltaTable.forPath(spark, job.bronze).detail().select("id").collect()[0]["id"]
             write.append(found, work.path, note, writer=f"headrace.silver.{job.stream}.{bronze_id}", number=job.version)
 
 
-def truncates(work: Work, ahead: list[Seen], floors: Positions) -> Positions:
-    """Return each source's last truncate in the range."""
-    return {
-        one.source: max(found)
-        for one in ahead
-        if (found := [at for at in one.truncates if _between(floors, at, one.source, work.cuts)])
-    }
+def truncated(work: Work, ahead: list[Seen], floors: Positions) -> list[Truncate]:
+    """Return the truncates in the range, in order."""
+    return sorted(it for one in ahead for it in one.truncates if _between(floors, it.position, it.source, work.cuts))
 
 
 @contextmanager
@@ -197,13 +198,25 @@ def kept() -> Iterator[fold.Keep]:
 
 
 def rows(
-    form: shape.Shape, inside: DataFrame, ahead: list[Seen], silver: DataFrame | None, keep: fold.Keep
+    form: shape.Shape,
+    bronze: DataFrame,
+    within: Column,
+    ahead: list[Seen],
+    silver: DataFrame | None,
+    keep: fold.Keep,
+    cleared: list[Truncate],
 ) -> DataFrame:
     """Return the newest row of each key; of a table without a key, every row. `silver` is the table at the floors."""
+    # What is truncated is gone before anything is parsed, unless it stays, marked.
+    inside = changes.of_range(bronze, form.table, within, {} if form.soft else truncates.last_of_each(cleared))
     if not form.key:
-        return changes.parsed(inside, form)
+        found = changes.parsed(inside, form)
+        return truncates.marked(found, cleared) if form.soft else found
     partial = any(one.partial for one in ahead)
-    if partial or not form.canonical_key or any(one.rekeyed for one in ahead):
-        return fold.folded(inside, form, silver, keep, partial=partial)
+    ended = form.soft and (cleared or any(one.deletes for one in ahead))
+    if partial or ended or not form.canonical_key or any(one.rekeyed for one in ahead):
+        if silver is not None and not form.soft:
+            silver = truncates.surviving(silver, cleared)
+        return fold.folded(inside, form, silver, keep, cleared, partial=partial)
     newest = changes.newest(inside)
     return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), form)

@@ -93,12 +93,15 @@ class LakeAt:
         return known | {one.table for one in (self._moment.new.seen if self._moment else ()) if one.source == source}
 
     def frame(self, source: str, name: str) -> DataFrame | None:
-        """Return a source's rows of a table, with the table's own columns only; None when there is no silver table."""
+        """Return a source's living rows of a table, with its own columns only; None when there is no silver table."""
         whole = self._whole(name)
         if whole is None:
             return None
         mine = whole.where(F.col(shape.SOURCE) == source)
-        return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in shape.OWN))
+        if shape.DELETED_AT in whole.columns:
+            mine = mine.where(F.col(shape.DELETED_AT).isNull())
+        beside = (*shape.OWN, shape.DELETED_AT)
+        return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in beside))
 
     def treated(self, source: str, name: str) -> dict[str, str]:
         """Return what the edge's policy does to columns of a source's table, as its last schema record told."""

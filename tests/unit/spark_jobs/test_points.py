@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from headrace.configuration.lake import History, Stream
+from headrace.configuration.lake import Stream, TableWishes
 from headrace.errors import ConfigurationError
 from spark_jobs import replay
 from spark_jobs.silver import quoting
+from spark_jobs.silver.truncates import Truncate, first_of_each, last_of_each
 
 
 def test_moment_without_a_zone_is_in_utc():
@@ -25,11 +26,30 @@ def test_names_and_texts_cannot_end_their_quotes():
 
 def test_history_is_kept_where_it_is_wanted_and_tracks_what_is_named():
     # given
-    every = Stream(sources=["a/b"], history=True, tables={"public.log": History(history=False)})
-    one = Stream(sources=["a/b"], tables={"public.t": History(track_history_columns=["x"])})
+    every = Stream(sources=["a/b"], history=True, tables={"public.log": TableWishes(history=False)})
+    one = Stream(sources=["a/b"], tables={"public.t": TableWishes(track_history_columns=["x"])})
     # then
     assert every.history_of("public.log") is None
     assert every.history_of("public.t").tracked(["x", "y"]) == ["x", "y"]
     assert one.history_of("public.log") is None
     assert one.history_of("public.t").tracked(["x", "y"]) == ["x"]
-    assert History(track_history_except_columns=["x"]).tracked(["x", "y"]) == ["y"]
+    assert TableWishes(track_history_except_columns=["x"]).tracked(["x", "y"]) == ["y"]
+
+
+def test_deleted_rows_stay_where_the_stream_or_the_table_says_so():
+    # given
+    soft = Stream(sources=["a/b"], deletes="soft", tables={"public.log": TableWishes(deletes="hard")})
+    hard = Stream(sources=["a/b"], tables={"public.t": TableWishes(deletes="soft")})
+    # then
+    assert [soft.marks_deleted(name) for name in ("public.t", "public.log")] == [True, False]
+    assert [hard.marks_deleted(name) for name in ("public.t", "public.log")] == [True, False]
+    # and what is said of deletes says nothing of history
+    assert hard.history_of("public.t") is None
+
+
+def test_truncates_are_told_apart_by_source_and_order():
+    # given
+    truncates = [Truncate(source=s, position=p, at=1) for s, p in (("b", "5"), ("a", "4"), ("b", "3"))]
+    # then
+    assert sorted((one.source, one.position) for one in first_of_each(truncates)) == [("a", "4"), ("b", "3")]
+    assert last_of_each(truncates) == {"a": "4", "b": "5"}

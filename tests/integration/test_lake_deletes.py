@@ -1,0 +1,130 @@
+"""Deleted rows that stay, marked: what a model says of every change, however the loads cut the log."""
+
+import pytest
+
+from spark_jobs import bronze, sql
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import replay
+from spark_jobs.verify.lake import LakeAt
+
+J, L = "jakarta/bank", "london/bank"
+LOG = {"entry": ("text", None, None)}
+HOUR = 3_600_000
+
+
+class Model:
+    """What a table shall hold: the values of each row by source and key, and the hour in which it was deleted."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, int], tuple[object, ...]] = {}
+        self.gone: dict[tuple[str, int], int] = {}
+
+    def put(self, source: str, key: int, *values: object) -> None:
+        self.rows[source, key] = values
+        self.gone.pop((source, key), None)
+
+    def end(self, source: str, key: int, hour: int) -> None:
+        self.gone.setdefault((source, key), hour)
+
+    def clear(self, source: str, hour: int) -> None:
+        for its, key in self.rows:
+            if its == source:
+                self.end(its, key, hour)
+
+    def told(self) -> list[tuple[object, ...]]:
+        return sorted((*place, *values, self.gone.get(place)) for place, values in self.rows.items())
+
+
+def marked(frame, *columns):
+    """Return the rows of a table with the hour in which each was deleted."""
+    found = frame.selectExpr("_source", *columns, f"cast(unix_millis(_deleted_at) div {HOUR} as int)").collect()
+    return sorted(tuple(row) for row in found)
+
+
+@pytest.fixture
+def desk(spark):
+    made = []
+
+    def make(lake):
+        made.append(sql.Desk(spark, lake))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded, desk):
+    # given two sources, and tables that are loaded without marks at first
+    one = feed(J, partitions=2)
+    other = feed(L, into=one.topic, partition=1)
+    hard, lake = lake_file(bank=one.topic), lake_file(bank=one.topic, deletes="soft")
+    model = Model()
+    one.commit(one.schema(), *(one.insert(id=i, name=f"n{i}", balance="0") for i in range(1, 8)), at=HOUR)
+    other.commit(other.schema(), other.insert(id=1, name="theirs", balance="0"), at=HOUR)
+    for source in (one, other):
+        source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="old"), at=HOUR)
+    loaded(hard)
+    for i in range(1, 8):
+        model.put(J, i, f"n{i}", 0)
+    model.put(L, 1, "theirs", 0)
+
+    # when rows go in every way: after a change, by a new key, made and gone within one load, told in part
+    one.commit(one.update(id=1, name="last", balance="1"), one.delete(id=1), at=2 * HOUR)
+    one.commit(one.update(before={"id": 2}, id=20, balance="2", unchanged=["name"]), one.delete(id=3), at=2 * HOUR)
+    one.commit(one.insert(id=8, name="short", balance="0"), at=2 * HOUR)
+    one.commit(one.delete(id=8), one.update(id=4, balance="3", unchanged=["name"]), one.delete(id=4), at=3 * HOUR)
+    loaded(lake)
+    model.put(J, 1, "last", 1)
+    model.put(J, 20, "n2", 2)
+    model.put(J, 8, "short", 0)
+    model.put(J, 4, "n4", 3)
+    for key, hour in ((1, 2), (2, 2), (3, 2), (8, 3), (4, 3)):
+        model.end(J, key, hour)
+    # then
+    questions = desk(lake)
+    assert marked(questions.ask("SELECT * FROM silver.accounts"), "id", "name", "int(balance)") == model.told()
+
+    # when what was deleted comes back, once without a value that only the deleted row had
+    one.commit(one.insert(id=1, name="again", balance="0"), one.update(id=1, name="again2", balance="0"), at=4 * HOUR)
+    one.commit({**one.insert(id=3, balance="5"), "unchanged": ["name"]}, at=4 * HOUR)
+    # and one source truncates, between changes of rows old and new
+    one.commit(one.insert(id=9, name="nine", balance="0"), one.insert("public.log", entry="mid"), at=4 * HOUR)
+    one.commit(one.truncate(), one.truncate("public.log"), at=5 * HOUR)
+    one.commit(one.insert(id=4, name="new4", balance="0"), one.insert("public.log", entry="new"), at=6 * HOUR)
+    one.commit(one.truncate(), one.insert(id=5, name="new5", balance="0"), at=7 * HOUR)
+    one.commit({**one.insert(id=9, balance="6"), "unchanged": ["name"]}, at=7 * HOUR)
+    model.put(J, 1, "again2", 0)
+    model.put(J, 3, None, 5)
+    model.put(J, 9, "nine", 0)
+    model.clear(J, 5)
+    model.put(J, 4, "new4", 0)
+    model.clear(J, 7)
+    model.put(J, 5, "new5", 0)
+    model.put(J, 9, None, 6)
+    log = [(J, "mid", 5), (J, "new", None), (J, "old", 5), (L, "old", None)]
+
+    def agrees(database):
+        accounts = questions.ask(f"SELECT * FROM {database}.accounts")
+        assert marked(accounts, "id", "name", "int(balance)") == model.told()
+        assert marked(questions.ask(f"SELECT * FROM {database}.log"), "entry") == log
+
+    # then live rows, those of the load, and those of a replay of all of it are the model's
+    bronze.load(spark, lake, "bank")
+    agrees("silver_live")
+    assert silver.load(spark, lake, "bank").problems == {}
+    agrees("silver")
+    replay.replay(spark, lake, "bank")
+    agrees("silver")
+    # and verification sees living rows alone
+    side = LakeAt(spark, lake, "bank")
+    assert sorted(row.id for row in side.frame(J, "public.accounts").collect()) == [5, 9]
+    assert "_deleted_at" not in side.frame(L, "public.accounts").columns
+    side.close()
+
+    # when marks are not wanted any more, then a load stops there, and live rows are those that live
+    one.commit(one.insert(id=6, name="new6", balance="0"), at=8 * HOUR)
+    assert "its deleted rows are in silver" in loaded(hard).problems["public.accounts"]
+    live = desk(hard).ask("SELECT * FROM silver_live.accounts")
+    assert "_deleted_at" not in live.columns
+    assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == [(J, 5), (J, 6), (J, 9), (L, 1)]
