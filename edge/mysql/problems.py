@@ -19,7 +19,7 @@ NEW_EPOCH = (
 )
 
 _ACCESS_DENIED, _NO_DATABASE, _NO_PRIVILEGE, _NO_TABLE_PRIVILEGE = 1045, 1044, 1227, 1142
-_NO_BINLOG, _HOST_BLOCKED, _READING_FAILED, _TLS_REQUIRED = 1381, 1129, 1236, 3159
+_NO_BINLOG, _HOST_BLOCKED, _READING_FAILED, _TLS_REQUIRED, _NO_EVENTS = 1381, 1129, 1236, 3159, 1220
 #: What passes: a lock or a time that ran out, a table that was altered, a deadlock.
 _PASSING = frozenset({1205, 1213, 1412, 1317, 1969, 3024})
 #: What ends a connection: it is lost, killed, idle for too long, or the server goes.
@@ -39,6 +39,10 @@ class ServerIdTaken(LogTaken):
             f"server id {self._server_id} is used by another replica or edge of this server",
             hint="Stop the other edge, or give this one a server_id that no other replica has.",
         )
+
+
+class NoEvent(NeedsOperator):
+    """At a place of the binlog no event begins."""
 
 
 def connecting(number: int, words: str, address: str, user: str) -> ReplicationError:
@@ -66,6 +70,8 @@ def running(number: int, words: str, address: str, user: str) -> ReplicationErro
         )
     if number == _NO_BINLOG:
         return NeedsOperator(f"server {address} writes no binlog", hint="Start it with log_bin and a server_id.")
+    if number == _NO_EVENTS:
+        return NoEvent(f"server {address}: {line}", hint="Look at the binlog files and the error log of the server.")
     return NotConnected(f"server {address}: {line}")
 
 

@@ -5,13 +5,14 @@ if anything is, and what to run. Called by `init`, at each connection, and, whil
 """
 
 import logging
+import re
 from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.database import Database
-from edge.mysql.gtid import MariadbGtids
+from edge.mysql.gtid import MariadbGtids, MysqlGtids
 from edge.mysql.place import split_name
-from edge.mysql.problems import ANEW, NEW_EPOCH, ServerIdTaken
+from edge.mysql.problems import ANEW, NEW_EPOCH, NoEvent, ServerIdTaken
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 _SHOW_REPLICAS = (8, 0, 22)
 #: The release of MySQL from which on it says where its binlog ends in other words.
 _BINARY_LOG_STATUS = (8, 2)
+#: The GTID that an event gives to a transaction, as MySQL shows it.
+_NEXT = re.compile(r"'([0-9a-f-]{36}:\d+)'", re.IGNORECASE)
 #: Where the first event of a file stands.
 FIRST = 4
 
@@ -180,6 +183,7 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
                 f"the server has not executed what the checkpoint has, GTID set {checkpoint.gtids}: it was reset or restored",
                 hint=ANEW,
             )
+        _check_next(database, checkpoint)
         return
     found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
     if found is None or str(MariadbGtids.parse(str(found))) != checkpoint.gtids:
@@ -188,6 +192,29 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
             f"{checkpoint.gtids or 'none'}: the binlog was reset, or the server was restored from a backup",
             hint=ANEW,
         )
+
+
+def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
+    """Raise NeedsOperator unless the log goes on at the checkpoint's place with what the checkpoint has not.
+
+    MySQL numbers anew from 1 after a reset, so its GTIDs alone do not show it.
+    """
+    where = f"{checkpoint.file}:{checkpoint.offset}"
+    try:
+        events = database.rows(f"show binlog events in '{checkpoint.file}' from {checkpoint.offset} limit 1")
+    except NoEvent as error:
+        raise NeedsOperator(
+            f"at {where} no event of the binlog begins: it was reset, or the server was restored from a backup",
+            hint=ANEW,
+        ) from error
+    for _, _, kind, _, _, said in events:
+        gtid = _NEXT.search(str(said))
+        if kind == "Gtid" and gtid and checkpoint.gtid_set.covers(MysqlGtids.parse(gtid[1])):
+            raise NeedsOperator(
+                f"at {where} the binlog goes on with GTID {gtid[1]}, which the checkpoint has: it was reset, or the server was "
+                "restored from a backup",
+                hint=ANEW,
+            )
 
 
 def check_server_id(database: Database, server_id: int, former_pid: int) -> None:
