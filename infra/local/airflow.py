@@ -103,8 +103,8 @@ class Airflow:
             )
         return self
 
-    def run(self, dag_id: str, *, seconds: float = 600) -> DagRun:
-        """Make one run of a DAG and return how it ended, failed or not.
+    def run(self, dag_id: str, *, seconds: float = 600, **params: Any) -> DagRun:
+        """Make one run of a DAG, with parameters of its own, and return how it ended, failed or not.
 
         Raises NeedsOperator when no run could be made: the DAG file has an error, there is no such DAG, time is up.
         """
@@ -114,7 +114,7 @@ class Airflow:
             self._answer(seconds)
             self._ready = True
         assert self._process.stdin is not None
-        self._process.stdin.write(dag_id + "\n")
+        self._process.stdin.write(json.dumps({"dag": dag_id, "params": params}) + "\n")
         self._process.stdin.flush()
         answer = self._answer(seconds)
         if "error" in answer:

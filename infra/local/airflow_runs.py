@@ -1,8 +1,8 @@
 """The process in which Airflow runs DAGs, one after the other, for infra/local/airflow.py.
 
-A DAG identifier on a line of standard input makes one run of the DAG with Airflow's own task runner and metadata database;
-the answer is one line of JSON on standard output. All that Airflow and the tasks say goes to standard error. When standard
-input ends, this process and all that it started end at once, so nothing outlives the owner.
+A line of JSON on standard input, a DAG's identifier and parameters, makes one run of the DAG with Airflow's own task runner
+and metadata database; the answer is one line of JSON on standard output. All that Airflow and the tasks say goes to standard
+error. When standard input ends, this process and all that it started end at once, so nothing outlives the owner.
 """
 # Airflow prints while it is imported, so that comes after standard output was put aside.
 # ruff: noqa: PLC0415
@@ -30,11 +30,11 @@ def main() -> None:
     _prepare()
     _answer(answers, {"ready": True})
     while True:
-        dag_id = wanted.get()
+        asked = json.loads(wanted.get())
         try:
-            _answer(answers, _run(dag_id))
+            _answer(answers, _run(asked["dag"], asked["params"]))
         except Exception as error:  # noqa: BLE001 - whatever it is, the owner must be told.
-            _log.exception("the run of %s could not be made", dag_id)
+            _log.exception("the run of %s could not be made", asked["dag"])
             _answer(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
@@ -60,7 +60,7 @@ def _prepare() -> None:
     assert in_process_api_server().app
 
 
-def _run(dag_id: str) -> dict[str, Any]:
+def _run(dag_id: str, params: dict[str, Any]) -> dict[str, Any]:
     from airflow.dag_processing.dagbag import DagBag
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
@@ -71,7 +71,7 @@ def _run(dag_id: str) -> dict[str, Any]:
         return {"error": "\n".join(f"{file}: {error}" for file, error in sorted(bag.import_errors.items()))}
     if dag_id not in bag.dags:
         return {"error": f"there is no DAG {dag_id!r}, only {', '.join(sorted(bag.dags))}"}
-    run = bag.dags[dag_id].test()
+    run = bag.dags[dag_id].test(run_conf=params)
     with create_session() as session:
         instances = run.get_task_instances(session=session)
         order = {name: place for place, name in enumerate(bag.dags[dag_id].task_ids)}

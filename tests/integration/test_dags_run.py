@@ -142,10 +142,11 @@ database = "{given["dbname"]}"
 user = "{given["user"]}"
 """)
 
-    # When Airflow loads and then verifies.
+    # When Airflow loads, verifies, and does silver again from behind the last record on.
     with Airflow(tmp_path / "airflow", path, jars=JARS) as running:
         loaded = running.run("headrace_load_bank").check()
         verified = running.run("headrace_verify").check()
+        again = running.run("headrace_replay", **{"stream": "bank", "layer": "silver", "from": "0:9"}).check()
 
     # Then every task did its part.
     assert [(task.name, task.state) for task in loaded.tasks] == [
@@ -155,3 +156,6 @@ user = "{given["user"]}"
     ]
     assert loaded.assets == ["headrace/bank"]
     assert "equal: 1 table of 1 source" in verified.log
+    assert [(task.name, task.state) for task in again.tasks] == [("replay", "success")]
+    # Only its parameters say that there is nothing to do again.
+    assert "silver bank: 0 changes into 0 tables, load 2" in again.log
