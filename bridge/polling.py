@@ -4,6 +4,7 @@ A bridge of a few hundred sources has more than a thousand descriptors, most of 
 Proton's own selector, whose duties are those of the methods here.
 """
 
+import math
 import select
 import time
 from typing import Any
@@ -55,8 +56,8 @@ class Polling:
     def select(self, timeout: float | None) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait, at most `timeout` seconds and to the next deadline, and return the readable, the writable and the expired."""
         # Looked at each time: the deadline of Proton's timers changes without an update.
-        ends = min((selectable.deadline for selectable in self._all if selectable.deadline), default=None)
-        if ends is not None:
+        ends = min([selectable.deadline or math.inf for selectable in self._all], default=math.inf)
+        if ends < math.inf:
             left = max(0.0, ends - time.time())
             timeout = left if timeout is None else min(timeout, left)
         readable, writable = [], []
@@ -70,4 +71,5 @@ class Polling:
             if events & (select.POLLOUT | _WRONG) and selectable.writing:
                 writable.append(selectable)
         now = time.time()
-        return readable, writable, [each for each in self._all if each.deadline and each.deadline < now]
+        expired = [each for each in self._all if each.deadline and each.deadline < now] if ends < now else []
+        return readable, writable, expired

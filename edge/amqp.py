@@ -9,8 +9,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from proton import Delivery, Endpoint, Event, Handler, Message, SSLDomain, SSLException, symbol
+from proton import Delivery, Endpoint, Event, Handler, Message, ProtonException, SSLDomain, SSLException, symbol
 from proton.handlers import IOHandler
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
 
@@ -135,25 +136,36 @@ def trust(interconnect: Interconnect) -> SSLDomain:
 
 
 class _Filling(IOHandler):  # type: ignore[misc]
-    """Proton's reads and writes, but that a socket is written to until it is full.
+    """Proton's reads and writes, but that a socket is written to at once, and until it is full.
 
     One write each time that a socket takes some again would leave TCP short of data on a long link: it then never learns how much
-    the link carries.
+    the link carries. And to ask first whether a socket takes something costs as much as to write.
     """
 
+    def on_transport(self, event: Event) -> None:
+        """Write what has just come to be written."""
+        transport = event.transport
+        selectable = transport._selectable  # noqa: SLF001 - as in Proton's own handler.
+        if selectable and not selectable.is_terminal:
+            self._write(transport, selectable)
+
     def on_selectable_writable(self, event: Event) -> None:
-        """Write what there is, as far as the socket takes it."""
+        """Write what is left."""
         selectable = event.selectable
-        transport = selectable._transport  # noqa: SLF001 - as in Proton's own handler.
-        if transport is None:
-            return
+        transport = selectable._transport  # noqa: SLF001 - as above.
+        if transport is not None:
+            self._write(transport, selectable)
+
+    def _write(self, transport: Any, selectable: Any) -> None:
+        """Write what there is, as far as the socket takes it."""
         try:
             for _ in range(_WRITES):
                 pending = transport.pending()
                 if pending <= 0:
                     break
                 transport.pop(selectable.send(transport.peek(pending)))
-        except BlockingIOError:
+        except (BlockingIOError, ProtonException):
+            # Full; or closed, which the update sees.
             pass
         except OSError:
             transport.close_head()

@@ -25,8 +25,6 @@ from headrace.errors import NotConnected
 
 _log = logging.getLogger(__name__)
 
-#: While batches are on the way, the next one is left open for so long, in seconds, to gather more.
-_LINGER_SECONDS = 0.004
 #: The server hears from the edge at least so often, in seconds.
 _STATUS_SECONDS = 2.0
 #: The server's wish for an answer is met after at most so long, in seconds.
@@ -160,7 +158,7 @@ class Capture:
         batcher, session = self._batcher, self._session
         if dry and batcher.open_bytes and not session.in_transaction:
             self._open_since = self._open_since or now
-            linger = 0.0 if self._outbox.empty else self._open_since + _LINGER_SECONDS - now
+            linger = self._open_since + self._outbox.linger - now
             if linger > 0:
                 return min(wait, linger)
             self._seal()

@@ -13,6 +13,10 @@ from edge.batcher import SealedBatch
 from edge.window import Window
 from headrace.position import Position
 
+#: While batches are on the way, the next one is left open, to gather more, for this part of the time that the newest acknowledged
+#: one took, within these bounds in seconds: a far side with much to do gets fewer and larger ones.
+_LINGER_PART, _SHORTEST_LINGER, _LONGEST_LINGER = 0.25, 0.004, 0.05
+
 
 def _nobody() -> None:
     """Wake nobody: the other side is not there yet."""
@@ -39,6 +43,8 @@ class Outbox:
         self.problem: Exception | None = None
         #: When the acknowledged tail moved last, by the monotonic clock.
         self.moved_at = time.monotonic()
+        # How long the newest acknowledged batch took, in seconds.
+        self._took = 0.0
         #: The acknowledged position that the checkpoint has durably.
         self.saved_position = tail
 
@@ -53,6 +59,11 @@ class Outbox:
     def empty(self) -> bool:
         """Whether everything that was put in is acknowledged."""
         return len(self.window) == 0
+
+    @property
+    def linger(self) -> float:
+        """For how many seconds the next batch may be left open to gather more: not at all while nothing is on the way."""
+        return 0.0 if self.empty else min(_LONGEST_LINGER, max(_SHORTEST_LINGER, self._took * _LINGER_PART))
 
     @property
     def batches(self) -> int:
@@ -149,6 +160,8 @@ class Outbox:
         with self.lock:
             moved = self.window.accepted(delivery)
             spooled = self.window.spooling or self.window.unloaded
+            if moved:
+                self._took = time.time() - self.window.acknowledged_put_at
         if moved:
             self.moved_at = time.monotonic()
             self.wake_capture()

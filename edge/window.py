@@ -51,6 +51,8 @@ class Window:
         self._last = tail
         #: The last position of the accepted batches.
         self.acknowledged = tail
+        #: When the newest of them was captured, in seconds since 1970; 0 before the first.
+        self.acknowledged_put_at = 0.0
         #: The last position that the spool holds for good; it matters while it is greater than `acknowledged`.
         self.spooled = tail
         # First commit and last position of the batches of the spool that would still be read again.
@@ -139,6 +141,7 @@ class Window:
             oldest.gone = True
             self._release(oldest)
             self.acknowledged = max(self.acknowledged, oldest.batch.last)
+            self.acknowledged_put_at = oldest.put_at
             self.confirmable = max(self.confirmable, oldest.confirm)
             moved = True
         return moved

@@ -1,6 +1,6 @@
 """Sources without databases: batches made beforehand or at a steady rate, sent by the edge's own sender. A process of its own.
 
-Arguments: the interconnect's URLs (comma), sources (comma), and `backlog RECORDS` or `steady RATE SECONDS BATCHES`. It says
+Arguments: the interconnect's URLs (comma), sources (comma), and `backlog RECORDS` or `steady RATE SECONDS TRANSACTIONS`. It says
 `ready` and waits for a line. A backlog's end it tells in seconds. Values hold the monotonic clock, which all processes of a
 machine share.
 """
@@ -28,6 +28,8 @@ class Feed:
         start = Position.start(int(time.time()))
         self._batcher = Batcher(source=source, tail=start)
         self._commit = 0
+        # When the open batch was opened, by the monotonic clock; 0 while nothing is in it.
+        self._opened_at = 0.0
         self.outbox = Outbox(limit_bytes=1 << 32, tail=start, confirmed=0)
         self.sender = Sender(Interconnect(url=urls), source, self.outbox, Figures())
         self.sender.start()
@@ -45,6 +47,13 @@ class Feed:
             batcher.values.append(value)
             batcher.room -= len(value)
         batcher.commit(self._commit)
+        self._opened_at = self._opened_at or time.monotonic()
+
+    def close(self) -> None:
+        """Close the open batch, if there is one, once the edge would."""
+        if self._opened_at and time.monotonic() - self._opened_at >= self.outbox.linger:
+            self._opened_at = 0.0
+            self.outbox.put(self.take())
 
     def take(self) -> list[SealedBatch]:
         """Return all that was added, in batches."""
@@ -78,16 +87,23 @@ def backlog(feed: Feed, records: int) -> None:
     print(time.monotonic() - began, flush=True)
 
 
-def steady(feeds: list[Feed], rate: int, seconds: int, batches: int) -> None:
-    """Send so many changes a second for each source, in so many batches a second, the sources one after the other."""
+def steady(feeds: list[Feed], rate: int, seconds: int, transactions: int) -> None:
+    """Send so many changes a second for each source, in so many transactions, the sources one after the other.
+
+    A batch is closed when an edge would close it: at once when nothing is on the way, else when it has gathered for a while.
+    """
     wait_for_start()
     began = time.monotonic()
-    for step in range(seconds * batches):
+    for step in range(seconds * transactions):
         for number, feed in enumerate(feeds):
-            due = began + (step + number / len(feeds)) / batches
+            due = began + (step + number / len(feeds)) / transactions
             time.sleep(max(0.0, due - time.monotonic()))
-            feed.transaction(rate // batches)
-            feed.outbox.put(feed.take())
+            feed.transaction(rate // transactions)
+            for each in feeds:
+                each.close()
+    time.sleep(0.05)
+    for feed in feeds:
+        feed.close()
     while not all(feed.outbox.empty for feed in feeds):
         for feed in feeds:
             feed.outbox.check()

@@ -53,3 +53,17 @@ def test_first_problem_is_raised_for_the_capturing_thread(outbox, rung):
     with pytest.raises(NeedsOperator, match="first"):
         outbox.check()
     assert rung == ["capture", "capture"]
+
+
+def test_the_next_batch_is_left_open_for_a_part_of_what_the_last_one_took(outbox, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    outbox.put([batch(1)])
+    for number, took, linger in ((1, 0.004, 0.004), (2, 0.1, 0.025), (3, 60.0, 0.05)):
+        delivery, _ = outbox.take()
+        now += took
+        outbox.accepted(delivery)
+        # With nothing on the way there is nothing to wait for.
+        assert outbox.linger == 0.0
+        outbox.put([batch(number + 1)])
+        assert outbox.linger == pytest.approx(linger)
