@@ -197,6 +197,7 @@ def test_promoted_replica_goes_on_in_a_new_epoch_after_the_last_transaction(
         maria.execute("insert into t values (1, 'a'), (2, 'b')")
         arrive(interconnect, 2)
     maria.execute("insert into t values (3, 'c')")
+    on_connection(maria, "xa start 'over'", "insert into t values (5, 'e')", "xa end 'over'", "xa prepare 'over'")
     end = maria.execute("select @@gtid_binlog_pos")[0][0]
     eventually(lambda: own_mariadb.sql("select @@gtid_binlog_pos") == end, saying="the replica has everything")
     own_mariadb.sql("stop slave; reset slave all")
@@ -207,8 +208,9 @@ def test_promoted_replica_goes_on_in_a_new_epoch_after_the_last_transaction(
     edge.init(Adoption(None))
 
     with edge.running():
-        own_mariadb.sql(f"insert into {maria.name}.t values (4, 'd')")
-        arrive(interconnect, 4)
+        own_mariadb.sql(f"insert into {maria.name}.t values (4, 'd'); xa commit 'over'")
+        arrive(interconnect, 5)
+    maria.execute("xa rollback 'over'")
     own_mariadb.sql(f"drop database {maria.name}")
-    assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4]
+    assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4, 5]
     assert interconnect.changes[-1]["source"]["server_id"] == 2
