@@ -34,5 +34,11 @@ def bridge_init(topic: str) -> list[Allow]:
     return documented("headrace-init", TOPIC=topic)
 
 
+def of_tables(allowed: list[Allow]) -> list[Allow]:
+    """Return what a list allows for topics, for those of a stream's tables, as the page says it."""
+    assert "`--topic TOPIC. --resource-pattern-type prefixed`" in _PAGE.read_text(encoding="utf-8")
+    return [allow._replace(name=f"{allow.name}.", prefixed=True) for allow in allowed if allow.kind == "topic"]
+
+
 def lake(topic: str, stream: str) -> list[Allow]:
     return documented("headrace-lake", TOPIC=topic, STREAM=stream)

@@ -17,7 +17,7 @@ from headrace.errors import NeedsOperator
 from headrace.position import Position
 from spark_jobs.kafka import tables_of
 from tests.bridge_file import bridge_file
-from tests.edge_double import message, send
+from tests.edge_double import Edge, message, send
 from tests.kafka_reading import read_committed
 from tests.source_log import Row, cut, of
 from tests.waiting import eventually
@@ -127,3 +127,28 @@ def test_each_topic_has_its_own_limit(kafka, topic, inside):
     assert (outcome.state, outcome.condition) == ("rejected", "headrace:record-too-large")
     assert pairs(kafka, f"{name}.public.photos") == [(photo.key, photo.value)]
     assert pairs(kafka, f"{name}.public.notes") == []
+
+
+def test_a_bridge_killed_in_the_middle_leaves_each_change_in_its_tables_topic_once(kafka, topic, outside):
+    name, source = topic(), "tables-killed/bank"
+    tables = {"public.accounts": "delete", "public.balances": "delete"}
+    for table in tables:
+        topic(name=f"{name}.{table}")
+    # given transactions that each change both tables
+    rows = [
+        change(source, 10 + number // 4, number % 4, ("accounts", "balances")[number % 2], number)
+        for number in range(6000)
+    ]
+    bridge = outside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
+    edge = Edge(bridge.port, source, rows, sizes=lambda: 30)
+    edge.start()
+    eventually(lambda: edge.accepted > 1000)
+    # when
+    bridge.kill()
+    assert edge.accepted < len(rows)
+    edge.port = outside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables).port
+    edge.finish()
+    # then
+    assert pairs(kafka, f"{name}.public.accounts") == [(row.key, row.value) for row in rows[::2]]
+    assert pairs(kafka, f"{name}.public.balances") == [(row.key, row.value) for row in rows[1::2]]
+    assert pairs(kafka, name) == []

@@ -5,38 +5,50 @@ too much.
 import threading
 
 import pytest
+from confluent_kafka import Producer
 
 from bridge.bridge import Bridge
 from bridge.committer import Committer, Home
 from bridge.doctor import examine
 from bridge.kafka import admin
+from bridge.roster import homes
 from bridge.topics import Wanted, check, make
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
 from headrace.errors import NeedsOperator, ReplicationError
+from headrace.position import Position
 from spark_jobs import kafka as lake_kafka
 from tests.edge_double import message, send
-from tests.security_lists import bridge_init, bridge_run, lake
-from tests.source_log import cut, log
+from tests.security_lists import bridge_init, bridge_run, lake, of_tables
+from tests.source_log import Row, cut, log
 from tests.waiting import eventually
 
 SOURCE = "secure/bank"
 
 
-def file_of(connection, topic):
+def file_of(connection, topic, tables=None):
     settings = {name: getattr(connection, name) for name in connection.__struct_fields__}
     return BridgeFile(
         kafka=Kafka(**settings),
         interconnect=Interconnect(listen="127.0.0.1:0"),
-        streams={"bank": Stream(topic=topic, sources={SOURCE: [0]})},
+        streams={"bank": Stream(topic=topic, sources={SOURCE: [0]}, tables=tables or {})},
     )
 
 
-def commit_a_batch(connection, topic):
+def account(commit):
+    """Return a row of a table, which says so."""
+    at = Position(1_700_000_000, commit, 0)
+    told = (
+        f'"source":{{"version":"1","name":"{SOURCE}","ts_ms":1,"schema":"public","table":"accounts","position":"{at}"}}'
+    )
+    return Row(at, b'{"id":1}', f'{{"after":{{"id":1}},{told}}}'.encode())
+
+
+def commit_a_batch(connection, home, rows=()):
     """Do what a running bridge does at Kafka."""
-    (batch,) = cut(SOURCE, log(SOURCE, 20), lambda: 20)
-    committer = Committer(connection, admin(connection), Home(SOURCE, topic, (0,)), "bridge")
+    (batch,) = cut(SOURCE, rows or log(SOURCE, 20), lambda: 20)
+    committer = Committer(connection, admin(connection), home, "bridge")
     try:
         committer.take_over()
         committer.write(batch, 0)
@@ -69,7 +81,7 @@ def test_a_bridge_that_may_do_one_thing_less_says_that_it_needs_an_operator(secu
     connection = secure_kafka.user(less)
 
     with pytest.raises(ReplicationError) as caught:
-        commit_a_batch(connection, topic)
+        commit_a_batch(connection, Home(SOURCE, topic, (0,)))
     # A user who may not see a group gets no answer at all.
     assert isinstance(caught.value, NeedsOperator) or "must be allowed to read the group" in caught.value.hint
     assert caught.value.hint
@@ -95,6 +107,32 @@ def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):
     with pytest.raises(ReplicationError):
         make(less("alter"), wider)
     assert [each.what for each in make(admin(made.kafka), wider)] == ["grown from 1"]
+
+
+def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure_kafka):
+    # given a stream with a topic for a table, for which a user's lists hold by its beginning
+    topic = secure_kafka.topic()
+    table = {"public.accounts": "delete"}
+    own, to_make = bridge_run(topic), bridge_init(topic)
+    wider = of_tables(own)
+    maker = secure_kafka.user(to_make + of_tables(to_make))
+    assert [each.what for each in make(admin(maker), file_of(maker, topic, table))] == ["already there", "created"]
+
+    def commit(allowed):
+        connection = secure_kafka.user(allowed)
+        (home,) = homes(file_of(connection, topic, table)).values()
+        commit_a_batch(connection, home, [account(30)])
+
+    # and a record from which the position is read, as nobody has committed one
+    producer = Producer({"bootstrap.servers": secure_kafka.server.bootstrap})
+    producer.produce(f"{topic}.public.accounts", account(20).value, account(20).key, 0)
+    assert producer.flush(20) == 0
+    # when one line of it is missing, that for reading first, then an operator is called
+    for missing in sorted(wider, key=lambda allow: allow.operation != "read"):
+        with pytest.raises(NeedsOperator):
+            commit(own + [each for each in wider if each != missing])
+    # and with all of them it serves
+    commit(own + wider)
 
 
 @pytest.mark.parametrize(
