@@ -138,12 +138,12 @@ class ChunkDecoder(XaDecoder):
         super()._end(found, end)
         self._recent.append(self.marks[-1])
 
-    def _rows(self, kind: int, found: bytes, end: int) -> None:
-        super()._rows(kind, found, end)
+    def _rows(self, found: bytes, end: int) -> None:
+        super()._rows(found, end)
         window = self._window
         if window is None or not window.is_open:
             return
-        for table, _, images, start, until in self._located(kind, found, end):
+        for table, _, images, start, until in self._located(found, end):
             if (table.schema.schema, table.schema.table) != self._watched:
                 return
             for key in table.keys(images, start, until):

@@ -37,14 +37,8 @@ class Mark(NamedTuple):
     group: Group
 
 
-class Located(NamedTuple):
-    """Images of a rows event, whose they are, and the type of event that tells them."""
-
-    table: Table
-    kind: int
-    images: bytes
-    start: int
-    end: int
+#: Images of a rows event from a place to another, whose they are, and the type of event that tells them.
+Located = tuple[Table, int, bytes, int, int]
 
 
 class Decoder:
@@ -76,7 +70,9 @@ class Decoder:
         self._mapped: dict[int, Table | None] = {}
         #: Takes events out of the log's order, where they are not fed when they come.
         self._aside: Callable[[bytes, int], bool] | None = None
-        self._others: dict[int, Callable[[bytes, int], None]] = {
+        self._handlers: dict[int, Callable[[bytes, int], None]] = {
+            **dict.fromkeys(event.PASSED, self._pass), event.TABLE_MAP: self._map,
+            **dict.fromkeys(event.INSERTS | event.UPDATES | event.DELETES, self._rows),
             event.ROTATE: self._rotate, event.HEARTBEAT: self._beat, event.MARIADB_GTID: self._begin, event.GTID: self._begin,
             event.QUERY: self._query, event.QUERY_COMPRESSED: self._query, event.XID: self._end,
             event.TRANSACTION_PAYLOAD: self._payload,
@@ -95,30 +91,32 @@ class Decoder:
         if self._aside is not None and self._aside(found, end):
             return
         self._now_ms = now_ms
-        kind = found[4]
         try:
-            if kind == event.TABLE_MAP:
-                body = found[event.HEADER_SIZE : end]
-                self._mapped[int.from_bytes(body[:6], "little")] = self._tables.of(body)
-            elif kind in event.INSERTS or kind in event.UPDATES or kind in event.DELETES:
-                self._rows(kind, found, end)
-            elif kind in self._others:
-                self._others[kind](found, end)
-            elif kind in refusals.EVENTS:
-                raise refusals.EVENTS[kind](self._where(found))
-            elif kind not in event.PASSED and not found[17] & event.MAY_BE_IGNORED:
-                raise self._corrupt(found, "is of an unknown type, and the log does not say that it may be passed over")
+            self._handlers.get(found[4], self._unknown)(found, end)
         except MissingColumns as error:
             raise refusals.missing_columns(self._where(found)) from error
         except (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError) as error:
             raise self._corrupt(found, "cannot be decoded") from error
 
-    def _rows(self, kind: int, found: bytes, end: int) -> None:
+    def _pass(self, found: bytes, end: int) -> None:
+        """Take no notice: the event says nothing of rows."""
+
+    def _unknown(self, found: bytes, _end: int) -> None:
+        if found[4] in refusals.EVENTS:
+            raise refusals.EVENTS[found[4]](self._where(found))
+        if not found[17] & event.MAY_BE_IGNORED:
+            raise self._corrupt(found, "is of an unknown type, and the log does not say that it may be passed over")
+
+    def _map(self, found: bytes, end: int) -> None:
+        body = found[event.HEADER_SIZE : end]
+        self._mapped[int.from_bytes(body[:6], "little")] = self._tables.of(body)
+
+    def _rows(self, found: bytes, end: int) -> None:
         changes, now_ms = self._changes, self._now_ms
         transaction = changes.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
-        for table, told, images, at, until in self._located(kind, found, end):
+        for table, told, images, at, until in self._located(found, end):
             first = changes.ordinal
             if told in event.INSERTS:
                 keys, values = table.inserts(images, at, until, transaction, first, now_ms)
@@ -128,8 +126,9 @@ class Decoder:
                 keys, values = table.deletes(images, at, until, transaction, first, now_ms)
             changes.add(table, keys, values, now_ms, deletes=told in event.DELETES)
 
-    def _located(self, kind: int, found: bytes, end: int) -> Iterable[Located]:
+    def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are told; none of a table that is not captured."""
+        kind = found[4]
         table = self._mapped[int.from_bytes(found[19:25], "little")]
         if table is None:
             return ()
@@ -141,8 +140,8 @@ class Decoder:
             found = event.unpacked(found[at:end])
             at, end = 0, len(found)
         if table.versions is None:
-            return (Located(table, kind, found, at, end),)
-        return [Located(table, *run) for run in table.versions.runs(kind, found, at, end)]
+            return ((table, kind, found, at, end),)
+        return [(table, *run) for run in table.versions.runs(kind, found, at, end)]
 
     def _rotate(self, found: bytes, end: int) -> None:
         name, _ = event.rotated(found, end)

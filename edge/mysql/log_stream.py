@@ -26,6 +26,10 @@ HEARTBEAT_SECONDS = 1.0
 _ROUND_BYTES = 1 << 20
 #: A packet of this length goes on in the next one.
 _FULL_PACKET = 0xFFFFFF
+#: Int24 length, Int8 number.
+_PACKET = struct.Struct("<I").unpack_from
+#: The CRC-32 of anything with its own CRC-32 behind it.
+_WHOLE = 0x2144DF1C
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 #: Of a dump: the server ends it where the log ends.
 _NON_BLOCK = 1
@@ -83,7 +87,7 @@ class LogStream:
 
         Never blocks. Returns how many were fed, 0 when none has arrived. Raises what ended the stream.
         """
-        data, fed, taken = self._rest, 0, 0
+        data, fed, taken, packet_head = self._rest, 0, 0, _PACKET
         while taken < _ROUND_BYTES:
             more = self._receive()
             if more is None:
@@ -92,7 +96,7 @@ class LogStream:
             data = data + more if data else more
             at, size = 0, len(data)
             while size - at >= 4:
-                length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+                length = packet_head(data, at)[0] & _FULL_PACKET
                 end = at + 4 + length
                 if end > size:
                     break
@@ -132,7 +136,7 @@ class LogStream:
     def _checked(self, found: bytes) -> int:
         """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""
         size = len(found)
-        if size < event.HEADER_SIZE or int.from_bytes(found[9:13], "little") != size:
+        if size < event.HEADER_SIZE or event.HEADER(found)[3] != size:
             raise self._corrupt(found, "an event is cut short")
         end = size
         kind = found[4]
@@ -141,7 +145,7 @@ class LogStream:
             end -= event.CHECKSUM_SIZE + 1
         elif self._checksummed:
             end -= event.CHECKSUM_SIZE
-        if self._checksummed and zlib.crc32(found[: size - 4]) != int.from_bytes(found[size - 4 :], "little"):
+        if self._checksummed and zlib.crc32(found) != _WHOLE:
             raise self._corrupt(found, "the checksum of an event does not hold")
         return end
 

@@ -70,16 +70,22 @@ class Tables:
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
         self._described: dict[bytes, Table | None] = {}
+        # What was described last, as long as it is what its table is.
+        self._last: tuple[bytes, Table | None] = (b"", None)
         self._current: dict[tuple[str, str], Table] = {}
 
     def of(self, body: bytes) -> Table | None:
         """Return the table that a table map event's body describes, None when it is not captured."""
         # The table's number and flags may differ where everything else is the same.
         description = body[8:]
+        last, table = self._last
+        if description == last:
+            return table
         if description in self._described:
             table = self._described[description]
             if table is not None:
                 self._make_current(table)
+            self._last = description, table
             return table
         if len(self._described) >= _MOST:
             self._described.clear()
@@ -88,6 +94,7 @@ class Tables:
         if table is not None:
             self._make_current(table)
         self._described[description] = table
+        self._last = description, table
         return table
 
     def emptied(self, database: str, table: str) -> Table | None:
@@ -132,6 +139,7 @@ class Tables:
     def _make_current(self, table: Table) -> None:
         name = table.schema.schema, table.schema.table
         former = self._current.get(name)
+        self._last = b"", None
         if former is not table:
             table.told = former is not None and former.told and former.schema == table.schema
             self._current[name] = table

@@ -35,7 +35,7 @@ class XaDecoder(Decoder):
         self._replayed: Iterator[Event] | None = None
         self._decision = b""
         self._waiting: deque[Event] = deque()
-        self._others[event.XA_PREPARE] = self._prepare
+        self._handlers[event.XA_PREPARE] = self._prepare
         self._statements |= {
             Kind.XA_START: self._xa_start, Kind.XA_END: self._xa_end, Kind.XA_COMMIT: self._xa_commit,
             Kind.XA_ROLLBACK: self._xa_rollback,
