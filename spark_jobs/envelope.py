@@ -6,6 +6,7 @@ Fails, by its place in Kafka, at a value that is no record of ours (docs/records
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from spark_jobs import endings
 from spark_jobs.failures import corrupt
 
 _POSITION_LENGTH = 34
@@ -23,32 +24,52 @@ COLUMNS = [
 def rows(source: DataFrame) -> DataFrame:
     """Return bronze's rows of Kafka records: as they came, with the envelope's fields beside them."""
     value = F.col("value").cast("string")
+    records = source.select(
+        *("topic", "partition", "offset", "timestamp"),
+        F.col("key").cast("string").alias("key"),
+        value.alias("value"),
+        *endings.told(F.col("value")),
+    )
+    plain = F.col(endings.PLAIN)
+    known = endings.read(records).withColumn(
+        # One parse with a small schema, of values that do not end as our edges write them: other fields are skipped, not built.
+        "envelope",
+        F.from_json(F.when(~plain, F.col("value")), _ENVELOPE),
+    )
+    found = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parsed(F.col("envelope")).items()}
     return (
-        source.select(
-            *("topic", "partition", "offset", "timestamp"),
-            F.col("key").cast("string").alias("key"),
-            value.alias("value"),
-            # One parse with a small schema: other fields are skipped, not built.
-            F.from_json(value, _ENVELOPE).alias("envelope"),
+        known.select(
+            *("topic", "partition", "offset", "timestamp", "key", "value"), *(c.alias(n) for n, c in found.items())
         )
         .select(
             *("topic", "partition", "offset", "timestamp", "key", "value"),
-            F.col("envelope.source.name").alias("source"),
+            F.col("source_name").alias("source"),
             # Logical messages and the ends of transactions name no table.
-            F.when(
-                F.col("envelope.source.table") != "",
-                F.concat("envelope.source.schema", F.lit("."), "envelope.source.table"),
-            ).alias("table"),
-            F.col("envelope.op").alias("op"),
-            _position(F.col("envelope.source.position")).alias("position"),
-            F.col("envelope.transaction.id").alias("transaction_id"),
-            F.coalesce(F.col("envelope.transaction.last"), F.lit(False)).alias("last"),
-            F.timestamp_millis(F.col("envelope.source.ts_ms")).alias("commit_time"),
-            F.col("envelope.unchanged").isNotNull().alias("partial"),
-            _rekeyed(F.col("envelope.op"), F.col("value")).alias("rekeyed"),
+            F.when(F.col("table_name") != "", F.concat("schema_name", F.lit("."), "table_name")).alias("table"),
+            "op",
+            _position(F.col("place")).alias("position"),
+            "transaction_id",
+            F.coalesce("last", F.lit(False)).alias("last"),
+            F.timestamp_millis("ts_ms").alias("commit_time"),
+            "partial",
+            _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
         )
         .withColumn("loaded_at", F.current_timestamp())
     )
+
+
+def _parsed(envelope: Column) -> dict[str, Column]:
+    return {
+        "source_name": envelope["source"]["name"],
+        "schema_name": envelope["source"]["schema"],
+        "table_name": envelope["source"]["table"],
+        "op": envelope["op"],
+        "place": envelope["source"]["position"],
+        "transaction_id": envelope["transaction"]["id"],
+        "last": envelope["transaction"]["last"],
+        "ts_ms": envelope["source"]["ts_ms"],
+        "partial": envelope["unchanged"].isNotNull(),
+    }
 
 
 def _position(position: Column) -> Column:

@@ -4,6 +4,7 @@
 has to carry the rows; one row in the middle is then changed, and found again.
 """
 
+import os
 import sys
 import tempfile
 import time
@@ -100,7 +101,7 @@ def _measure(folder: Path, postgres: Postgres, rows: int) -> list[Result]:
             Result(f"{name}: Spark, CPU", round(spark_side.cpu_seconds, 1), "s"),
             Result(f"{name}: Spark, most memory", round(spark_side.peak_megabytes), "MB"),
         ]
-    return results
+    return [*results, Result("the command's own process, most memory", round(usage(os.getpid()).peak_megabytes), "MB")]
 
 
 def _run(lake: LakeFile, frame: Any, jvm: int, *, expected: str) -> tuple[float, Usage, Usage]:

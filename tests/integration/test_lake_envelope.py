@@ -1,0 +1,118 @@
+"""The envelope's fields beside a record: the same from its end as from its JSON, for all that edges and others write."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from edge.mysql import envelope as mysql
+from edge.postgres import envelope as postgres
+from spark_jobs import endings, envelope
+
+POSITION = "692010c0/0000000001a00000/00000003"
+STAMP = 1769850900250
+UNCHANGED = b',"unchanged":["note","photo"]'
+SHA = b'"sha256":"' + b"9f86d081884c7d65" * 4 + b'"}'
+TOO_LARGE = b',"too_large":{"bytes":31457280,' + SHA
+COMPACT = {"separators": (",", ":"), "ensure_ascii": False}
+
+
+def of_postgres(rows, op=b"u", number=1, *, last=False, schema="public", table="accounts"):
+    """Return a record as the edge for PostgreSQL puts it together."""
+    transaction = postgres.Transaction(epoch=0x692010C0, commit=0x1A00000, commit_ms=STAMP, xid=761)
+    names = postgres.Table(source="jakarta/bank", database="bank", schema=schema, table=table)
+    counted = str(number).encode() + (b',"last":true' if last else b"")
+    around = postgres.Around(transaction.committed, transaction.place, b"00000003", transaction.read(1), counted)
+    return b"{" + rows + b"," + names.rest(op, around)
+
+
+def of_mysql(rows, gtid, *, last=False):
+    """Return a record as the edge for MariaDB and MySQL puts it together."""
+    given = {"epoch": 0x692010C0, "commit": 0x1A00000, "commit_ms": STAMP, "server_id": 1}
+    transaction = mysql.Transaction(**given, gtid=gtid, file="binlog.000001")
+    table = mysql.Table(connector="mariadb", source="singapore/pay", database="pay", table="cards")
+    ending = mysql.LAST_END if last else mysql.END
+    middle = table.middle(transaction) + b"0" + transaction.place + b"00000003" + mysql.end(b"u", transaction, 1)
+    return b"{" + rows + b"," + middle + b"12" + ending
+
+
+ROW = b'"before":null,"after":{"id":1,"note":"a,b"}'
+COPY = json.dumps(of_postgres(ROW, last=True).decode()).encode()
+EDGES = {
+    "insert": of_postgres(ROW, b"c"),
+    "last": of_postgres(ROW, last=True, number=1234567),
+    "delete": of_postgres(b'"before":{"id":1},"after":null', b"d"),
+    "truncate": of_postgres(b'"before":null,"after":null', b"t", last=True),
+    "unchanged": of_postgres(ROW + UNCHANGED),
+    "a row that holds a record": of_postgres(b'"before":null,"after":{"id":1,"note":' + COPY + b"}"),
+    "a row that ends like the names of columns": of_postgres(b'"before":null,"after":{"id":1,"note":"x]"}'),
+    "a long text": of_postgres(b'"before":null,"after":{"id":1,"note":"' + b"\xc3\xa9" * 900 + b'"}'),
+    "mariadb": of_mysql(ROW, "0-1-42"),
+    "mysql without gtid": of_mysql(ROW + UNCHANGED, None, last=True),
+}
+WHOLE = json.loads(EDGES["last"])
+OTHERS = {
+    "too large": of_postgres(ROW + UNCHANGED + TOO_LARGE),
+    "too large, with a long name": of_postgres(ROW + UNCHANGED + TOO_LARGE, table="t" * 60, schema="s" * 20),
+    "too large, of a row whose end alone is looked at": of_postgres(ROW + UNCHANGED + TOO_LARGE, table="t" * 40),
+    "names with commas and quotes": of_postgres(ROW, schema="a,b", table='c"d\\é'),
+    "a very long name": of_postgres(ROW + UNCHANGED, table="é" * 200),
+    "spaces": json.dumps(WHOLE).encode(),
+    "source first": json.dumps({"source": WHOLE["source"]} | WHOLE, **COMPACT).encode(),
+    "row last": json.dumps(
+        {k: WHOLE[k] for k in ("source", "op", "transaction", "before", "after")}, **COMPACT
+    ).encode(),
+    "operation ahead of the source": json.dumps({"before": None, "op": "u"} | WHOLE, **COMPACT).encode(),
+    "no transaction": json.dumps(WHOLE | {"transaction": None}, **COMPACT).encode(),
+    "names of columns last": json.dumps(WHOLE | {"unchanged": ["note"]}, **COMPACT).encode(),
+    "message": json.dumps({"message": {}, "source": WHOLE["source"] | {"schema": "", "table": ""}, "op": "m"}).encode(),
+    "schema record": json.dumps({"source": WHOLE["source"], "tableChanges": [{}]}, **COMPACT).encode(),
+}
+
+
+def expected(value):
+    """Return what bronze says beside a value, by its JSON."""
+    found = json.loads(value)
+    source, transaction = found["source"], found.get("transaction") or {}
+    table = f"{source['schema']}.{source['table']}" if source["table"] else None
+    beside = [source["name"], table, found.get("op"), source["position"], transaction.get("id")]
+    return (*beside, transaction.get("last", False), source["ts_ms"], "unchanged" in found)
+
+
+@pytest.fixture(scope="module")
+def kafka_records(spark):
+    """Return a function that makes records as Spark's Kafka source has them."""
+
+    def make(values):
+        at = datetime(2026, 1, 31, tzinfo=UTC)
+        rows = [("bank", 0, n, at, None, None if v is None else bytearray(v)) for n, v in enumerate(values)]
+        structure = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
+        return spark.createDataFrame(rows, structure)
+
+    return make
+
+
+def test_fields_are_those_of_the_json_whatever_its_form(kafka_records):
+    values = {**EDGES, **OTHERS}
+    rows = envelope.rows(kafka_records(values.values())).selectExpr(
+        *(
+            "offset",
+            "source",
+            "table",
+            "op",
+            "position",
+            "transaction_id",
+            "last",
+            "unix_millis(commit_time)",
+            "partial",
+        )
+    )
+    found = dict(zip(values, (tuple(row)[1:] for row in sorted(rows.collect())), strict=True))
+    assert found == {name: expected(value) for name, value in values.items()}
+
+
+def test_records_of_our_edges_are_read_from_their_end(kafka_records):
+    records = kafka_records(EDGES.values())
+    told = records.select("offset", records["value"].cast("string").alias("value"), *endings.told(records["value"]))
+    rows = endings.read(told).select("offset", endings.PLAIN).collect()
+    assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[endings.PLAIN]] == []
