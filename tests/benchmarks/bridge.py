@@ -138,7 +138,7 @@ class Load(NamedTuple):
     sources: int
     #: Of each source, a second.
     changes: int
-    batches: int
+    transactions: int
     seconds: int
     #: Of those, how many do not count: a broker that has just started compiles itself while it works.
     warming: int
@@ -205,7 +205,7 @@ def _latencies(
             latencies.append(moment - int(found[1]) / 1e9)
 
     feeders = [
-        Feeder(feeder, urls, ",".join(names[part::2]), "steady", load.changes, load.seconds, load.batches)
+        Feeder(feeder, urls, ",".join(names[part::2]), "steady", load.changes, load.seconds, load.transactions)
         for part in range(2)
     ]
     follower = Follower(bench.kafka.bootstrap, topic, load.sources, each=arrived)
@@ -282,7 +282,7 @@ def main(*, quick: bool, only: str | None) -> None:
     try:
         with console.status("starting Kafka"):
             bench.kafka.start()
-        seconds, warming = (8, 4) if quick else (40, 10)
+        seconds, warming = (8, 4) if quick else (60, 30)
         parts: dict[str, Callable[[], list[Result]]] = {
             "one": lambda: alone(bench, console, 40_000 if quick else 400_000),
             "many": lambda: many(bench, Load(50, 200, 20, seconds, warming)),
