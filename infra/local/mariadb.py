@@ -6,6 +6,7 @@ password and is served on this machine alone. Run by root, the server runs as an
 by infra/local/stack.py and tests.
 """
 
+import os
 import pwd
 import shutil
 import signal
@@ -138,6 +139,7 @@ class Mariadb(Server):
                 "--no-defaults",
                 f"--basedir={self._programs}",
                 *places,
+                *self._identity(),
                 f"--port={port}",
                 *options,
             ],
@@ -145,6 +147,17 @@ class Mariadb(Server):
             environment={"LC_ALL": "C"},
             account=self._account,
         )
+
+    def _identity(self) -> list[str]:
+        """Return the options that give the server a certificate; without one it reckons itself an RSA key, for seconds."""
+        from headrace.certificates.authority import Authority  # noqa: PLC0415 - only a server's start needs it.
+
+        certificate = Authority(self.data.parent / "certificates").server("mariadb", ["127.0.0.1", "localhost"])
+        key = certificate.with_suffix(".key")
+        if self._account:
+            for path in (certificate.parent, certificate, key):
+                os.chown(path, self._account.pw_uid, self._account.pw_gid)
+        return [f"--ssl-cert={certificate}", f"--ssl-key={key}"]
 
     def _is_ready(self, port: int) -> bool:
         return self._process.listens_on(port) and _greets(port)
