@@ -59,10 +59,8 @@ class Prepared:
         held.events.append((found, end))
         held.size += size
         self._size += size
-        for oldest in (*self._held.values(), held):
-            if self._size <= self._most:
-                break
-            self._release(oldest)
+        if self._size > self._most:
+            self._make_room(held)
 
     def end(self, xid: str) -> None:
         """Keep it until it is decided."""
@@ -96,6 +94,13 @@ class Prepared:
         events = held.events
         self._release(held)
         return self._again.rows(held.start) if events is None else iter(events)
+
+    def _make_room(self, last: _Held) -> None:
+        """Let go of rows until the others fit, the oldest first."""
+        for oldest in (*self._held.values(), last):
+            self._release(oldest)
+            if self._size <= self._most:
+                break
 
     def _release(self, held: _Held) -> None:
         self._size -= held.size

@@ -81,6 +81,8 @@ class XaDecoder(Decoder):
         super()._end(found, end)
 
     def _xa_start(self, _found: bytes, _statement: Statement) -> None:
+        # Savepoints may follow, which end nothing.
+        self._explicit = True
         if not self._holds:
             self._hold()
 

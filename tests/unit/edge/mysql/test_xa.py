@@ -97,7 +97,7 @@ def test_rolled_back_changes_never_come():
 def test_xa_of_mysql_is_known_by_its_statements(one_phase, packs):
     made, batcher = decoder()
     inner = [
-        query("XA START X'61',X'',1", 0), ACCOUNTS, FIRST, query("XA END X'61',X'',1", 0),
+        query("XA START X'61',X'',1", 0), ACCOUNTS, FIRST, query("SAVEPOINT `s`", 0), query("XA END X'61',X'',1", 0),
         xa_prepared(b"a", 500, one_phase=one_phase),
     ]  # fmt: skip
 
