@@ -72,12 +72,12 @@ def told(
     if shape.soft:
         names = [name for name in shape.columns if name not in shape.key]
         seeded = _seeded(_truncated(timeline, cleared), shape, silver, names)
-        return _filled(_ended_once(seeded), names, keep)
+        return _filled(_ended_once(seeded), names, keep, partial=partial)
     if not partial:
         return timeline
     missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
     names = [name for name in shape.columns if name in missing and name not in shape.key]
-    return _filled(_seeded(timeline, shape, silver, names), names, keep)
+    return _filled(_seeded(timeline, shape, silver, names), names, keep, partial=True)
 
 
 def _events(changes: DataFrame, shape: Shape) -> DataFrame:
@@ -200,8 +200,11 @@ def _cell(value: Column, *, known: bool) -> Column:
     return F.struct(value.alias("value"), F.lit(known).alias("known"))
 
 
-def _filled(timeline: DataFrame, names: list[str], keep: Keep) -> DataFrame:
-    """Return the timelines with every column that was not carried taken from what went before it."""
+def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool) -> DataFrame:
+    """Return the timelines with every column that was not carried taken from what went before it.
+
+    Without `partial` that is deletes alone, and nothing comes from another key.
+    """
     cells = [f"_cell_{i}" for i in range(len(names))]
     earlier = Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED).rowsBetween(Window.unboundedPreceding, -1)
     timeline = timeline.withColumn(_LIFE, F.coalesce(F.sum((F.col(OP) == "d").cast("int")).over(earlier), F.lit(0)))
@@ -211,7 +214,10 @@ def _filled(timeline: DataFrame, names: list[str], keep: Keep) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     for _ in range(_MOST_HOPS):
-        filled = keep(timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells}))
+        filled = timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells})
+        if not partial:
+            break
+        filled = keep(filled)
         unknown = F.col(_MOVED) & F.array_contains(F.array(*(F.col(f"{cell}.known") for cell in cells)), F.lit(False))
         removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
         left = removals.select(SOURCE, POSITION, *(F.col(cell).alias(f"{cell}_left") for cell in cells))

@@ -123,8 +123,13 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     side.close()
 
     # when marks are not wanted any more, then a load stops there, and live rows are those that live
-    one.commit(one.insert(id=6, name="new6", balance="0"), at=8 * HOUR)
+    one.commit(one.delete(id=5), one.insert(id=6, name="new6", balance="0"), at=8 * HOUR)
     assert "its deleted rows are in silver" in loaded(hard).problems["public.accounts"]
     live = desk(hard).ask("SELECT * FROM silver_live.accounts")
     assert "_deleted_at" not in live.columns
-    assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == [(J, 5), (J, 6), (J, 9), (L, 1)]
+    assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == [(J, 6), (J, 9), (L, 1)]
+    # and they are wanted again
+    assert loaded(lake).problems == {}
+    model.end(J, 5, 8)
+    model.put(J, 6, "new6", 0)
+    agrees("silver")
