@@ -21,6 +21,7 @@ from tests.unit.edge.mysql.events import (
     rotate,
     rows,
     table_map,
+    xa_prepared,
     xid,
 )  # fmt: skip
 
@@ -44,9 +45,16 @@ ROW = (
 EVENTS = [
     mysql_gtid(1, 200), query("BEGIN", 250), WIDE, rows(30, 8, ROW), rows(31, 8, ROW + ROW), rows(32, 8, ROW), xid(900),
 ]  # fmt: skip
+XA = [
+    mysql_gtid(1, 200), query("XA START X'61',X'',1", 250), WIDE, rows(30, 8, ROW), query("XA END X'61',X'',1", 300),
+    xa_prepared(b"a", 400), mysql_gtid(2, 500), query("XA COMMIT X'61',X'',1", 600),
+]  # fmt: skip
 
 
-def test_the_log_that_is_damaged_below_is_whole():
+def test_the_logs_that_are_damaged_below_are_whole():
+    made, batcher = decoder()
+    feed(made, rotate(), *XA)
+    assert len(batcher.values) == 2
     made, batcher = decoder()
     feed(made, rotate(), *EVENTS)
 
@@ -78,7 +86,7 @@ def test_rows_cut_anywhere_add_nothing():
 def test_bytes_turned_at_random_are_an_error_or_a_result():
     chance = random.Random(20260131)
     inner = payload([query("BEGIN", 0), WIDE, rows(30, 8, ROW), xid(0)], 900)
-    for log in [EVENTS, [EVENTS[0], inner]] * 700:
+    for log in [EVENTS, [EVENTS[0], inner], XA] * 500:
         made, batcher = decoder()
         feed(made, rotate())
         which = chance.randrange(len(log))
