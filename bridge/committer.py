@@ -222,7 +222,7 @@ class Committer:
         self.abandon()
         source = self._home.source
         self._limits = self._asked_limits()
-        self._producer = producer(self._connection, group_of(source), max(self._limits.values()))
+        self._producer = producer(self._connection, group_of(source), self._limits.values())
         with translated(f"take over {source}"):
             self._errands.within(2 * PATIENCE, f"take over {source}", self._producer.init_transactions, PATIENCE)
 
