@@ -96,6 +96,7 @@ def test_key_that_was_given_later_is_read_from_the_rows():
         ([schema(id=("int8",)), schema(id=("text",))], "column id is bigint here and string there"),
         ([schema(id=("int8",), Id=("int8",))], "differ by case"),
         ([schema(id=("int8",), _source=("text",))], "names that silver uses itself"),
+        ([schema(id=("int8",), _deleted_at=("timestamptz",))], "names that silver uses itself"),
     ],
 )
 def test_shape_that_cannot_be_stops_the_table(latest, said):
