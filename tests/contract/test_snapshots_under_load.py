@@ -39,12 +39,20 @@ class Writers:
             # Slower than the edge reads, which may share this process.
             while not self._stop.wait(0.003):
                 key, other = (chance.randrange(number, self._rows, count) for _ in range(2))
+                in_two = self._source.is_mariadb and not chance.randrange(3)
+                if in_two:
+                    cursor.execute(f"xa start 'w{number}'")
+                decision = "commit" if chance.randrange(4) else "rollback"
                 try:
                     cursor.execute(chance.choice(WRITES), {"key": key, "other": offset + other})
                 except Exception as error:
                     # The key is taken.
                     if "uplicate" not in str(error):
                         raise
+                    decision = "rollback"
+                if in_two:
+                    for step in ("end", "prepare", decision):
+                        cursor.execute(f"xa {step} 'w{number}'")
 
 
 def test_writers_never_make_a_copied_row_older_than_the_log(source, interconnect):
