@@ -28,10 +28,11 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
 	@touch $@
 
-.setup/ready: .setup/python infra/local/jars.py
+.setup/ready: .setup/python infra/local/jars.py spark_jobs/rehearsal.py
 	@command -v java >/dev/null || { echo "headrace needs Java 17 on PATH"; exit 1; }
 	@echo "headrace: fetching jars into .setup/jars (once)"
 	@$(BIN)/python -m infra.local.jars
+	@$(BIN)/python -m infra.local.class_archives
 	@touch $@
 
 demo: setup ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof

@@ -71,16 +71,28 @@ def _schedule(path: Path, where: str, section: dict[str, Any]) -> dict[str, Any]
     return _SCHEDULE | schedule
 
 
-def _jars() -> str:
-    """Return the jars for Spark, with commas between; raise ValueError when they were not fetched."""
+def _jars() -> list[Path]:
+    """Return the jars for Spark; raise ValueError when they were not fetched."""
     home = os.environ.get("HEADRACE_JARS")
     folder = (Path(home) if home else _spark_jobs().parent / ".setup" / "jars") / "spark"
-    jars = sorted(str(jar) for jar in folder.glob("*.jar"))
+    jars = sorted(folder.glob("*.jar"))
     if not jars:
         raise ValueError(
             f"no Spark jars in {folder}. Run 'make setup', or set HEADRACE_JARS to the folder that holds spark/*.jar."
         )
-    return ",".join(jars)
+    return jars
+
+
+def _known_ahead(jars: list[Path]) -> dict[str, str]:
+    """Return what must be known before the JVM starts; the job sets the rest. The session of a command says the same."""
+    java = [f"-Dlog4j2.configurationFile={(_spark_jobs() / 'log4j2.properties').as_uri()}", "-Duser.timezone=UTC"]
+    archive = jars[0].parent / "classes.jsa"
+    if archive.exists():
+        java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
+    return {
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+    }
 
 
 def _spark_jobs() -> Path:
@@ -101,9 +113,9 @@ def _command(*arguments: str) -> None:
         raise AirflowFailException(said) if ended.returncode in _FINAL else RuntimeError(said)
 
 
-def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: str) -> DAG:
+def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
     """Return the DAG that loads a stream: check, bronze, silver."""
-    log = (_spark_jobs() / "log4j2.properties").as_uri()
+    conf = _known_ahead(jars)
 
     def step(name: str, **more: Any) -> SparkSubmitOperator:
         return SparkSubmitOperator(
@@ -112,10 +124,9 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
             conn_id="spark_default",
             application=str(_spark_jobs() / "submit.py"),
             application_args=[stream, "--config", str(path), "--step", name],
-            jars=jars,
+            jars=",".join(map(str, jars)),
             driver_memory=spark.get("driver_memory", "2g"),
-            # What must be known before the JVM starts; the job sets the rest.
-            conf={"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC"},
+            conf=conf,
             # The spark-submit of the Python that Airflow runs on comes first.
             env_vars={"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"},
             **more,

@@ -20,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from headrace import class_archive
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 
@@ -107,17 +108,19 @@ def _pass_on(words: int) -> None:
 
 def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
-    log = (Path(__file__).parent / "log4j2.properties").as_uri()
+    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), jars()
+    # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
+    java = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}"]
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        # Native libraries are unpacked there and would stay behind after a kill.
-        _JAVA: f"-Dlog4j2.configurationFile={log} -Duser.timezone=UTC -Djava.io.tmpdir={scratch}",
-        "spark.jars": ",".join(str(jar) for jar in jars()),
+        _JAVA: " ".join([*java, *class_archive.options(found)]),
+        # The archive holds classes of this path alone, none of `spark.jars`, which executors elsewhere need.
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, found)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.local.dir": scratch,
     }
-    return settings | (_LOCAL if lake.spark.master.startswith("local") else {})
+    return settings | (_LOCAL if lake.spark.master.startswith("local") else {"spark.jars": ",".join(map(str, found))})
 
 
 def _quiet() -> None:

@@ -12,7 +12,8 @@ COPY bridge /src/bridge
 COPY infra /src/infra
 COPY dags /src/dags
 RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src \
-    && cd /src && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.jars
+    && cd /src && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.jars \
+    && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.class_archives
 COPY dags /opt/headrace/dags
 COPY infra/images/alive.py /opt/headrace/alive.py
 RUN useradd --system --uid 10001 --create-home headrace && mkdir -p /lake && chown headrace /lake
