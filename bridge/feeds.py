@@ -72,6 +72,12 @@ class Feeds:
         self._unsettled[ticket] = (feed, delivery)
         self._inboxes[feed.source].put(Delivery(ticket, feed.number, properties, encoding, body))
 
+    def aborted(self, link: Any) -> None:
+        """Give a link the credit again of a delivery that never came whole."""
+        for feed in self._feeds.values():
+            if feed.link == link:
+                self._owe(feed, 1)
+
     def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Settle deliveries by ticket, and give their credit again, at once or after the pause of a release."""
         owed: dict[tuple[int, float], tuple[Feed, int]] = {}

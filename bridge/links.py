@@ -147,7 +147,9 @@ class Links:
         if not link.is_receiver:
             return
         if delivery.aborted:
+            # Its sender went away in the middle of it, behind a router that stays; it used up a credit all the same.
             delivery.settle()
+            self.feeds.aborted(link)
         elif delivery.readable and not delivery.partial:
             data = link.recv(delivery.pending)
             link.advance()

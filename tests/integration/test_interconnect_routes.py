@@ -6,6 +6,7 @@ import threading
 from proton import Condition
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
+from proton.utils import BlockingConnection
 
 from bridge import amqp
 from edge import link
@@ -92,6 +93,24 @@ def test_a_bridge_that_reads_slowly_holds_the_edge_back_and_no_more(ends):
     eventually(lambda: len(far.inboxes[SOURCE]) == 4)
     assert edge.figures.sent == 4
     assert edge.outbox.batches == 100
+
+
+def test_messages_that_are_cut_off_in_the_middle_cost_no_credit(ends):
+    far = ends(Far, credit=4)
+    connection = BlockingConnection(far.url(), timeout=10, allowed_mechs="ANONYMOUS")
+    try:
+        sender = connection.create_sender(f"cdc/{SOURCE}").link
+        # when more of them are aborted than there is credit for, as a router does when an edge behind it dies
+        for number in range(10):
+            connection.wait(lambda: sender.credit > 0, msg="credit")
+            delivery = sender.delivery(str(number))
+            sender.stream(bytes(200_000))
+            connection.wait(lambda delivery=delivery: delivery.pending < 200_000, msg="a part of it is sent")
+            delivery.abort()
+        # then there is credit for as many as before
+        connection.wait(lambda: sender.credit == 4, msg="all credit")
+    finally:
+        connection.close()
 
 
 def test_the_link_is_named_for_its_source_and_asks_a_broker_for_a_queue(ends, caplog):

@@ -70,6 +70,21 @@ def test_credit_comes_back_with_the_outcome_and_not_before():
     assert wire.settled == [(0, Accept()), (1, Reject("a", "b"))]
 
 
+def test_the_credit_of_an_aborted_delivery_comes_back_when_the_source_may_have_it():
+    wire = Wire()
+    wire.feeds.allow(SOURCE)
+    link, other = wire.attach(), Link()
+    link.credit -= 1
+    wire.feeds.aborted(other)
+    assert link.credit == CREDIT - 1
+    wire.feeds.aborted(link)
+    assert link.credit == CREDIT
+    wire.feeds.forbid(SOURCE)
+    link.credit -= 1
+    wire.feeds.aborted(link)
+    assert link.credit == CREDIT - 1
+
+
 def test_the_credit_of_a_release_with_a_pause_comes_back_after_it():
     wire = Wire()
     wire.feeds.allow(SOURCE)
