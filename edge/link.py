@@ -123,6 +123,8 @@ class Connection(Handler):  # type: ignore[misc]
             self.on_credit()
             _log.info("%s gives credit for %d batches at %s", self._url, event.link.credit, self._address)
         self._send()
+        # What is left when a router drains the link it wants back at once; otherwise nothing happens.
+        event.link.drained()
 
     def on_delivery(self, event: Event) -> None:
         """Note the outcome of a delivery."""

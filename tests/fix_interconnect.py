@@ -41,6 +41,8 @@ class Interconnect(MessagingHandler):
         self.credit = _CREDIT
         self.held = False
         self.attached = 0
+        #: Times that an edge gave back credit that was asked for.
+        self.drained = 0
         self._holding: list[tuple[Delivery, Batch]] = []
         self._links: list[Any] = []
         self._url, self._tls = url, tls
@@ -76,6 +78,10 @@ class Interconnect(MessagingHandler):
     def detach(self) -> None:
         """Close every link without an error, as a router does after a policy violation."""
         self._do("detach")
+
+    def drain(self) -> None:
+        """Ask for the credit back that is not used now, and give it again."""
+        self._do("drain")
 
     def close(self) -> None:
         self._do("close")
@@ -127,6 +133,15 @@ class Interconnect(MessagingHandler):
                 transport.close_tail()
                 transport.close_head()
         self._links.clear()
+
+    def on_drain(self, event: Any) -> None:
+        for link in self._links:
+            link.drain(0)
+
+    def on_link_flow(self, event: Any) -> None:
+        if event.link.drain_mode and event.link.credit == 0:
+            self.drained += 1
+            event.link.flow(self.credit)
 
     def on_detach(self, event: Any) -> None:
         self._holding.clear()

@@ -113,6 +113,16 @@ def test_messages_that_are_cut_off_in_the_middle_cost_no_credit(ends):
         connection.close()
 
 
+def test_credit_that_the_far_side_wants_back_is_given_back(ends, interconnect):
+    edge = ends(Edge, interconnect.url)
+    edge.put(sealed(1, 1))
+    edge.acknowledged(at(1))
+    interconnect.drain()
+    eventually(lambda: interconnect.drained == 1, seconds=5)
+    edge.put(sealed(2, 2))
+    edge.acknowledged(at(2))
+
+
 def test_the_link_is_named_for_its_source_and_asks_a_broker_for_a_queue(ends, caplog):
     caplog.set_level("INFO")
     far = ends(Far)
