@@ -21,26 +21,34 @@ root = "."
 bootstrap = "127.0.0.1:1"
 [streams.s]
 sources = ["a/b"]
-# Tiny frames, hundreds of them: compiling for speed costs more than it gains here.
 [spark.settings]
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"spark.sql.codegen.wholeStage" = "false"
-"spark.sql.codegen.factoryMode" = "NO_CODEGEN"
 "spark.sql.shuffle.partitions" = "2"
 "spark.databricks.delta.snapshotPartitions" = "1"
 """
 
 #: Of every JVM that Spark starts, those of commands and of Airflow's tasks too: most live for seconds.
 _SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Of all that Spark does in them and our settings do not name: with a handful of rows, what makes a large query quicker costs more
+#: than it gains.
+_HANDFULS = (
+    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+    " -Dspark.sql.adaptive.enabled=false -Dspark.sql.ui.explainMode=simple"
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def short_lived_jvms() -> Iterator[None]:
-    """Let Spark's JVMs compile in haste: compiling for speed costs them more than it gains."""
+    """Let Spark and its JVMs compile in haste: compiling for speed costs them more than it gains."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", _SHORT_LIVES)
+        patch.setenv("SPARK_SUBMIT_OPTS", _SHORT_LIVES + _HANDFULS)
         patch.setenv("SPARK_LAUNCHER_OPTS", _SHORT_LIVES)
         yield
+
+
+@pytest.fixture
+def compiled_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what a test starts run Spark as a user's does, with queries compiled and adapted."""
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", _SHORT_LIVES)
 
 
 @pytest.fixture(scope="session")

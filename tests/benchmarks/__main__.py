@@ -82,7 +82,10 @@ def main(*, quick: bool, only: tuple[str, ...]) -> None:
     console = Console()
     wanted = {*only, "drain"} if "lake" in only else set(only or PARTS)
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    postgres, kafka = Postgres(folder / "postgres", settings=_POSTGRES), Kafka(folder / "kafka", heap_megabytes=1024)
+    postgres, kafka = (
+        Postgres(folder / "postgres", settings=_POSTGRES),
+        Kafka(folder / "kafka", heap_megabytes=1024, lasting=True),
+    )
     found: list[Result] = []
     try:
         with console.status("starting PostgreSQL and Kafka"):

@@ -42,7 +42,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.kafka = Kafka(folder / "kafka", heap_megabytes=1024)
+        self.kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
 
     def bridge(self, name: str, sources: list[str], stream: str, *, more: str = "") -> tuple[Supervised, str]:
         """Return a bridge that is not started, and its URL."""

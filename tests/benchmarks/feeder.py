@@ -55,6 +55,11 @@ class Feed:
             self._opened_at = 0.0
             self.outbox.put(self.take())
 
+    @property
+    def idle(self) -> bool:
+        """Whether everything was sent and accepted."""
+        return not self._opened_at and self.outbox.empty
+
     def take(self) -> list[SealedBatch]:
         """Return all that was added, in batches."""
         batches = self._batcher.take()
@@ -101,11 +106,9 @@ def steady(feeds: list[Feed], rate: int, seconds: int, transactions: int) -> Non
             feed.transaction(rate // transactions)
             for each in feeds:
                 each.close()
-    time.sleep(0.05)
-    for feed in feeds:
-        feed.close()
-    while not all(feed.outbox.empty for feed in feeds):
+    while not all(feed.idle for feed in feeds):
         for feed in feeds:
+            feed.close()
             feed.outbox.check()
         time.sleep(0.01)
     print(time.monotonic() - began, flush=True)

@@ -49,7 +49,7 @@ def bench(*, changes: int, rows: int, seconds: int, rate: int, runs: int, only: 
     logging.basicConfig(level=logging.WARNING)
     console, parts = Console(), only or PARTS
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-lake-"))
-    kafka = Kafka(folder / "kafka", heap_megabytes=1024)
+    kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
     found: list[Result] = []
     try:
         if {"bronze", "nothing", "freshness"} & set(parts):

@@ -63,7 +63,10 @@ def large_transaction(changes: int) -> None:
     logging.basicConfig(level=logging.WARNING)
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    postgres, kafka = Postgres(folder / "postgres", settings={"max_wal_size": "16GB"}), Kafka(folder / "kafka")
+    postgres, kafka = (
+        Postgres(folder / "postgres", settings={"max_wal_size": "16GB"}),
+        Kafka(folder / "kafka", lasting=True),
+    )
     try:
         postgres.start()
         kafka.start()

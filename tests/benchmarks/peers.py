@@ -39,7 +39,7 @@ def bench(*, changes: int, runs: int, only: str | None) -> None:
     debezium.fetch(console)
     debezium.java()
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    kafka = Kafka(folder / "kafka", heap_megabytes=1024)
+    kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
     found: list[Result] = []
     try:
         with console.status("starting Kafka"):

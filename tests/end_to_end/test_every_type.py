@@ -3,6 +3,7 @@
 import random
 from contextlib import closing
 
+import pytest
 from psycopg2.extras import execute_values
 
 from tests.end_to_end.pipeline import Pipeline
@@ -17,6 +18,7 @@ NOT_NUMBERS = """
 """
 
 
+@pytest.mark.usefixtures("compiled_queries")
 def test_every_type_arrives_as_it_was_committed(pipeline: Pipeline) -> None:
     # Given everything running.
     pipeline.start()

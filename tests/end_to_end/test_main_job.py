@@ -18,6 +18,7 @@ def airflow(pipeline: Pipeline) -> Iterator[Airflow]:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("compiled_queries")
 def test_second_load_by_airflow_takes_only_what_came_since(pipeline: Pipeline, airflow: Airflow) -> None:
     # Given writers on two databases, and everything running.
     pipeline.start()
