@@ -28,8 +28,8 @@ sources = ["a/b"]
 
 #: Of every JVM that Spark starts, those of commands and of Airflow's tasks too: most live for seconds.
 _SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Of all that Spark does in them and our settings do not name: with a handful of rows, what makes a large query quicker costs more
-#: than it gains.
+#: Of all that Spark does in them and our settings do not name: with a handful of rows, what makes a large query quicker costs
+#: more than it gains.
 _HANDFULS = (
     " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
     " -Dspark.sql.adaptive.enabled=false -Dspark.sql.ui.explainMode=simple"
