@@ -85,7 +85,9 @@ class Interconnect(MessagingHandler):
 
     def close(self) -> None:
         self._do("close")
-        self._thread.join(10)
+        self._thread.join(60)
+        # Its descriptors, closed beneath it, would soon be somebody else's.
+        assert not self._thread.is_alive(), "the far side does not end"
         # Proton closes neither the injector's pipe nor what its C objects hold: a session would run out of descriptors.
         for end in self._injector.pipe:
             os.close(end)

@@ -41,7 +41,8 @@ class Router(MessagingHandler):
     def close(self) -> None:
         """End."""
         self._injector.trigger(ApplicationEvent("end"))
-        self._thread.join(10)
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the router does not end"
         for end in self._injector.pipe:
             os.close(end)
 

@@ -194,6 +194,7 @@ class Crowded(MessagingHandler):
 
     def close(self):
         self._injector.trigger(ApplicationEvent("end"))
-        self._thread.join(10)
+        self._thread.join(60)
+        assert not self._thread.is_alive()
         for end in self._injector.pipe:
             os.close(end)
