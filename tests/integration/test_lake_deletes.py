@@ -1,5 +1,7 @@
 """Deleted rows that stay, marked: what a model says of every change, however the loads cut the log."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from spark_jobs import bronze, sql
@@ -45,8 +47,8 @@ def marked(frame, *columns):
 def desk(spark):
     made = []
 
-    def make(lake):
-        made.append(sql.Desk(spark, lake))
+    def make(lake, **when):
+        made.append(sql.Desk(spark, lake, **when))
         return made[-1]
 
     yield make
@@ -81,8 +83,8 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     for key, hour in ((1, 2), (2, 2), (3, 2), (8, 3)):
         model.end(J, key, hour)
     # then
-    questions = desk(lake)
-    assert marked(questions.ask("SELECT * FROM silver.accounts"), "id", "name", "int(balance)") == model.told()
+    questions, then = desk(lake), model.told()
+    assert marked(questions.ask("SELECT * FROM silver.accounts"), "id", "name", "int(balance)") == then
 
     # when rows that are told in part go, or get another key
     one.commit(one.update(before={"id": 7}, id=70, balance="7", unchanged=["name"]), at=4 * HOUR)
@@ -122,6 +124,9 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     agrees("silver")
     replay.replay(spark, lake, "bank")
     agrees("silver")
+    # and a moment ago is shown as it stood
+    past = desk(lake, as_of=datetime.fromtimestamp(3.5 * HOUR / 1000, UTC)).ask("SELECT * FROM silver.accounts")
+    assert marked(past, "id", "name", "int(balance)") == then
     # and verification sees living rows alone
     side = LakeAt(spark, lake, "bank")
     assert sorted(row.id for row in side.frame(J, "public.accounts").collect()) == [5, 9]
@@ -133,4 +138,10 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     assert "its deleted rows are in silver" in loaded(hard).problems["public.accounts"]
     live = desk(hard).ask("SELECT * FROM silver_live.accounts")
     assert "_deleted_at" not in live.columns
-    assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == [(J, 5), (J, 6), (J, 9), (L, 1)]
+    living = [(J, 5), (J, 6), (J, 9), (L, 1)]
+    assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == living
+    # and a replay removes the marked rows
+    assert replay.replay(spark, hard, "bank").problems == {}
+    left = desk(hard).ask("SELECT * FROM silver.accounts")
+    assert "_deleted_at" not in left.columns
+    assert sorted(tuple(row) for row in left.select("_source", "id").collect()) == living
