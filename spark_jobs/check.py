@@ -4,24 +4,36 @@ from pathlib import Path
 from typing import Any
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import bronze, delta_log, envelope, kafka, offsets, preflight
+from spark_jobs import bronze, delta_log, envelope, offsets, topics
 from spark_jobs.offsets import Progress
 
 
 def check(lake: LakeFile, stream: str) -> dict[str, Any]:
     """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on."""
-    topic = kafka.describe(lake.kafka, lake.topic(stream))
+    reach = topics.observe(lake, stream)
+    there = topics.described(lake, stream, reach)
     path = bronze.table_path(lake, stream)
     held = _held(lake, stream, path)
-    preflight.check_one_topic(held.offsets, topic, lambda: kafka.tables_of(lake.kafka, topic.name))
-    preflight.check_identity(held.offsets, topic, topic_id=held.topic_id, table=path)
-    preflight.check_retention(held.offsets, topic, stream=stream)
+    topics.check(lake, stream, held, there, path)
+    topics.check_retention(held, there, stream)
     partitions = [
-        {"partition": p, "needed": held.offsets.get(p, 0), "start": start, "end": topic.ends[p]}
+        {
+            "topic": topic.name,
+            "partition": p,
+            "needed": held.of(topic.name).offsets.get(p, 0),
+            "start": start,
+            "end": topic.ends[p],
+        }
+        for topic in there
         for p, start in sorted(topic.starts.items())
     ]
-    todo = sum(place["end"] - place["needed"] for place in partitions)
-    return {"stream": stream, "topic": topic.name, "records": todo, "partitions": partitions}
+    found = {
+        "stream": stream,
+        "topic": there[0].name,
+        "records": topics.todo(held, there),
+        "partitions": partitions,
+    }
+    return found if reach is None else found | {"committed": reach.positions}
 
 
 def _held(lake: LakeFile, stream: str, path: str) -> Progress:

@@ -103,8 +103,9 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{stream}[/]: topic {found['topic']!r} can be loaded: {found['records']:,} offsets to go")
     for place in found["partitions"]:
+        where = f"{place['topic']}, " if place["topic"] != found["topic"] else ""
         console.print(
-            f"  partition {place['partition']}: needs {place['needed']}, Kafka has {place['start']} to {place['end']}"
+            f"  {where}partition {place['partition']}: needs {place['needed']}, Kafka has {place['start']} to {place['end']}"
         )
 
 
@@ -121,14 +122,19 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
 
     spark = session(file)
     state = read.positions(spark, file, stream)
-    held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS).offsets
+    held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
         report.show_positions(Console(highlight=False), state, held)
         return
+    own = file.topic(stream)
+    others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
+    more = {"topics": others, "reached": held.positions} if held.positions is not None else {}
     tables = {name: {"version": t.version, "problem": t.problem} for name, t in sorted(state.tables.items())}
     finished = state.finished_at.isoformat() if state.finished_at else None
     document = {"stream": stream, "load": state.load, "finished_at": finished, "bronze_version": state.bronze_version}
-    click.echo(json.dumps(document | {"positions": state.positions, "offsets": held, "tables": tables}))
+    click.echo(
+        json.dumps(document | {"positions": state.positions, "offsets": held.of(own).offsets, "tables": tables} | more)
+    )
 
 
 @lake.command()

@@ -68,6 +68,12 @@ def _only_maintained(commits: Iterator[tuple[int, Note]], after: int) -> bool:
     return False
 
 
+def mark(spark: SparkSession, path: str) -> tuple[int, str]:
+    """Return the newest version of the table, and when it was written: of a table made anew the versions begin again."""
+    number, info = next(_commits(spark, path))
+    return number, str(info.get("timestamp"))
+
+
 def has_property(spark: SparkSession, path: str, name: str) -> bool:
     """Whether a property of the table is set to true."""
     found = DeltaTable.forPath(spark, path).detail().select("properties").first()
@@ -78,6 +84,19 @@ def metrics(spark: SparkSession, path: str) -> dict[str, int]:
     """Return what the newest commit says that it wrote: numOutputRows, numFiles."""
     _, info = next(_commits(spark, path))
     return {name: int(value) for name, value in (info.get("operationMetrics") or {}).items() if str(value).isdigit()}
+
+
+def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, int]:
+    """Return the rows, and their bytes, that commits after a version wrote, up to and including another."""
+    rows = size = 0
+    for number, info in _commits(spark, path):
+        if number <= after:
+            break
+        if number <= upto:
+            wrote = info.get("operationMetrics") or {}
+            rows += int(wrote.get("numOutputRows", 0))
+            size += int(wrote.get("numOutputBytes", 0))
+    return rows, size
 
 
 def note(spark: SparkSession, path: str, kind: str) -> tuple[int, Note] | None:
@@ -118,7 +137,7 @@ def _commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         return
     table = DeltaTable.forPath(spark, path)
     for history in (table.history(_NEAR), table.history()):
-        for commit in history.select("version", "operation", "userMetadata", "operationMetrics").collect():
+        for commit in history.select("version", "timestamp", "operation", "userMetadata", "operationMetrics").collect():
             yield int(commit["version"]), commit.asDict()
 
 

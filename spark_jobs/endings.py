@@ -87,22 +87,25 @@ def _piece(place: Column) -> Column:
 
 def _inside(name: str, after: int) -> Column:
     """Return what a piece holds behind its head, without so many characters at its end."""
-    piece, head = F.col(f"_{name}"), len(_HEADS[name])
-    return F.substring(piece, F.lit(head + 1), F.length(piece) - (head + after))
+    # As bytes: a text is counted from its beginning, letter by letter, for each cut.
+    piece, head = F.col(f"_{name}").cast("binary"), len(_HEADS[name])
+    return F.substring(piece, F.lit(head + 1), F.octet_length(piece) - (head + after)).cast("string")
 
 
 def _plain() -> Column:
-    """Return whether every piece stands where it does in our edges' records, and no name holds an escape."""
+    """Return whether every piece stands where it does in our edges' records, and no name holds an escape.
+
+    A piece whose next one begins with its own quote has ended with one: nothing more is asked of its end.
+    """
     value = F.col("value")
     found = value.startswith('{"before":') & F.col("_source").startswith('"source":{"version":"')
     for name, head in _HEADS.items():
         found &= F.col(f"_{name}").startswith(head)
-    for name in ("name", "schema", "table", "op", "transaction"):
-        found &= F.col(f"_{name}").endswith('"')
+    found &= F.col("_table").endswith('"')
     found &= F.col("_position").endswith('"}') & F.col("_order").startswith('"total_order":')
     found &= F.col("last") | F.col("_order").endswith("}}")
-    for name in ("name", "schema", "table", "transaction"):
-        found &= ~F.col(f"_{name}").contains("\\")
+    names = F.concat(*(f"_{name}" for name in ("name", "schema", "table", "transaction")))
+    found &= ~names.contains("\\")
     # What was too large is told between the names of columns and the source; the first piece may be the end of one.
     too_large = F.when(F.col("_before").isNull(), value.contains(',"too_large":{')).otherwise(
         F.col("_ahead").startswith('"sha256":')

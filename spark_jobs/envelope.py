@@ -1,7 +1,9 @@
 """Bronze's rows of Kafka records: as they came, with the envelope's fields that everything later is chosen by beside them.
 
-Fails, by its place in Kafka, at a value that is no record of ours (docs/records.md). Called by bronze.
+Fails, by its place in Kafka, at a value that is no record of ours (docs/records.md). Called by bronze and its replay.
 """
+
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -22,7 +24,7 @@ COLUMNS = [
 
 
 def rows(source: DataFrame) -> DataFrame:
-    """Return bronze's rows of Kafka records: as they came, with the envelope's fields beside them."""
+    """Return bronze's rows of Kafka records, but for when they are loaded: as they came, with the envelope's fields."""
     value = F.col("value").cast("string")
     records = source.select(
         *("topic", "partition", "offset", "timestamp"),
@@ -37,25 +39,31 @@ def rows(source: DataFrame) -> DataFrame:
         F.from_json(F.when(~plain, F.col("value")), _ENVELOPE),
     )
     found = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parsed(F.col("envelope")).items()}
-    return (
-        known.select(
-            *("topic", "partition", "offset", "timestamp", "key", "value"), *(c.alias(n) for n, c in found.items())
-        )
-        .select(
-            *("topic", "partition", "offset", "timestamp", "key", "value"),
-            F.col("source_name").alias("source"),
-            # Logical messages and the ends of transactions name no table.
-            F.when(F.col("table_name") != "", F.concat("schema_name", F.lit("."), "table_name")).alias("table"),
-            "op",
-            _position(F.col("place")).alias("position"),
-            "transaction_id",
-            F.coalesce("last", F.lit(False)).alias("last"),
-            F.timestamp_millis("ts_ms").alias("commit_time"),
-            "partial",
-            _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
-        )
-        .withColumn("loaded_at", F.current_timestamp())
+    return known.select(
+        *("topic", "partition", "offset", "timestamp", "key", "value"), *(c.alias(n) for n, c in found.items())
+    ).select(
+        *("topic", "partition", "offset", "timestamp", "key", "value"),
+        F.col("source_name").alias("source"),
+        # Logical messages and the ends of transactions name no table.
+        F.when(F.col("table_name") != "", F.concat("schema_name", F.lit("."), "table_name")).alias("table"),
+        "op",
+        _position(F.col("place")).alias("position"),
+        "transaction_id",
+        F.coalesce("last", F.lit(False)).alias("last"),
+        F.timestamp_millis("ts_ms").alias("commit_time"),
+        "partial",
+        _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
     )
+
+
+def ordered(batch: DataFrame) -> DataFrame:
+    """Return bronze's rows as they stand in files: by table within each partition, with the moment of their loading."""
+    # A number stands in the code that Spark makes and compiles, so each batch would have its own. An array stands there by
+    # reference, if it is folded; and its only element is not taken before there are rows.
+    loaded_at = F.get(F.array(F.lit(datetime.now(UTC))), F.col("partition").bitwiseAND(0))
+    # A hash sorts by radix and keeps the order of the log within a table.
+    by_table = batch.withColumn("order", F.xxhash64("table")).sortWithinPartitions("order").drop("order")
+    return by_table.withColumn("loaded_at", loaded_at)
 
 
 def _parsed(envelope: Column) -> dict[str, Column]:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _MARK = "headrace-corrupt"
-_PLACE = re.compile(rf"{_MARK} partition (\d+) offset (\d+) what \"([^\"]*)\"")
+_PLACE = re.compile(rf"{_MARK} topic (\S+) partition (\d+) offset (\d+) what \"([^\"]*)\"")
 _CONCURRENT = re.compile(
     r"\b(Concurrent\w+Exception|DELTA_CONCURRENT\w*|MetadataChangedException|ProtocolChangedException)"
 )
@@ -28,7 +28,9 @@ def corrupt(what: str) -> Column:
     """Return an expression that fails the job, naming the record's place in Kafka and `what` is wrong, never its value."""
     return F.raise_error(
         F.concat(
-            F.lit(f"{_MARK} partition "),
+            F.lit(f"{_MARK} topic "),
+            F.col("topic"),
+            F.lit(" partition "),
             F.col("partition").cast("string"),
             F.lit(" offset "),
             F.col("offset").cast("string"),
@@ -52,11 +54,12 @@ def explain(error: Exception, doing: str) -> ReplicationError:
     """Return the error that says who must act."""
     text = str(error)
     if match := _PLACE.search(text):
-        partition, offset, what = match.groups()
+        topic, partition, offset, what = match.groups()
+        wrong = _WHAT.get(what, f"column {what}: no such value in its type")
         return CorruptInput(
-            f"{doing}: partition {partition}, offset {offset}: {_WHAT.get(what, f'column {what}: no such value in its type')}",
+            f"{doing}: topic {topic}, partition {partition}, offset {offset}: {wrong}",
             hint="Nothing of this step was committed. See what wrote that record; it can be looked at with Kafka's console "
-            f"consumer: --partition {partition} --offset {offset} --max-messages 1.",
+            f"consumer: --topic {topic} --partition {partition} --offset {offset} --max-messages 1.",
         )
     if _GONE.search(text):
         return NeedsOperator(

@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Any
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import check, delta_log, kafka, offsets
-from spark_jobs.bronze import BronzeReport, group, table_path
+from spark_jobs import check, delta_log, offsets
+from spark_jobs.bronze import BronzeReport, mirror, table_path
 from spark_jobs.load import Report, Step
 from spark_jobs.silver import published
 from spark_jobs.silver.load import SilverReport
@@ -23,15 +23,18 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
     Raises what the load's own look at Kafka raises.
     """
     began = monotonic()
-    if "://" in lake.root or delta_log.local_note(table_path(lake, stream), offsets.NOTE) is None:
+    note = None if "://" in lake.root else delta_log.local_note(table_path(lake, stream), offsets.NOTE)
+    if note is None:
         return None
+    held = offsets.parse(note)
     found = check.check(lake, stream) if only != "silver" else None
+    if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
+        return None
     if (found and found["records"]) or (only != "bronze" and not _silver_stands(lake, stream)):
         return None
     raw = None
     if found:
-        held = {place["partition"]: place["needed"] for place in found["partitions"]}
-        kafka.mirror(lake.kafka, group(stream), found["topic"], held)
+        mirror(lake, stream, held)
         raw = BronzeReport(stream=stream, topic=found["topic"], seconds=monotonic() - began)
     current = SilverReport(stream=stream, seconds=monotonic() - began) if only != "bronze" else None
     return Report(bronze=raw, silver=current)

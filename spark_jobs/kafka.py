@@ -1,25 +1,55 @@
-"""What the lake asks of Kafka: where a topic begins and ends, and the mirror of the lake's own offsets.
+"""What the lake asks of Kafka's topics: where they begin and end; and Kafka's client, with what its errors mean to the lake.
 
-Guarantees that every answer is of committed records (the end is the last stable offset). The only module here that imports
-the Kafka client; the records themselves are read by Spark. Called by the preflight and by bronze.
+Guarantees that a topic's end is the last stable offset: every answer but `heads` is of committed records. The only module here
+that imports the Kafka client; the records themselves are read by Spark. Called by groups.py, topics.py, and by what loads bronze.
 """
 
-import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka import TopicCollection as Topics
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
-#: Seconds that one question to the cluster may take.
-_PATIENCE = 30
+__all__ = [
+    "PATIENCE",
+    "ConsumerGroupTopicPartitions",
+    "KafkaError",
+    "KafkaException",
+    "Place",
+    "Topic",
+    "TopicPartition",
+    "admin",
+    "compacted",
+    "consumer",
+    "describe",
+    "describe_all",
+    "explained",
+    "heads",
+    "tables_of",
+]
 
-_log = logging.getLogger(__name__)
+#: Seconds that one question to the cluster may take.
+PATIENCE = 30
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
 
 
 @dataclass(frozen=True)
@@ -37,60 +67,113 @@ class Topic:
 
 def describe(connection: KafkaConnection, name: str) -> Topic:
     """Return the topic as it stands; raise NotConnected, or NeedsOperator when there is no such topic."""
-    client = _client(connection)
-    _refusals.clear()
+    return describe_all(connection, [name])[0]
+
+
+def describe_all(connection: KafkaConnection, names: Sequence[str]) -> list[Topic]:
+    """Return topics as they stand; raise NotConnected, or NeedsOperator when there is one that is not."""
+    client, asked = admin(connection), names[0]
+    found: dict[str, Any] = {}
     try:
-        found = client.describe_topics(Topics([name]), request_timeout=_PATIENCE)[name].result()
-        partitions = [TopicPartition(name, partition.id) for partition in found.partitions]
-        bounds = []
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
-            answers = client.list_offsets(
-                dict.fromkeys(partitions, spec),
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=_PATIENCE,
-            )
-            bounds.append({place.partition: answer.result().offset for place, answer in answers.items()})
+        for asked, described in client.describe_topics(Topics(list(names)), request_timeout=PATIENCE).items():
+            found[asked] = described.result()
+        places = [Place(name, partition.id) for name, one in found.items() for partition in one.partitions]
+        starts, ends = (
+            _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED)
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
     except KafkaException as error:
         client.poll(0)
-        raise _explain(error, connection.bootstrap, name) from error
-    return Topic(name=name, id=str(found.topic_id), starts=bounds[0], ends=bounds[1])
+        raise explained(error, connection.bootstrap, asked) from error
+
+    def of(name: str, bounds: Mapping[Place, int]) -> dict[int, int]:
+        return {place.partition: offset for place, offset in bounds.items() if place.topic == name}
+
+    return [
+        Topic(name=name, id=str(found[name].topic_id), starts=of(name, starts), ends=of(name, ends)) for name in names
+    ]
+
+
+def heads(connection: KafkaConnection, belongs: Callable[[str], bool]) -> dict[Place, int]:
+    """Return the offset that the next record gets in each partition of some topics, committed or not (the high watermark)."""
+    client = admin(connection)
+    try:
+        topics = client.list_topics(timeout=PATIENCE).topics
+    except KafkaException as error:
+        client.poll(0)
+        raise explained(error, connection.bootstrap, "of any name") from error
+    places = [Place(name, partition) for name, one in topics.items() if belongs(name) for partition in one.partitions]
+    return _bounds(client, connection, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def _bounds(
+    client: AdminClient,
+    connection: KafkaConnection,
+    places: Sequence[Place],
+    spec: OffsetSpec,
+    isolation: IsolationLevel,
+) -> dict[Place, int]:
+    wanted = dict.fromkeys((TopicPartition(*place) for place in places), spec)
+    if not wanted:
+        return {}
+    found: dict[Place, int] = {}
+    for place, answer in client.list_offsets(wanted, isolation_level=isolation, request_timeout=PATIENCE).items():
+        try:
+            found[Place(place.topic, place.partition)] = answer.result().offset
+        except KafkaException as error:
+            client.poll(0)
+            raise explained(error, connection.bootstrap, place.topic) from error
+    return found
 
 
 def tables_of(connection: KafkaConnection, name: str) -> list[str]:
     """Return the topics that look like those of a stream's tables, `NAME.schema.table`, as far as the lake may see them."""
     try:
-        found = _client(connection).list_topics(timeout=_PATIENCE).topics
+        found = admin(connection).list_topics(timeout=PATIENCE).topics
     except KafkaException as error:
-        raise _explain(error, connection.bootstrap, name) from error
+        raise explained(error, connection.bootstrap, name) from error
     return sorted(each for each in found if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
 
 
-def mirror(connection: KafkaConnection, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    """Commit offsets for a consumer group, so that lag tools see the lake; only log when it cannot be done.
-
-    Nothing is ever read from there: the lake resumes from its own table.
-    """
-    places = [TopicPartition(topic, partition, offset) for partition, offset in sorted(offsets.items())]
-    if not places:
-        return
-    # Named, so that it lives until it has answered.
-    client = _client(connection)
-    try:
-        wanted = [ConsumerGroupTopicPartitions(group, places)]
-        done = client.alter_consumer_group_offsets(wanted, request_timeout=_PATIENCE)[group].result()
-        for place in done.topic_partitions:
-            if place.error is not None:
-                raise KafkaException(place.error)
-    except KafkaException as error:
-        _log.warning("the offsets of group %s could not be mirrored: %s", group, error.args[0].str())
+def compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
+    """Return those of some topics that Kafka compacts; raise NeedsOperator where it does not tell."""
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    if not asked:
+        return []
+    client, found = admin(connection), []
+    for resource, answer in client.describe_configs(asked, request_timeout=PATIENCE).items():
+        try:
+            if "compact" in str(answer.result()["cleanup.policy"].value):
+                found.append(str(resource.name))
+        except KafkaException as error:
+            raise explained(error, connection.bootstrap, resource.name) from error
+    return sorted(found)
 
 
-def _client(connection: KafkaConnection) -> AdminClient:
+def admin(connection: KafkaConnection) -> AdminClient:
+    """Return an administration client."""
+    _refusals.clear()
     # The client would log every attempt to connect; its last word comes back as an exception.
     return AdminClient({**connection.client(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note})
 
 
-#: What brokers, or this side, refused of late: it comes here before the client's own last word, which does not tell.
+def consumer(connection: KafkaConnection, group: str) -> Consumer:
+    """Return a consumer that is not there to read, but to ask for the offsets of its group."""
+    _refusals.clear()
+    return Consumer(
+        {
+            **connection.client(),
+            "group.id": group,
+            "enable.auto.commit": False,
+            # Else Kafka's answer waits for the transaction that a busy bridge always has open.
+            "isolation.level": "read_uncommitted",
+            "log_level": 0,
+            "error_cb": _note,
+        }
+    )
+
+
+#: What brokers, or this side, refused of the newest client: it comes here before the client's own last word, which does not tell.
 _refusals: deque[str] = deque(maxlen=4)
 
 
@@ -99,7 +182,8 @@ def _note(error: KafkaError) -> None:
         _refusals.append(error.str())
 
 
-def _explain(error: KafkaException, bootstrap: str, topic: str) -> ReplicationError:
+def explained(error: KafkaException, bootstrap: str, topic: str) -> ReplicationError:
+    """Return our error for one of the client's: `topic` was asked for."""
     reason: KafkaError = error.args[0]
     if reason.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
         return NeedsOperator(
@@ -109,7 +193,13 @@ def _explain(error: KafkaException, bootstrap: str, topic: str) -> ReplicationEr
     if reason.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
         return NeedsOperator(
             f"Kafka at {bootstrap} does not let the lake describe topic {topic!r}",
-            hint="Allow the lake's user to describe and read the topic.",
+            hint="Allow the lake's user to read the topic, and, where tables have topics of their own, to describe its settings "
+            "(DescribeConfigs).",
+        )
+    if reason.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return NeedsOperator(
+            f"Kafka at {bootstrap} does not let the lake read where a source of topic {topic!r} was committed",
+            hint="Allow the lake's user to read the groups 'headrace.SOURCE' of the stream's sources.",
         )
     if _refusals:
         return NeedsOperator(

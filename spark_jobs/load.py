@@ -21,6 +21,8 @@ from spark_jobs.silver.load import SilverReport
 Step = Literal["bronze", "silver"]
 #: A load that never ends puts small files together after so many loads of silver.
 _COMPACT_EVERY = 100
+#: Seconds between two looks at bronze.
+_LOOK = 1.0
 #: Hears the step, what is done and what there is to do.
 Tell = Callable[[str, int, int], None]
 
@@ -75,21 +77,26 @@ def run(
 def follow(
     spark: SparkSession, lake: LakeFile, stream: str, *, every: float, stopped: Event, tell: Callable[[Report], None]
 ) -> None:
-    """Load for good, until `stopped` is set: bronze as records come, silver every so many seconds if anything came.
+    """Load for good, until `stopped` is set: bronze as records come, silver if anything came.
 
-    Raises what either step raises, when it cannot go on. `tell` hears of each load of silver that published something, and
-    when tables stop; the others go on.
+    Silver is loaded every so many seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
+    `tell` hears of each load of silver that published something, and when tables stop; the others go on.
     """
     lake.stream(stream)
     problems: dict[str, str] = {}
+    # Bronze and readers want cores too, and nobody waits for the end of a backlog.
+    side_by_side = max(1, min(silver.SIDE_BY_SIDE, spark.sparkContext.defaultParallelism // 2))
     with bronze.following(spark, lake, stream) as check:
         while not stopped.is_set():
             began = monotonic()
             check()
-            current = silver.load(spark, lake, stream)
+            current = silver.load(spark, lake, stream, side_by_side=side_by_side)
             if current.load is not None or current.problems != problems:
                 tell(Report(silver=current, lag=loads.record(spark, lake, None, current)))
             problems = current.problems
             if current.load is not None and current.load % _COMPACT_EVERY == 0:
                 maintain.compact(spark, lake, stream)
-            stopped.wait(max(0.0, every - (monotonic() - began)))
+            # In between bronze is looked after: what it notes is what `silver_live` may show.
+            ends = began + every
+            while not stopped.wait(max(0.0, min(_LOOK, ends - monotonic()))) and monotonic() < ends:
+                check()

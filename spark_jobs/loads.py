@@ -22,7 +22,7 @@ from spark_jobs.silver.load import SilverReport
 
 _STRUCTURE = (
     "stream string, step string, load bigint, started_at timestamp, finished_at timestamp, seconds double, `rows` bigint, "
-    "files bigint, batches bigint, offsets array<struct<`partition`: int, first: bigint, last: bigint>>, "
+    "files bigint, batches bigint, offsets array<struct<`partition`: int, first: bigint, last: bigint, `topic`: string>>, "
     "sources array<struct<source: string, `after`: string, upto: string, commit_time: timestamp, lag_seconds: double>>, "
     "tables array<struct<`table`: string, changes: bigint, problem: string>>"
 )
@@ -61,7 +61,7 @@ def record(
 
 def line(row: Row) -> str:
     """Return a row as a line of the log."""
-    ranges = [f"partition {one['partition']}: {one['first']} to {one['last']}" for one in row["offsets"]]
+    ranges = [f"{one['topic']}/{one['partition']}: {one['first']} to {one['last']}" for one in row["offsets"]]
     ranges += [f"{one['source']}: to {one['upto']}, {one['lag_seconds']:.1f} s old" for one in row["sources"]]
     done = f"{row['rows']} rows, {row['files']} files, {row['seconds']:.1f} s"
     return f"{row['step']} {row['stream']}: {done}; {'; '.join(ranges)}"
@@ -69,9 +69,14 @@ def line(row: Row) -> str:
 
 def _of_bronze(spark: SparkSession, lake: LakeFile, done: BronzeReport) -> Row:
     inside = F.lit(False)
-    for partition, (start, end) in done.ranges.items():
-        place = F.col("offset").between(start, end - 1)
-        inside |= (F.col("partition") == partition) & place
+    ranges = [
+        (topic, partition, start, end - 1)
+        for topic, found in [(done.topic, done.ranges), *sorted(done.tables.items())]
+        for partition, (start, end) in sorted(found.items())
+    ]
+    for topic, partition, first, last in ranges:
+        place = (F.col("topic") == topic) & (F.col("partition") == partition)
+        inside |= place & F.col("offset").between(first, last)
     newest = _newest(spark, lake, done.stream, inside)
     return _row(
         done.stream,
@@ -82,8 +87,8 @@ def _of_bronze(spark: SparkSession, lake: LakeFile, done: BronzeReport) -> Row:
         files=done.files,
         batches=done.batches,
         offsets=[
-            {"partition": partition, "first": start, "last": end - 1}
-            for partition, (start, end) in sorted(done.ranges.items())
+            {"partition": partition, "first": first, "last": last, "topic": topic}
+            for topic, partition, first, last in ranges
         ],
         sources=_sources({source: ("", upto) for source, (upto, _) in newest.items()}, newest),
         tables=[],
@@ -91,9 +96,15 @@ def _of_bronze(spark: SparkSession, lake: LakeFile, done: BronzeReport) -> Row:
 
 
 def _of_silver(spark: SparkSession, lake: LakeFile, done: SilverReport) -> Row:
-    inside = F.lit(False)
-    for source, (_, upto) in done.ranges.items():
-        inside |= (F.col("source") == source) & (F.col("position") == upto)
+    newest = {
+        source: (done.ranges[source][1], datetime.fromtimestamp(at / 1000, UTC))
+        for source, at in done.committed_ms.items()
+    }
+    if unknown := done.ranges.keys() - newest.keys():
+        inside = F.lit(False)
+        for source in sorted(unknown):
+            inside |= (F.col("source") == source) & (F.col("position") == done.ranges[source][1])
+        newest |= _newest(spark, lake, done.stream, inside)
     added = [delta_log.metrics(spark, table.path(lake, done.stream, name)) for name in done.changes]
     return _row(
         done.stream,
@@ -104,7 +115,7 @@ def _of_silver(spark: SparkSession, lake: LakeFile, done: SilverReport) -> Row:
         files=sum(next((found[name] for name in _ADDED if name in found), 0) for found in added),
         batches=1,
         offsets=[],
-        sources=_sources(done.ranges, _newest(spark, lake, done.stream, inside)),
+        sources=_sources(done.ranges, newest),
         tables=[
             {"table": name, "changes": done.changes.get(name, 0), "problem": done.problems.get(name)}
             for name in sorted(done.changes | done.problems)
@@ -157,6 +168,7 @@ def _append(spark: SparkSession, lake: LakeFile, rows: list[Row]) -> None:
     # From text, so that no Python process is started for a few rows.
     parsed = (F.from_json(F.lit(msgspec.json.encode(row).decode()), _STRUCTURE) for row in rows)
     frame = spark.range(1).select(F.inline(F.array(*parsed)))
-    frame.coalesce(1).write.format("delta").mode("append").save(path(lake))
+    # A lake made by an earlier release lacks what is recorded since.
+    frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path(lake))
     if delta_log.version(spark, path(lake)) % _COMPACT_EVERY == _COMPACT_EVERY - 1:
         spark.sql(f"OPTIMIZE delta.`{path(lake)}`")

@@ -1,12 +1,14 @@
 """Where the load of a stream goes on: from the offsets that the bronze table itself was committed with.
 
-Every bronze commit carries a note: the topic, its id, the offset after its last record in each partition, and which streaming
-batch wrote it. A streaming checkpoint is used while it agrees with the newest note; a lost, foreign or overtaken one
-is set aside and the query starts from the note, never from "earliest" onto existing rows. Called by bronze.
+Every bronze commit carries a note: its topics, their ids, the offset after the last record in each of their partitions, and which
+streaming batch wrote it; where tables have topics of their own, also up to where all of each source is in bronze. A streaming
+checkpoint is used while it agrees with the newest note; a lost, foreign or overtaken one is set aside and the query starts from
+the note, never from "earliest" onto existing rows. Called by bronze.
 """
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -21,28 +23,44 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Held:
+    """What the bronze table holds of one topic."""
+
+    #: Offset after the last record of each partition.
+    offsets: dict[int, int] = field(default_factory=dict)
+    #: Kafka's id of the topic that was read; None when not known.
+    id: str | None = None
+
+
+@dataclass(frozen=True)
 class Progress:
     """What the bronze table holds."""
 
-    #: Offset after the last record of each partition; empty when there is no table.
-    offsets: dict[int, int] = field(default_factory=dict)
-    #: Kafka's id of the topic that was read; None when not known.
-    topic_id: str | None = None
+    #: By topic; empty when there is no table.
+    topics: dict[str, Held] = field(default_factory=dict)
+    #: Position up to which all of each source is in the table; None where a stream has one topic, which says so by itself.
+    positions: dict[str, str] | None = None
     #: The streaming query and its batch that wrote the newest note; None when not known.
     query: str | None = None
     batch: int | None = None
     #: Version of the table at which rows were put in the place of others last; None when they never were.
     rewritten: int | None = None
 
+    def of(self, topic: str) -> Held:
+        """Return what is held of a topic."""
+        return self.topics.get(topic, Held())
 
-def note(stream: str, topic: str, progress: Progress) -> str:
+
+def note(stream: str, progress: Progress) -> str:
     """Return the text that a bronze commit carries."""
     return delta_log.write(
         NOTE,
         stream=stream,
-        topic=topic,
-        topic_id=progress.topic_id,
-        offsets={str(partition): offset for partition, offset in progress.offsets.items()},
+        topics={
+            name: {"id": held.id, "offsets": {str(partition): offset for partition, offset in held.offsets.items()}}
+            for name, held in progress.topics.items()
+        },
+        positions=progress.positions,
         query=progress.query,
         batch=progress.batch,
         rewritten=progress.rewritten,
@@ -50,14 +68,25 @@ def note(stream: str, topic: str, progress: Progress) -> str:
 
 
 def parse(found: delta_log.Note) -> Progress:
-    """Return what a note says."""
+    """Return what a note says; earlier releases wrote of one topic alone."""
+    topics = found.get("topics") or {found["topic"]: {"id": found["topic_id"], "offsets": found["offsets"]}}
     return Progress(
-        offsets={int(partition): int(offset) for partition, offset in found["offsets"].items()},
-        topic_id=found["topic_id"],
+        topics={
+            name: Held({int(partition): int(offset) for partition, offset in one["offsets"].items()}, one["id"])
+            for name, one in topics.items()
+        },
+        positions=found.get("positions"),
         query=found["query"],
         batch=found["batch"],
         rewritten=found.get("rewritten"),
     )
+
+
+def reached(spark: SparkSession, path: str, *, topic_per_table: bool) -> dict[str, str] | None:
+    """Return up to where all of each source is in the table; None when everything that is there counts."""
+    found = delta_log.note(spark, path, NOTE)
+    positions = parse(found[1]).positions if found else None
+    return positions if positions is not None or not topic_per_table else {}
 
 
 def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) -> Progress:
@@ -73,8 +102,11 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
     found = delta_log.note(spark, path, NOTE)
     if found is None:
         # Somebody else's commits alone: the rows tell where to go on.
-        rows = frame.groupBy("partition").agg(F.max("offset").alias("offset")).collect()
-        return Progress(offsets={int(row["partition"]): int(row["offset"]) + 1 for row in rows})
+        rows = frame.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
+        topics: dict[str, Held] = {}
+        for row in rows:
+            topics.setdefault(row["topic"], Held()).offsets[int(row["partition"])] = int(row["offset"]) + 1
+        return Progress(topics=topics)
     if found[1]["stream"] != stream:
         raise NeedsOperator(
             f"{path} holds stream {found[1]['stream']!r}, not {stream!r}",
@@ -107,16 +139,23 @@ def set_aside(spark: SparkSession, checkpoint: str) -> None:
         storage.delete(spark, checkpoint)
 
 
-def of_batch(spark: SparkSession, checkpoint: str, batch: int, topic: str) -> dict[int, int]:
-    """Return the offset after each partition's last record of a planned batch, as Spark wrote it ahead of running it."""
+def of_batch(spark: SparkSession, checkpoint: str, batch: int) -> dict[str, dict[int, int]]:
+    """Return the offset after each partition's last record of a planned batch, by topic, as Spark wrote it ahead of it."""
     last_line = storage.read(spark, f"{checkpoint}/offsets/{batch}").rstrip().rpartition("\n")[2]
-    return {int(partition): int(offset) for partition, offset in json.loads(last_line)[topic].items()}
+    return {
+        topic: {int(partition): int(offset) for partition, offset in ends.items()}
+        for topic, ends in json.loads(last_line).items()
+    }
 
 
-def starting(progress: Progress, starts: dict[int, int]) -> str:
+def starting(progress: Progress, starts: Mapping[str, Mapping[int, int]]) -> str:
     """Return Spark's `startingOffsets`; a partition that the table does not know begins where Kafka does."""
-    wanted = {str(p): max(progress.offsets.get(p, 0), start) for p, start in sorted(starts.items())}
-    return json.dumps(wanted)
+    return json.dumps(
+        {
+            topic: {str(p): max(progress.of(topic).offsets.get(p, 0), start) for p, start in sorted(first.items())}
+            for topic, first in starts.items()
+        }
+    )
 
 
 def _last(spark: SparkSession, folder: str) -> int:

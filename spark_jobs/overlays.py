@@ -36,7 +36,9 @@ class Overlays:
         self._written: dict[Place, tuple[Moment, str]] = {}
 
     def close(self) -> None:
-        """Remove what was written."""
+        """Remove what was written, let go of what is held."""
+        for moment in self._moments.values():
+            moment.let_go()
         storage.delete(self._spark, self._folder)
 
     def statements(self, asked: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
@@ -72,6 +74,9 @@ class Overlays:
 
     def _look(self, base: Published) -> None:
         """Bring a stream's moment up to its newest whole transactions."""
-        found = overlay.moment(self._spark, self._lake, base, known=self._moments.get(base.stream))
+        known = self._moments.get(base.stream)
+        found = overlay.moment(self._spark, self._lake, base, known=known, held=True)
         if found is not None:
+            if known is not None and known is not found:
+                known.let_go()
             self._moments[base.stream] = found

@@ -3,11 +3,14 @@
 Pure: takes what the table says and what Kafka says. Called by bronze at every load, and by `headrace lake check`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import NeedsOperator
 from spark_jobs.kafka import Topic
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,47 @@ def gaps(needed: Mapping[int, int], topic: Topic) -> list[Gap]:
     ]
 
 
-def check_one_topic(needed: Mapping[int, int], topic: Topic, tables: Callable[[], Sequence[str]]) -> None:
-    """Raise NeedsOperator before a first load when tables have topics of their own: their rows are not in this one."""
-    if needed or not (found := tables()):
+def check_one_topic(held: Collection[str], topic: Topic, tables: Callable[[], Sequence[str]]) -> None:
+    """Raise NeedsOperator before a first load when tables have topics of their own: their rows are not in this one.
+
+    Warns at later loads: the topics may be somebody else's, or new in the bridge's file.
+    """
+    if not (found := tables()):
         return
     some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    if held:
+        _log.warning(
+            "Kafka has topics as of tables of topic %r, which are not loaded: %s. If the bridge writes them, say "
+            "'topic_per_table = true' of the stream in the lake's file",
+            topic.name,
+            some,
+        )
+        return
     raise NeedsOperator(
         f"topic {topic.name!r} is of a stream with a topic for each table: {some}",
-        hint="The lake loads streams that have one topic: take 'tables' out of the stream in the bridge's file. If those "
-        "topics are somebody else's, the stream's own topic needs another name.",
+        hint="Say 'topic_per_table = true' of the stream in the lake's file. If those topics are somebody else's, the stream's "
+        "own topic needs another name.",
     )
+
+
+def check_compacted(compacted: Sequence[str]) -> None:
+    """Raise NeedsOperator for tables' topics that Kafka compacts: what it drops there may be where a transaction ends."""
+    if compacted:
+        raise NeedsOperator(
+            f"Kafka compacts {', '.join(compacted)}: changes are missing there, and with them where transactions end",
+            hint='The lake loads topics that hold every change. Say "delete" of the table in the bridge\'s file and set the '
+            "topic's cleanup.policy to it before anything is loaded; a compacted copy can be kept by who wants one.",
+        )
+
+
+def check_known(held: Collection[str], topics: Sequence[Topic], *, table: str) -> None:
+    """Raise NeedsOperator when the table was loaded from a topic that the stream no longer has."""
+    if gone := sorted(set(held) - {topic.name for topic in topics}):
+        raise NeedsOperator(
+            f"{table} was loaded from {', '.join(gone)}, which the stream no longer has",
+            hint="Correct 'topic', 'topic_per_table' and 'prefix' of the stream in the lake's file, and let the lake's user read "
+            "all of its topics. If the topic was deleted after all of it was loaded: 'headrace lake load STREAM --accept-gap'.",
+        )
 
 
 def check_identity(needed: Mapping[int, int], topic: Topic, *, topic_id: str | None, table: str) -> None:

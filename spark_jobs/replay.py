@@ -14,10 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import bronze, delta_log, kafka, offsets, preflight
+from spark_jobs import bronze, delta_log, offsets, topics
 from spark_jobs.bronze import BronzeReport
-from spark_jobs.envelope import COLUMNS, rows
+from spark_jobs.envelope import COLUMNS, ordered, rows
 from spark_jobs.failures import explained
+from spark_jobs.kafka import Place, Topic
+from spark_jobs.offsets import Held, Progress
 from spark_jobs.silver import past
 from spark_jobs.silver.published import Positions
 
@@ -32,58 +34,70 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
     began = monotonic()
     with explained(f"replay bronze {stream}"):
         path = bronze.table_path(lake, stream)
-        topic = kafka.describe(lake.kafka, lake.topic(stream))
+        there = topics.described(lake, stream, topics.observe(lake, stream))
         held = offsets.of_table(spark, path, stream, COLUMNS)
-        if not held.offsets:
+        if not held.topics:
             raise NeedsOperator(f"bronze of stream {stream!r} is empty", hint=f"Run 'headrace lake load {stream}'.")
-        preflight.check_identity(held.offsets, topic, topic_id=held.topic_id, table=path)
-        starts = _offsets(spark, lake, stream, since) if since else {}
-        starts = {p: starts.get(p, topic.starts[p]) for p, end in held.offsets.items()}
+        topics.check(lake, stream, held, there, path)
+        wanted = _wanted(held, there, _offsets(spark, lake, stream, since) if since else {})
         if since:
-            preflight.check_retention(starts, topic, stream=stream)
-        starts = {p: start for p, start in starts.items() if start < held.offsets[p]}
-        ends = {p: held.offsets[p] for p in starts}
-        if starts:
-            _overwrite(spark, lake, stream, topic, held, starts, ends)
-        done = delta_log.metrics(spark, path) if starts else {}
+            topics.check_retention(wanted, [topic for topic in there if topic.name in held.topics], stream)
+        ranges = {name: bronze.ranges_of(wanted, held, name) for name in held.topics}
+        ranges = {name: found for name, found in ranges.items() if found}
+        if ranges:
+            _overwrite(spark, lake, stream, held, ranges)
+        done = delta_log.metrics(spark, path) if ranges else {}
     return BronzeReport(
         stream=stream,
-        topic=topic.name,
-        ranges={p: (start, ends[p]) for p, start in starts.items()},
+        topic=there[0].name,
+        ranges=ranges.get(there[0].name, {}),
+        tables={name: found for name, found in ranges.items() if name != there[0].name},
         records=done.get("numOutputRows", 0),
         files=done.get("numFiles", 0),
-        batches=min(1, len(starts)),
+        batches=min(1, len(ranges)),
         seconds=monotonic() - began,
     )
 
 
+def _wanted(held: Progress, there: list[Topic], starts: dict[Place, int]) -> Progress:
+    """Return where reading begins in what bronze holds: at the given starts, else where Kafka does."""
+    return Progress(
+        topics={
+            topic.name: Held(
+                {p: starts.get(Place(topic.name, p), topic.starts[p]) for p in held.of(topic.name).offsets}, topic.id
+            )
+            for topic in there
+            if topic.name in held.topics
+        }
+    )
+
+
 def _overwrite(
-    spark: SparkSession,
-    lake: LakeFile,
-    stream: str,
-    topic: kafka.Topic,
-    held: offsets.Progress,
-    starts: dict[int, int],
-    ends: dict[int, int],
+    spark: SparkSession, lake: LakeFile, stream: str, held: Progress, ranges: dict[str, bronze.Ranges]
 ) -> None:
     path = bronze.table_path(lake, stream)
+
+    def bound(which: int) -> str:
+        return json.dumps({name: {str(p): ends[which] for p, ends in found.items()} for name, found in ranges.items()})
+
     source = (
         spark.read.format("kafka")
         .options(**{f"kafka.{name}": value for name, value in lake.kafka.java().items()})
         .option("kafka.isolation.level", "read_committed")
         .option("failOnDataLoss", "true")
-        .option("assign", json.dumps({topic.name: sorted(starts)}))
-        .option("startingOffsets", json.dumps({topic.name: {str(p): offset for p, offset in starts.items()}}))
-        .option("endingOffsets", json.dumps({topic.name: {str(p): offset for p, offset in ends.items()}}))
+        .option("assign", json.dumps({name: sorted(found) for name, found in ranges.items()}))
+        .option("startingOffsets", bound(0))
+        .option("endingOffsets", bound(1))
         .load()
     )
-    places = " OR ".join(f"(partition = {p} AND offset >= {start})" for p, start in sorted(starts.items()))
-    note = offsets.note(stream, topic.name, replace(held, rewritten=delta_log.version(spark, path) + 1))
+    places = " OR ".join(
+        f"(topic = '{name}' AND partition = {p} AND offset >= {start})"
+        for name, found in sorted(ranges.items())
+        for p, (start, _) in sorted(found.items())
+    )
+    note = offsets.note(stream, replace(held, rewritten=delta_log.version(spark, path) + 1))
     (
-        rows(source)
-        .withColumn("order", F.xxhash64("table"))
-        .sortWithinPartitions("order")
-        .drop("order")
+        ordered(rows(source))
         .write.format("delta")
         .mode("overwrite")
         .option("replaceWhere", places)
@@ -96,24 +110,25 @@ def positions(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> P
     """Return each source's last position before a point: what silver is done again after."""
     frame = _bronze(spark, lake, stream)
     if "/" not in since and not since.replace(":", "").isdigit():
-        return past.cuts(frame, moment(since))
+        return past.cuts(spark, lake, stream, moment(since))
     before = _before(lake, stream, since)
     found = frame.filter(F.col("op").isNotNull() & before).groupBy("source").agg(F.max("position").alias("position"))
     return {row["source"]: row["position"] for row in found.collect()}
 
 
-def _offsets(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> dict[int, int]:
+def _offsets(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> dict[Place, int]:
     """Return the offset in each partition after the last row before a point."""
     frame = _bronze(spark, lake, stream)
     if "/" not in since and not since.replace(":", "").isdigit():
-        reached = past.cuts(frame, moment(since))
+        reached = past.cuts(spark, lake, stream, moment(since))
         before = F.lit(False)
         for source, position in sorted(reached.items()):
             before |= (F.col("source") == source) & (F.col("position") <= position)
     else:
         before = _before(lake, stream, since)
-    found = frame.groupBy("partition").agg(F.max(F.when(before, F.col("offset"))).alias("last")).collect()
-    return {row["partition"]: row["last"] + 1 if row["last"] is not None else 0 for row in found}
+    last = F.max(F.when(before, F.col("offset"))).alias("last")
+    found = frame.groupBy("topic", "partition").agg(last).collect()
+    return {Place(row["topic"], row["partition"]): row["last"] + 1 if row["last"] is not None else 0 for row in found}
 
 
 def _bronze(spark: SparkSession, lake: LakeFile, stream: str) -> DataFrame:
@@ -123,6 +138,11 @@ def _bronze(spark: SparkSession, lake: LakeFile, stream: str) -> DataFrame:
 def _before(lake: LakeFile, stream: str, since: str) -> Column:
     """Return the condition of rows before an offset or a position; others' partitions and sources are all before it."""
     if "/" not in since:
+        if lake.stream(stream).topic_per_table:
+            raise ConfigurationError(
+                f"{since!r} is an offset, and stream {stream!r} has a topic for each table",
+                hint="Name a position of a source (SOURCE=POSITION) or a time.",
+            )
         partition, _, offset = since.rpartition(":")
         return (F.col("partition") != int(partition or 0)) | (F.col("offset") < int(offset))
     source, _, position = since.rpartition("=")

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 
 from spark_jobs.load import Report, Tell
+from spark_jobs.offsets import Progress
 from spark_jobs.silver.published import Published
 
 
@@ -21,8 +23,9 @@ def show(console: Console, report: Report) -> None:
             if raw.records
             else f"[bold]bronze[/] {raw.stream}: nothing new ({raw.seconds:.1f} s)"
         )
-        for partition, (start, end) in sorted(raw.ranges.items()):
-            console.print(f"  {raw.topic}/{partition}: offsets {start} to {end - 1}")
+        for topic, ranges in [(raw.topic, raw.ranges), *sorted(raw.tables.items())]:
+            for partition, (start, end) in sorted(ranges.items()):
+                console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")
     if silver is not None:
         total = sum(silver.changes.values())
         console.print(
@@ -43,7 +46,7 @@ def show(console: Console, report: Report) -> None:
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 
 
-def show_positions(console: Console, state: Published, offsets: dict[int, int]) -> None:
+def show_positions(console: Console, state: Published, held: Progress) -> None:
     """Print what is published of a stream."""
     finished = f"{state.finished_at:%Y-%m-%d %H:%M:%S} UTC" if state.finished_at else "-"
     console.print(
@@ -53,9 +56,10 @@ def show_positions(console: Console, state: Published, offsets: dict[int, int]) 
     for source, position in sorted(state.positions.items()):
         table.add_row(source, position)
     console.print(table)
-    table = Table("partition", "next offset")
-    for partition, offset in sorted(offsets.items()):
-        table.add_row(str(partition), str(offset))
+    table = Table("topic", "partition", "next offset")
+    for topic, one in sorted(held.topics.items()):
+        for partition, offset in sorted(one.offsets.items()):
+            table.add_row(topic, str(partition), str(offset))
     console.print(table)
 
 
@@ -66,7 +70,7 @@ def progress(console: Console) -> Iterator[Tell | None]:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Bars(*columns, console=console, transient=True) as bars:
         known = {step: bars.add_task(step, total=None) for step in ("bronze", "silver")}
 
         def tell(step: str, done: int, todo: int) -> None:

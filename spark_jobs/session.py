@@ -35,11 +35,15 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
-    # The log of a table is small; fifty tasks to read it cost seconds.
-    "spark.databricks.delta.snapshotPartitions": "2",
+    # The log of a table is small; fifty tasks to read it cost seconds, and each task makes code of its own to read it with.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # A load that never ends commits each second: a checkpoint of its log costs as much as reading so many commits again.
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     # The small jobs of a stream that is followed do not wait behind those of a MERGE.
     "spark.scheduler.mode": "FAIR",
+    # A load of a few tables needs more than the usual hundred pieces of compiled code, and would compile each of them again.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
 }
@@ -48,6 +52,12 @@ _JAVA = "spark.driver.extraJavaOptions"
 _NOISE = b"WARNING: Using incubator modules"
 #: Where tasks run in this very process, nothing listens beyond it.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+#: For changes that are few, whatever they are joined with: each task costs more than its rows.
+_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"}
+#: Where rows are appended as they come there is nothing to learn from one stage for the next, but for each commit it costs.
+_APPENDING = {"spark.sql.adaptive.enabled": "false"}
 
 
 def jars() -> list[Path]:
@@ -87,6 +97,23 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def for_few_rows(spark: SparkSession) -> SparkSession:
+    """Return a new session beside a session, whose plans suit few rows."""
+    return _aside(spark, _FEW_ROWS)
+
+
+def for_appending(spark: SparkSession) -> SparkSession:
+    """Return a new session beside a session, for a stream that appends what comes."""
+    return _aside(spark, _APPENDING)
+
+
+def _aside(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
+    session = spark.newSession()
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    return session
 
 
 def _gateway(conf: SparkConf) -> JavaGateway:

@@ -12,6 +12,10 @@ from spark_jobs import delta_log, offsets, storage
 #: Property of the table by which Delta answers what versions added; costs an append-only table nothing.
 FEED = "delta.enableChangeDataFeed"
 _OWN = ("_change_type", "_commit_version", "_commit_timestamp")
+#: Rows, and bytes in files, that are read once and then held: planning their reading costs more than they do.
+_FEW_ROWS, _FEW_BYTES = 100_000, 32 * 1024 * 1024
+#: Tables whose property was seen; nobody of ours takes it away.
+_fed: set[str] = set()
 
 
 def rows(spark: SparkSession, path: str, after: int | None, upto: int) -> DataFrame:
@@ -26,10 +30,20 @@ def rows(spark: SparkSession, path: str, after: int | None, upto: int) -> DataFr
     return changes.filter(F.col("_change_type") == "insert").drop(*_OWN)
 
 
+def few(spark: SparkSession, path: str, after: int | None, upto: int) -> bool:
+    """Whether the rows of those versions are so few that they may be held in memory."""
+    if after is None or not _told(spark, path, after + 1):
+        return False
+    rows, size = delta_log.added(spark, path, after, upto)
+    return rows <= _FEW_ROWS and size <= _FEW_BYTES
+
+
 def _told(spark: SparkSession, path: str, first: int) -> bool:
     """Whether the log still tells, from the first version on, what was added and nothing else."""
     newest = delta_log.note(spark, path, offsets.NOTE)
     if newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:
         return False
     there = storage.exists(spark, f"{path}/_delta_log/{first:020d}.json") or delta_log.version(spark, path) < first
-    return there and delta_log.has_property(spark, path, FEED)
+    if there and path not in _fed and delta_log.has_property(spark, path, FEED):
+        _fed.add(path)
+    return there and path in _fed

@@ -1,6 +1,7 @@
 """One Spark session for a whole run, and a lake of its own for each test."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from spark_jobs import bronze
-from spark_jobs.session import session
+from spark_jobs import session as made_for_users
 from spark_jobs.silver import load as silver
 from tests.lake_feed import Feed
 
@@ -21,13 +22,13 @@ root = "."
 bootstrap = "127.0.0.1:1"
 [streams.s]
 sources = ["a/b"]
-[spark.settings]
-"spark.sql.shuffle.partitions" = "2"
-"spark.databricks.delta.snapshotPartitions" = "1"
 """
+#: Two, so that rows are still divided. A lake's file could say it as well; commands set the session anew by theirs.
+_FEW = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
 
-#: Of every JVM that Spark starts, those of commands and of Airflow's tasks too: most live for seconds.
-_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_ONE_COLLECTOR = "-XX:+UseSerialGC"
+#: Of the JVMs that commands and Airflow's tasks start: they live for seconds.
+_SHORT_LIVES = f"-XX:TieredStopAtLevel=1 {_ONE_COLLECTOR}"
 #: Of all that Spark does in them and our settings do not name: with a handful of rows, what makes a large query quicker costs
 #: more than it gains.
 _HANDFULS = (
@@ -38,7 +39,7 @@ _HANDFULS = (
 
 @pytest.fixture(scope="session", autouse=True)
 def short_lived_jvms() -> Iterator[None]:
-    """Let Spark and its JVMs compile in haste: compiling for speed costs them more than it gains."""
+    """Let the JVMs of Spark that commands start compile in haste: compiling for speed costs them more than it gains."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", _SHORT_LIVES + _HANDFULS)
         patch.setenv("SPARK_LAUNCHER_OPTS", _SHORT_LIVES)
@@ -56,37 +57,65 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Yield the run's Spark session."""
     file = tmp_path_factory.mktemp("spark") / "lake.toml"
     file.write_text(_NOWHERE)
-    made = session(load(file, LakeFile), name="tests")
-    yield made
-    made.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _FEW.items():
+            patch.setitem(made_for_users._SETTINGS, name, value)
+        with pytest.MonkeyPatch.context() as long_lived:
+            # It lives for minutes: a load takes a fifth less work once all is compiled well.
+            long_lived.setenv("SPARK_SUBMIT_OPTS", _ONE_COLLECTOR + _HANDFULS)
+            made = made_for_users.session(load(file, LakeFile), name="tests")
+        yield made
+        made.stop()
 
 
 @pytest.fixture
-def lake_file(tmp_path: Path, kafka: Any) -> Callable[..., LakeFile]:
+def lake_file(lake_in: Callable[[Path], Callable[..., LakeFile]], tmp_path: Path) -> Callable[..., LakeFile]:
     """Return a function that makes a lake in the test's folder, of streams with their topics."""
+    return lake_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def lake_in(kafka: Any) -> Callable[[Path], Callable[..., LakeFile]]:
+    """Return a function that returns what makes a lake in a folder."""
 
     def make(
-        *, bootstrap: str = "", records_per_batch: int = 2_000_000, deletes: str = "hard", **streams: str
+        folder: Path,
+        *,
+        bootstrap: str = "",
+        records_per_batch: int = 2_000_000,
+        deletes: str = "hard",
+        topic_per_table: bool = False,
+        **streams: str,
     ) -> LakeFile:
-        text = f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{bootstrap or kafka.bootstrap}"\n'
+        # Ahead of the streams, to which tests add.
+        text = '[spark.settings]\n"spark.sql.shuffle.partitions" = "2"\n'
+        text += f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{bootstrap or kafka.bootstrap}"\n'
         for stream, topic in streams.items():
             text += f'[streams.{stream}]\ntopic = "{topic}"\nrecords_per_batch = {records_per_batch}\n'
             text += f'sources = ["jakarta/bank", "london/bank"]\ndeletes = "{deletes}"\n'
-        file = tmp_path / "lake.toml"
+            text += "topic_per_table = true\n" * topic_per_table
+        file = folder / "lake.toml"
         file.write_text(text)
         return load(file, LakeFile)
 
-    return make
+    return lambda folder: partial(make, folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def feed(kafka: Any, topic: Callable[..., str]) -> Callable[..., Feed]:
     """Return a function that makes a topic and a feed of one source into one of its partitions."""
 
     def make(
-        source: str = "jakarta/bank", *, into: str = "", partition: int = 0, partitions: int = 1, **settings: Any
+        source: str = "jakarta/bank",
+        *,
+        into: str = "",
+        partition: int = 0,
+        partitions: int = 1,
+        topic_per_table: bool = False,
+        **settings: Any,
     ) -> Feed:
-        return Feed(kafka.bootstrap, into or topic(partitions, **settings), source, partition)
+        name = into or topic(partitions, **settings)
+        return Feed(kafka.bootstrap, name, source, partition, topic_per_table=topic_per_table)
 
     return make
 

@@ -5,9 +5,10 @@ Independent of the edge on purpose: it is written from the page, so the two chec
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.waiting import eventually
@@ -20,10 +21,23 @@ ACCOUNTS = {"id": ("int8", None, None), "name": ("text", None, None), "balance":
 
 
 class Feed:
-    """Commits transactions of one source."""
+    """Commits transactions of one source; with a topic for each table, as a bridge does, its position with them."""
 
-    def __init__(self, bootstrap: str, topic: str, source: str = "jakarta/bank", partition: int = 0) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        source: str = "jakarta/bank",
+        partition: int = 0,
+        *,
+        topic_per_table: bool = False,
+    ) -> None:
         self.topic, self.source = topic, source
+        self._bootstrap, self._per_table = bootstrap, topic_per_table
+        #: Topics that were written to, and what is kept back of them.
+        self._topics = {topic}
+        self._records: list[tuple[str, bytes, bytes | None]] = []
+        self._withheld: list[tuple[str, bytes, bytes | None]] = []
         self._partition = partition
         self._lsn = 0x1A00000
         self._producer = Producer(
@@ -34,7 +48,7 @@ class Feed:
                 "log_level": 0,
             }
         )
-        self._producer.init_transactions(30)
+        self._producer.init_transactions(60)
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._ordinal = self._at = 0
         self._keys: dict[str, tuple[str, ...]] = {}
@@ -79,11 +93,14 @@ class Feed:
         """Return a truncate."""
         return {"_table": table, "before": None, "after": None, "op": "t"}
 
-    def commit(self, *changes: Row, ends: bool = True, abort: bool = False, at: int = 1769850900250) -> str:
+    def commit(
+        self, *changes: Row, ends: bool = True, abort: bool = False, at: int = 1769850900250, without: str = ""
+    ) -> str:
         """Commit one transaction of the source in one of Kafka; return the position of its last change.
 
         It committed at the source `at` milliseconds since 1970.
-        Without `ends` the transaction's last change has not arrived yet: the next commit goes on with it.
+        Without `ends` the transaction's last change has not arrived yet: the next commit goes on with it. Changes of the table
+        that it is `without`, and the source's position, are kept back until `release`.
         """
         self._producer.begin_transaction()
         self._at = at
@@ -96,33 +113,58 @@ class Feed:
                 self._ordinal += 1
             else:
                 self._produce(change, f"{EPOCH:08x}/{self._lsn:016x}/{self._ordinal:08x}", last=False)
+        if without:
+            kept = f"{self.topic}.{without}"
+            self._withheld = [record for record in self._records if record[0] == kept]
+            self._records = [record for record in self._records if record[0] != kept]
         if ends:
             self._lsn += 0x1000
             self._ordinal = 0
-        if abort:
-            self._producer.flush(30)
-            self._producer.abort_transaction(30)
-        else:
-            self._producer.commit_transaction(30)
-        self._wait_until_readable()
+        self._end(position if self._per_table and not without else "", abort=abort)
         return position
+
+    def release(self, position: str) -> None:
+        """Commit what was kept back, and the source's position."""
+        self._producer.begin_transaction()
+        self._records, self._withheld = self._withheld, []
+        self._end(position)
+
+    def _end(self, position: str, *, abort: bool = False) -> None:
+        for topic, value, key in self._records:
+            self._topics.add(topic)
+            self._producer.produce(topic, value, key, self._partition)
+        self._records = []
+        if abort:
+            self._producer.flush(60)
+            self._producer.abort_transaction(60)
+        else:
+            if position:
+                self._commit_position(position)
+            self._producer.commit_transaction(60)
+        self._wait_until_readable()
+
+    def _commit_position(self, position: str) -> None:
+        member = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"headrace.{self.source}", "log_level": 0})
+        place = TopicPartition(
+            self.topic, self._partition, 1, metadata=f"{position} {datetime.now(UTC).isoformat()} feed"
+        )
+        self._producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), 60)
+        member.close()
 
     def raw(self, value: bytes, key: bytes | None = None) -> None:
         """Commit a value as it is."""
         self._producer.begin_transaction()
         self._producer.produce(self.topic, value, key, self._partition)
-        self._producer.commit_transaction(30)
+        self._producer.commit_transaction(60)
         self._wait_until_readable()
 
     def _wait_until_readable(self) -> None:
         """Wait for the transaction's marker: a commit returns before it is written, and readers see nothing until then."""
 
-        def end(isolation: IsolationLevel) -> int:
-            place = TopicPartition(self.topic, self._partition)
-            asked = self._admin.list_offsets(
-                {place: OffsetSpec.latest()}, isolation_level=isolation, request_timeout=30
-            )
-            return asked[place].result().offset
+        def end(isolation: IsolationLevel) -> dict[str, int]:
+            places = {TopicPartition(topic, self._partition): OffsetSpec.latest() for topic in self._topics}
+            asked = self._admin.list_offsets(places, isolation_level=isolation, request_timeout=60)
+            return {place.topic: answer.result().offset for place, answer in asked.items()}
 
         eventually(
             lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED),
@@ -150,7 +192,8 @@ class Feed:
         key = None
         if change.get("_key") and keys:
             key = _json({name: change["_key"][name] for name in keys})
-        self._producer.produce(self.topic, _json(value), key, self._partition)
+        of_table = self._per_table and "op" in change
+        self._records.append((f"{self.topic}.{change['_table']}" if of_table else self.topic, _json(value), key))
 
 
 def _json(value: Any) -> bytes:

@@ -81,6 +81,11 @@ class TableTopic(NamedTuple):
     cleanup: Cleanup
 
 
+def topic_of(prefix: str, table: str) -> str:
+    """Return the name of a table's topic, as Debezium names it: `PREFIX.schema.table`, without what Kafka does not take."""
+    return _NOT_IN_A_TOPIC.sub("_", f"{prefix}.{table}")
+
+
 class Stream(Section, frozen=True, kw_only=True):
     """A logical feed: one topic, or one for each table, in which every source owns its partitions."""
 
@@ -159,10 +164,7 @@ class BridgeFile(File, frozen=True, kw_only=True):
         """Return the topic of each table that has one, named as Debezium does: `PREFIX.schema.table`."""
         section = self.stream(stream)
         prefix = section.prefix or self.topic(stream)
-        return {
-            table: TableTopic(_NOT_IN_A_TOPIC.sub("_", f"{prefix}.{table}"), cleanup)
-            for table, cleanup in section.tables.items()
-        }
+        return {table: TableTopic(topic_of(prefix, table), cleanup) for table, cleanup in section.tables.items()}
 
     def topics(self, stream: str) -> list[str]:
         """Return all topics of a stream, its own one first."""

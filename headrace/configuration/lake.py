@@ -81,6 +81,10 @@ class Stream(Section, frozen=True, kw_only=True):
 
     #: The topic; the stream's own name when empty.
     topic: str = ""
+    #: Whether tables have topics of their own, as the stream's `tables` in the bridge's file say: they are found in Kafka.
+    topic_per_table: bool = False
+    #: What the tables' topics begin with, `PREFIX.schema.table`; the stream's topic when empty.
+    prefix: str = ""
     #: Sources that the stream holds.
     sources: Annotated[list[SourceName], Meta(min_length=1)]
     #: Most records that one bronze micro-batch takes.
@@ -92,6 +96,11 @@ class Stream(Section, frozen=True, kw_only=True):
     deletes: Deletes = "hard"
     #: Tables that are treated otherwise, by their source's `schema.table`.
     tables: dict[str, TableWishes] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse a prefix of topics that the stream does not have."""
+        if self.prefix and not self.topic_per_table:
+            raise ValueError("'prefix' goes with 'topic_per_table = true'")
 
     def history_of(self, table: str) -> TableWishes | None:
         """Return how a table's history is kept; None when it is not."""
@@ -158,3 +167,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     def topic(self, name: str) -> str:
         """Return the topic of a stream."""
         return self.stream(name).topic or name
+
+    def prefix(self, name: str) -> str:
+        """Return what the topics of a stream's tables begin with."""
+        return self.stream(name).prefix or self.topic(name)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
-from spark_jobs import delta_log, tail
+from spark_jobs import delta_log
 from spark_jobs.silver import apply as write
 from spark_jobs.silver import changes, fold, history, survey, table
 from spark_jobs.silver.published import Table
@@ -67,7 +67,7 @@ def _check_names(form: Shape) -> None:
 
 def _from(spark: SparkSession, job: Job, work: Work, floors: dict[str, str]) -> Work:
     """Return the work that begins at positions of its own."""
-    rows = tail.rows(spark, job.bronze, None, job.version)
+    rows = job.rows(spark, None)
     new = survey.extent(rows.filter(F.col("table") == work.table), floors, work.cuts)
     known = replace(work.known, schemas=work.known.schemas if floors else {})
     return replace(work, known=known, seen=new.seen, records=new.records, after=None)
@@ -81,7 +81,7 @@ def _write(
     _check_names(form)
     if exists:
         form = write.fit(spark, place, form)
-    raw = tail.rows(spark, job.bronze, work.after, job.version)
+    raw = job.rows(spark, work.after)
     within = survey.within(floors, work.cuts)
     ahead = table.ahead_of(work, floors)
     cleared = table.truncated(work, ahead, floors)

@@ -18,13 +18,14 @@ from headrace.errors import CorruptInput, NeedsOperator
 from spark_jobs import bronze as bronze_job
 from spark_jobs import delta_log, tail
 from spark_jobs.failures import explained
-from spark_jobs.silver import histories, published, survey, table
+from spark_jobs.session import for_few_rows
+from spark_jobs.silver import complete, histories, published, survey, table
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
 
 #: Tables that are written at the same time: each waits for its own log and files most of the time.
-_SIDE_BY_SIDE = 4
+SIDE_BY_SIDE = 4
 
 Tell = Callable[[int, int], None]
 
@@ -38,6 +39,8 @@ class SilverReport:
     load: int | None = None
     #: Source to the positions before (empty at first) and after.
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
+    #: When the last of it was committed at each source that moved on, in milliseconds since 1970; empty when not looked for.
+    committed_ms: dict[str, int] = field(default_factory=dict)
     #: Changes applied, by table.
     changes: dict[str, int] = field(default_factory=dict)
     #: Changes that wait for the end of their transaction, by source.
@@ -47,8 +50,12 @@ class SilverReport:
     seconds: float = 0.0
 
 
-def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None = None) -> SilverReport:
-    """Apply and publish everything that bronze has and silver has not. `tell` hears tables done and tables in all.
+def load(
+    spark: SparkSession, lake: LakeFile, stream: str, *, side_by_side: int = SIDE_BY_SIDE, tell: Tell | None = None
+) -> SilverReport:
+    """Apply and publish everything that bronze has and silver has not, some tables side by side.
+
+    `tell` hears tables done and tables in all.
 
     Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
     """
@@ -58,19 +65,30 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None 
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began)
         before = published.latest(spark, lake, stream)
+        reached = bronze_job.reach(spark, lake, stream)
         version = delta_log.version(spark, path)
         lagging = _lagging(spark, lake, before)
         known = before.bronze_version
         if known is not None and delta_log.only_maintained(spark, path, known) and not lagging:
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
-        new = survey.extent(tail.rows(spark, path, before.bronze_done, version), before.positions)
-        cuts = new.cuts
-        works = _works(lake, before, new)
-        if lagging:
-            works |= _behind(lake, before, cuts, tail.rows(spark, path, None, version), lagging)
-        job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1)
-        results = _run(spark, job, works, tell)
-        done = before.bronze_done if new.waiting else version
+        few = tail.few(spark, path, before.bronze_done, version)
+        aside = for_few_rows if few else SparkSession.newSession
+        with table.kept() as keep:
+            raw = tail.rows(aside(spark), path, before.bronze_done, version)
+            if few:
+                # All tables read these rows.
+                raw = keep(raw.coalesce(1))
+            if reached is not None:
+                complete.check(spark, lake, before, raw, reached)
+            new = survey.extent(raw, before.positions, reached=reached)
+            cuts = new.cuts
+            works = _works(lake, before, new)
+            if lagging:
+                works |= _behind(lake, before, cuts, tail.rows(spark, path, None, version), lagging)
+            held = (before.bronze_done, raw) if few and before.bronze_done is not None else None
+            job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1, held=held)
+            results = _run(lambda: aside(spark), job, works, side_by_side, tell)
+        done = before.bronze_done if new.more else version
         after = _after(before, cuts, results, version, done, started)
         worth = _worth_publishing(before, after)
         if worth:
@@ -79,6 +97,7 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, *, tell: Tell | None 
         stream=stream,
         load=after.load if worth else None,
         ranges={s: (before.positions.get(s, ""), p) for s, p in cuts.items() if p != before.positions.get(s)},
+        committed_ms={s: at for s, at in new.committed_ms.items() if cuts[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
         waiting=new.waiting,
         problems=_problems(after),
@@ -119,20 +138,22 @@ def _behind(
     return works
 
 
-def _run(spark: SparkSession, job: table.Job, works: dict[str, Work], tell: Tell | None) -> dict[str, Table]:
+def _run(
+    aside: Callable[[], SparkSession], job: table.Job, works: dict[str, Work], side_by_side: int, tell: Tell | None
+) -> dict[str, Table]:
     """Apply the tables side by side; return how each stands afterwards. An error that is not one table's is raised at the end."""
 
     def one(work: Work) -> Table:
         try:
             # Its own session: the note of a MERGE is a setting of the session.
             with explained(f"silver {work.table}"):
-                session = spark.newSession()
+                session = aside()
                 return histories.apply(session, job, work, table.apply(session, job, work))
         except (NeedsOperator, CorruptInput) as error:
             return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
 
     done: dict[str, Table] = {}
-    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="silver") as pool:
+    with ThreadPoolExecutor(side_by_side, thread_name_prefix="silver") as pool:
         for name, result in zip(works, pool.map(one, works.values()), strict=True):
             done[name] = result
             if tell:

@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log, tail
+from spark_jobs.session import for_few_rows
 from spark_jobs.silver import quoting, survey, table, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.published import Positions, Published
@@ -37,6 +38,10 @@ class Moment:
     #: Its rows between them.
     raw: DataFrame
 
+    def let_go(self) -> None:
+        """Forget rows that are held in memory."""
+        self.raw.unpersist()
+
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
         known = {name for name, one in self.base.tables.items() if one.version is not None}
@@ -44,20 +49,36 @@ class Moment:
 
 
 def moment(
-    spark: SparkSession, lake: LakeFile, base: Published, upto: Positions | None = None, *, known: Moment | None = None
+    spark: SparkSession,
+    lake: LakeFile,
+    base: Published,
+    upto: Positions | None = None,
+    *,
+    known: Moment | None = None,
+    held: bool = False,
 ) -> Moment | None:
     """Return the stream at the cuts, or at its newest whole transactions; None when nothing of it was ever loaded.
 
-    A moment that is `known` is returned itself while nothing came after it.
+    A moment that is `known` is returned itself while nothing came after it. Its rows are `held` in memory, if they are few,
+    until it is let go.
     """
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
+    reached = bronze.reach(spark, lake, base.stream)
     version = delta_log.version(spark, path)
     if known is not None and (known.base.load, known.version) == (base.load, version):
         return known
-    raw = tail.rows(spark, path, base.bronze_done, version)
-    new = survey.extent(raw, base.positions, upto)
+    if held and tail.few(spark, path, base.bronze_done, version):
+        # Read again for each table that is asked.
+        raw = tail.rows(for_few_rows(spark), path, base.bronze_done, version).coalesce(1).persist()
+    else:
+        raw = tail.rows(spark, path, base.bronze_done, version)
+    try:
+        new = survey.extent(raw, base.positions, upto, reached=reached)
+    except Exception:
+        raw.unpersist()
+        raise
     return Moment(base=base, new=new, version=version, after=base.bronze_done, raw=raw)
 
 

@@ -7,12 +7,12 @@ nothing, and applies bronze's changes from there. Called by SQL for `--as-of`.
 
 from datetime import UTC, datetime, timedelta
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log
-from spark_jobs.silver import overlay, published
+from spark_jobs.silver import overlay, published, survey
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.silver.published import Positions, Published
 
@@ -22,17 +22,20 @@ def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Mome
     path = bronze.table_path(lake, stream)
     if not delta_log.is_table(spark, path):
         return None
-    reached = cuts(spark.read.format("delta").load(path), when)
-    if not reached:
+    upto = cuts(spark, lake, stream, when)
+    if not upto:
         return None
     kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
-    base = published.before(spark, lake, stream, reached, kept_since)
-    return overlay.moment(spark, lake, base or Published(stream=stream), reached)
+    base = published.before(spark, lake, stream, upto, kept_since)
+    return overlay.moment(spark, lake, base or Published(stream=stream), upto)
 
 
-def cuts(rows: DataFrame, when: datetime) -> Positions:
+def cuts(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Positions:
     """Return each source's last position that ends a transaction, before any that committed after the moment."""
-    changes = rows.filter(F.col("op").isNotNull())
+    reached = bronze.reach(spark, lake, stream)
+    changes = spark.read.format("delta").load(bronze.table_path(lake, stream)).filter(F.col("op").isNotNull())
+    if reached is not None:
+        changes = changes.filter(survey.within({}, reached))
     later = changes.filter(F.col("commit_time") > F.lit(when)).groupBy("source").agg(F.min("position").alias("later"))
     # By name, since a source that has nothing later has no row there.
     first_later = {row["source"]: row["later"] for row in later.collect()}

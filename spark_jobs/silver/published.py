@@ -27,6 +27,8 @@ _STRUCTURE = (
 )
 #: After this many loads the small files of the table are put together.
 _COMPACT_EVERY = 100
+#: What each table was read as last, and at which commit.
+_read: dict[str, tuple[tuple[int, str], dict[str, "Published"]]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +75,7 @@ def path(lake: LakeFile) -> str:
 
 def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
     """Return what was published last for a stream."""
-    if not delta_log.is_table(spark, path(lake)):
-        return Published(stream=stream)
-    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
-    row = rows.orderBy(F.desc("load")).first()
-    return Published(stream=stream) if row is None else _read(row)
+    return _latest(spark, path(lake)).get(stream, Published(stream=stream))
 
 
 def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, since: datetime) -> Published | None:
@@ -88,21 +86,28 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
     known = rows.filter(F.col("finished_at") >= F.lit(since)).select("load", "positions").collect()
     fit = [row["load"] for row in known if all(p <= upto.get(s, "") for s, p in row["positions"].items())]
     row = rows.filter(F.col("load") == max(fit)).first() if fit else None
-    return None if row is None else _read(row)
+    return None if row is None else _state(row)
 
 
 def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:
     """Return what was published last for every stream that ever published, by name."""
-    if not delta_log.is_table(spark, path(lake)):
-        return []
-    rows = spark.read.format("delta").load(path(lake))
-    newest = (
-        rows.groupBy("stream").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*").collect()
-    )
-    return sorted((_read(row) for row in newest), key=lambda state: state.stream)
+    return [state for _, state in sorted(_latest(spark, path(lake)).items())]
 
 
-def _read(row: Row) -> Published:
+def _latest(spark: SparkSession, place: str) -> dict[str, Published]:
+    """Return what was published last for every stream, read once for each commit of the table."""
+    if not delta_log.is_table(spark, place):
+        return {}
+    mark = delta_log.mark(spark, place)
+    if place not in _read or _read[place][0] != mark:
+        rows = spark.read.format("delta").option("versionAsOf", mark[0]).load(place)
+        newest = rows.groupBy("stream").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*")
+        states = map(_state, newest.collect())
+        _read[place] = (mark, {state.stream: state for state in states})
+    return _read[place][1]
+
+
+def _state(row: Row) -> Published:
     found = row.asDict(recursive=True)
     tables = {table["table"]: Table(**table) for table in found.pop("tables")}
     # PySpark hands out times without a zone, in this machine's.
@@ -131,7 +136,9 @@ def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
             f"stream {done.stream!r}: something else published while this ran; nothing was doubled",
             hint="Run one load, replay or maintenance of a stream at a time, then run this one again.",
         )
-    row = msgspec.to_builtins(replace(done, finished_at=datetime.now(UTC)))
+    done = replace(done, finished_at=datetime.now(UTC))
+    known = _read.get(path(lake))
+    row = msgspec.to_builtins(done)
     row["tables"] = [row["tables"][name] for name in sorted(done.tables)]
     # From text, so that no Python process is started for a single row.
     text = F.lit(msgspec.json.encode(row).decode())
@@ -148,5 +155,8 @@ def append(spark: SparkSession, lake: LakeFile, done: Published) -> None:
         .option("userMetadata", _note(done))
         .save(path(lake))
     )
+    mark = delta_log.mark(spark, path(lake))
+    if known and mark[0] == known[0][0] + 1:
+        _read[path(lake)] = (mark, known[1] | {done.stream: done})
     if done.load % _COMPACT_EVERY == 0:
         spark.sql(f"OPTIMIZE delta.`{path(lake)}`")

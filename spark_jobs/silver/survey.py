@@ -1,6 +1,7 @@
 """What a range of bronze holds, by source and table: enough to choose what is done, without reading a row's value.
 
-Finds where each source's range ends: at the last change of its last whole transaction; the rest waits for the next load.
+Finds where each source's range ends: at the last change of its last whole transaction; the rest waits for the next load. Where
+tables have topics of their own, a transaction counts as whole up to where all topics have been loaded.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ class Seen:
     changes: int
     #: Position of the last change that ends a transaction; None when none does.
     last: str | None
+    #: When that one was committed, in milliseconds; None when none does.
+    last_ms: int | None
     #: Position of the first change.
     first: str
     #: Position of the last change.
@@ -59,18 +62,40 @@ class Extent:
     cuts: Positions
     #: By source and table, up to the cuts alone.
     seen: list[Seen]
+    #: When the last change up to a source's cut was committed, in milliseconds, of sources whose transactions say so.
+    committed_ms: dict[str, int]
     #: Changes beyond the cuts, by source.
     waiting: dict[str, int]
     #: In position order.
     records: list[SchemaRecord]
+    #: Whether anything stands beyond the cuts that the next load needs.
+    more: bool
 
 
-def extent(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str] | None = None) -> Extent:
-    """Return what there is to apply: up to the given cuts, else up to each source's last whole transaction."""
-    found = survey(bronze, floors)
-    reached = cuts(found, floors) if upto is None else dict(upto)
-    seen, waiting = split(bronze, found, floors, reached)
-    return Extent(cuts=reached, seen=seen, waiting=waiting, records=schemas(bronze, floors, reached))
+def extent(
+    bronze: DataFrame,
+    floors: Mapping[str, str],
+    upto: Mapping[str, str] | None = None,
+    *,
+    reached: Mapping[str, str] | None = None,
+) -> Extent:
+    """Return what there is to apply: up to the given cuts, else up to each source's last whole transaction.
+
+    `reached` is the position up to which all of each source is in bronze, where that is not all that is there.
+    """
+    found, described = survey(bronze, floors, reached)
+    ends = cuts(found, floors) if upto is None else dict(upto)
+    seen, waiting = split(bronze, found, floors, ends)
+    more = bool(waiting) or (reached is not None and _more(bronze, floors, ends))
+    times = {one.source: one.last_ms for one in found if one.last == ends.get(one.source) and one.last_ms is not None}
+    records = schemas(bronze, floors, ends) if described else []
+    return Extent(cuts=ends, seen=seen, committed_ms=times, waiting=waiting, records=records, more=more)
+
+
+def _more(bronze: DataFrame, floors: Mapping[str, str], ends: Mapping[str, str]) -> bool:
+    """Whether changes, messages or schema records stand beyond the cuts: a schema record may be there ahead of its change."""
+    needed = F.col("op").isNotNull() | _of_tables()
+    return not bronze.filter(within(floors) & needed & ~within({}, ends)).isEmpty()
 
 
 def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> Column:
@@ -90,36 +115,48 @@ def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> 
     return wanted & position.isNotNull()
 
 
-def survey(bronze: DataFrame, floors: Mapping[str, str]) -> list[Seen]:
-    """Return what each source has for each table after its floor; raise NeedsOperator for a source in several partitions."""
+def survey(bronze: DataFrame, floors: Mapping[str, str], reached: Mapping[str, str] | None) -> tuple[list[Seen], bool]:
+    """Return what each source has for each table after its floor, and whether schema records are there.
+
+    Raises NeedsOperator for a source in several partitions.
+    """
+    change = F.col("op").isNotNull()
     key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
-    found = (
-        bronze.filter(within(floors) & F.col("op").isNotNull())
+    whole = change & F.col("last") & (F.lit(True) if reached is None else within({}, reached))
+
+    def of_changes(name: str) -> Column:
+        return F.when(change, F.col(name))
+
+    rows = (
+        bronze.filter(within(floors))
         .groupBy("source", "table")
         .agg(
-            F.count("*").alias("changes"),
-            F.max(F.when(F.col("last"), F.col("position"))).alias("last"),
-            F.min("position").alias("first"),
-            F.max("position").alias("final"),
+            F.count("op").alias("changes"),
+            F.count_if(~change & _of_tables()).alias("schemas"),
+            F.max(F.when(whole, F.col("position"))).alias("last"),
+            F.max_by(F.unix_millis("commit_time"), F.when(whole, F.col("position"))).alias("last_ms"),
+            F.min(of_changes("position")).alias("first"),
+            F.max(of_changes("position")).alias("final"),
             F.collect_set(
                 F.when(F.col("op") == "t", F.struct("position", F.unix_micros("commit_time").alias("at")))
             ).alias("truncates"),
             F.bool_or(F.col("op") == "d").alias("deletes"),
-            F.bool_or("partial").alias("partial"),
-            F.bool_or("rekeyed").alias("rekeyed"),
+            F.bool_or(of_changes("partial")).alias("partial"),
+            F.bool_or(of_changes("rekeyed")).alias("rekeyed"),
             F.min(F.when(key_less, F.col("position"))).alias("keyless"),
-            F.min("partition").alias("lowest"),
-            F.max("partition").alias("highest"),
+            F.min(of_changes("partition")).alias("lowest"),
+            F.max(of_changes("partition")).alias("highest"),
         )
         .collect()
     )
+    found = [row for row in rows if row["changes"]]
     several = {row["source"] for row in found if row["lowest"] != row["highest"]}
     if several:
         raise NeedsOperator(
             f"{', '.join(sorted(several))}: the source's records stand in several partitions, so their order is not known",
             hint="Let each source own one partition of its stream in the bridge's file.",
         )
-    return [_seen(row) for row in found]
+    return [_seen(row) for row in found], any(row["schemas"] for row in rows)
 
 
 def _seen(row: Row) -> Seen:
@@ -168,7 +205,7 @@ def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str
     """Return the schema records of a range in position order; raise CorruptInput for one that is none."""
     rows = (
         bronze.filter(within(floors, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
-        .select("partition", "offset", "source", "table", "position", "value")
+        .select("topic", "partition", "offset", "source", "table", "position", "value")
         .collect()
     )
     records = []
@@ -177,7 +214,8 @@ def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str
             schema = TableSchema.parse(row["value"])
         except CorruptInput as error:
             raise CorruptInput(
-                f"partition {row['partition']}, offset {row['offset']}: a record without 'op' that is no schema record",
+                f"topic {row['topic']}, partition {row['partition']}, offset {row['offset']}: a record without 'op' that is no "
+                "schema record",
                 hint="Nothing of this load was published. See what wrote that record.",
             ) from error
         records.append(

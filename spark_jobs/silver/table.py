@@ -34,6 +34,14 @@ class Job:
     version: int
     #: Number of the load.
     load: int
+    #: The rows of bronze that came after one version, where they are held for all tables; None when they are not.
+    held: tuple[int, DataFrame] | None = None
+
+    def rows(self, spark: SparkSession, after: int | None) -> DataFrame:
+        """Return the rows of bronze that came after a version, or all, up to the one that the load reads."""
+        if self.held is not None and self.held[0] == after:
+            return self.held[1]
+        return tail.rows(spark, self.bronze, after, self.version)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +168,7 @@ def _write(
     if exists:
         form = write.fit(spark, work.path, form)
     cleared = truncated(work, ahead, floors)
-    bronze = tail.rows(spark, job.bronze, work.after, job.version)
+    bronze = job.rows(spark, work.after)
     within = survey.within(floors, work.cuts)
     silver = spark.read.format("delta").load(work.path) if exists else None
     note = delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)

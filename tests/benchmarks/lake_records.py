@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, offsets, tail
-from spark_jobs.envelope import rows
-from spark_jobs.offsets import Progress
+from spark_jobs.envelope import ordered, rows
+from spark_jobs.offsets import Held, Progress
 
 SOURCE = "bench/lake"
 _A_TRANSACTION = 50
@@ -82,8 +82,8 @@ def to_bronze(spark: SparkSession, lake: LakeFile, stream: str, records: DataFra
             {"key": F.lit(None).cast("binary"), "value": F.lit(schema_record()).cast("binary")}
         )
         kafka = kafka.unionByName(schema)
-    note = offsets.note(stream, stream, Progress(offsets={0: first + count + 1}))
-    writer = rows(kafka).write.format("delta").mode("append").option("userMetadata", note)
+    note = offsets.note(stream, Progress(topics={stream: Held({0: first + count + 1})}))
+    writer = ordered(rows(kafka)).write.format("delta").mode("append").option("userMetadata", note)
     writer.option("delta.dataSkippingStatsColumns", "source,table,op,position").option(tail.FEED, "true").save(
         bronze.table_path(lake, stream)
     )

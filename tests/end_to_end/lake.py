@@ -1,8 +1,20 @@
-"""The lake compared with the databases: by `headrace verify`, and by counts and sums that have nothing to do with it."""
+"""A pipeline's lake in this process, and compared with the databases: by `headrace verify`, and by counts and sums that have
+nothing to do with it.
 
+The run's Spark session serves it: a command in a process of its own would start another JVM each time.
+"""
+
+from contextlib import closing
 from typing import Any
 
-from tests.end_to_end.pipeline import Pipeline
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
+from spark_jobs import sql
+from spark_jobs.verify.command import verify
+from tests.end_to_end.pipeline import STREAM, Pipeline
 
 _COUNTS = """
     SELECT count(*) AS rows, CAST(sum({amount}) AS BIGINT) AS total FROM {table}
@@ -15,14 +27,40 @@ _AMOUNTS = {
 }
 
 
-def assert_equal(pipeline: Pipeline) -> None:
-    """Fail unless every table of the lake holds what the databases hold."""
-    assert counts_of_the_lake(pipeline) == counts_of_the_databases(pipeline)
-    pipeline.verify()
+class Lake:
+    """The lake that a pipeline fills."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
+        self._pipeline, self._spark = pipeline, spark
+        self._file = load_file(pipeline.lake_file, LakeFile)
+
+    def ask(self, question: str) -> list[dict[str, Any]]:
+        """Return the rows of the answer."""
+        with closing(sql.Desk(self._spark, self._file)) as desk:
+            return [row.asDict() for row in desk.ask(question).collect()]
+
+    def assert_counts(self) -> None:
+        """Fail unless the lake has as many rows as the databases, and the same sums."""
+        assert self._counts() == counts_of_the_databases(self._pipeline)
+
+    def assert_equal(self) -> None:
+        """Fail unless every table of the lake holds what the databases hold."""
+        self.assert_counts()
+        done = CliRunner().invoke(verify, ["--config", str(self._pipeline.lake_file), STREAM], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+
+    def _counts(self) -> dict[tuple[str, str], Any]:
+        """Return rows and sum of amounts of each table, by source and table, in one question."""
+        union = " UNION ALL ".join(
+            f"SELECT _source, '{table}' AS name, count(*) AS rows, CAST(sum({amount}) AS BIGINT) AS total "
+            f"FROM silver.{table} GROUP BY _source"
+            for table, amount in _AMOUNTS.items()
+        )
+        return {(row["_source"], row["name"]): (row["rows"], row["total"]) for row in self.ask(union)}
 
 
 def counts_of_the_databases(pipeline: Pipeline) -> dict[tuple[str, str], Any]:
-    """Return rows and sum of amounts of each table, by source and table."""
+    """Return the same from the databases."""
     found = {}
     for region in pipeline.regions:
         with region.connection() as connection, connection.cursor() as cursor:
@@ -30,13 +68,3 @@ def counts_of_the_databases(pipeline: Pipeline) -> dict[tuple[str, str], Any]:
                 cursor.execute(_COUNTS.format(table=table, amount=amount))
                 found[region.source, table] = cursor.fetchone()
     return found
-
-
-def counts_of_the_lake(pipeline: Pipeline) -> dict[tuple[str, str], Any]:
-    """Return the same from the silver tables, in one query."""
-    union = " UNION ALL ".join(
-        f"SELECT _source, '{table}' AS name, count(*) AS rows, CAST(sum({amount}) AS BIGINT) AS total "
-        f"FROM silver.{table} GROUP BY _source"
-        for table, amount in _AMOUNTS.items()
-    )
-    return {(row["_source"], row["name"]): (row["rows"], row["total"]) for row in pipeline.ask(union)}

@@ -12,10 +12,12 @@ from bridge.positions import read_committed as committed_position
 from bridge.positions import reading
 from bridge.topics import check, make, owners, wanted
 from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from spark_jobs.kafka import tables_of
+from spark_jobs.topics import described, observe
 from tests.bridge_file import bridge_file
 from tests.edge_double import Edge, message, send
 from tests.kafka_reading import read_committed
@@ -40,8 +42,10 @@ def pairs(kafka, topic):
     return [(record.key, record.value) for record in read_committed(kafka.bootstrap, topic)]
 
 
-def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, inside, tmp_path):
-    # given topics made from the file
+def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, inside, tmp_path, monkeypatch):
+    # given a bridge that says for as long as the test looks what it needs
+    monkeypatch.setattr("bridge.source._OPERATOR_PAUSE", 600.0)
+    # and topics made from the file
     name, source = topic(), "tables/bank"
     tables = {"public.accounts": "delete", "public.balances": "compact"}
     file = written(tmp_path, kafka, source, name, tables)
@@ -56,8 +60,17 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
         ("the rest", True), ("public.accounts", True), ("public.balances", True)
     ]  # fmt: skip
 
-    # and the lake, which loads streams of one topic, knows them by their names
+    # and the lake knows them by their names, and takes none that is compacted
     assert tables_of(file.kafka, name) == [f"{name}.{table}" for table in tables]
+    lake = tmp_path / "lake.toml"
+    lake.write_text(
+        f'[lake]\nroot = "."\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        f'[streams.bank]\ntopic = "{name}"\nsources = ["{source}"]\ntopic_per_table = true\n'
+    )
+    reader_file = load(lake, LakeFile)
+    assert observe(reader_file, "bank").positions == {}
+    with pytest.raises(NeedsOperator, match=rf"Kafka compacts {name}\.public\.balances:"):
+        described(reader_file, "bank", observe(reader_file, "bank"))
 
     # when a transaction changes both, and a delete has its tombstone; then comes a table that nobody told the bridge of
     account, balance = change(source, 10, 0, "accounts", 1), change(source, 10, 1, "balances", 1)
@@ -84,12 +97,19 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     assert pairs(kafka, name) == [(None, truncate.value), (marker.key, marker.value)]
     with reading(file.kafka, source) as reader:
         assert committed_position(reader, source, name).position == letter.position
+    # The lake reads the same, and the ends of all topics after it: records, and a marker for each transaction.
+    reach = observe(reader_file, "bank")
+    assert reach.positions == {source: str(letter.position)}
+    assert {place.topic.removeprefix(name) for place in reach.heads} == {"", *(f".{table}" for table in tables)}
+    assert all(
+        head > len(pairs(kafka, topic_name)) for (topic_name, partition), head in reach.heads.items() if partition == 0
+    )
     assert [each["offset"].split("@")[0] for each in dead_letters(file, "bank")] == [f"{name}.public.accounts[0]"]
     bridge.stop()
 
     # when Kafka forgets the position, and the table gets its topic
-    client.delete_consumer_groups([f"headrace.{source}"])[f"headrace.{source}"].result(20)
-    client.delete_records([TopicPartition(name, 0, -1)])[TopicPartition(name, 0, -1)].result(20)
+    client.delete_consumer_groups([f"headrace.{source}"])[f"headrace.{source}"].result(60)
+    client.delete_records([TopicPartition(name, 0, -1)])[TopicPartition(name, 0, -1)].result(60)
     tables["public.loans"] = "delete"
     file = written(tmp_path, kafka, source, name, tables)
     with pytest.raises(NeedsOperator, match=r"public\.loans' is not in Kafka"):
@@ -141,6 +161,7 @@ def test_a_bridge_killed_in_the_middle_leaves_each_change_in_its_tables_topic_on
     ]
     bridge = outside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
     edge = Edge(bridge.port, source, rows, sizes=lambda: 30)
+    edge.upto = 4000
     edge.start()
     eventually(lambda: edge.accepted > 1000)
     # when

@@ -38,8 +38,8 @@ def test_second_load_takes_only_what_came_since(spark, feed, lake_file, kafka):
     assert third.ranges == {}
     assert [op for _, _, _, op in held(spark, lake)] == [None, "c", "u"]
     # and ordinary lag tools see it
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": bronze.group("bank")})
-    (mirrored,) = consumer.committed([TopicPartition(source.topic, 0)], timeout=20)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": bronze.group("bank")})
+    (mirrored,) = consumer.committed([TopicPartition(source.topic, 0)], timeout=60)
     consumer.close()
     assert mirrored.offset == second.ranges[0][1]
     assert check(lake, "bank")["records"] == 0
@@ -108,9 +108,9 @@ def test_range_that_retention_ate_is_named_and_needs_an_operator(spark, feed, la
     held_up_to = check(lake, "bank")["partitions"][0]["needed"]
     for i in range(2, 6):
         source.commit(source.insert(id=i, name="a", balance="1.00"))
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     place = TopicPartition(source.topic, 0, held_up_to + 4)
-    admin.delete_records([place])[place].result(20)
+    admin.delete_records([place])[place].result(60)
     # when
     with pytest.raises(NeedsOperator) as refused:
         bronze.load(spark, lake, "bank")
@@ -131,10 +131,10 @@ def test_topic_made_anew_needs_an_operator(spark, feed, lake_file, kafka):
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     bronze.load(spark, lake, "bank")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_topics([source.topic])[source.topic].result(20)
-    eventually(lambda: source.topic not in admin.list_topics(timeout=10).topics, 20)
-    eventually(lambda: admin.create_topics([NewTopic(source.topic, 1, 1)])[source.topic].result(20) is None, 20)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    admin.delete_topics([source.topic])[source.topic].result(60)
+    eventually(lambda: source.topic not in admin.list_topics(timeout=60).topics)
+    eventually(lambda: admin.create_topics([NewTopic(source.topic, 1, 1)])[source.topic].result(60) is None)
     # when
     anew = feed("london/bank", into=source.topic)
     for i in range(9):
@@ -187,7 +187,7 @@ def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lak
 
 
 def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file, monkeypatch):
-    monkeypatch.setattr(asking, "_PATIENCE", 5)
+    monkeypatch.setattr(asking, "PATIENCE", 5)
     with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
         bronze.load(spark, lake_file(bank="nowhere"), "bank")
     with pytest.raises(NotConnected, match="does not answer"):

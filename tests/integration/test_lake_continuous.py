@@ -39,12 +39,12 @@ def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_
     # when a load of silver is an hour away
     running, _, stopped = following(lake, every=3600)
     source.commit(source.insert(id=2, name="b", balance="1.00"))
-    eventually(lambda: names(desk, "silver_live") == ["a", "b"], 120, every=0.5)
+    eventually(lambda: names(desk, "silver_live") == ["a", "b"], 300, every=0.5)
     source.commit(source.insert(id=3, name="c", balance="1.00"))
-    eventually(lambda: names(desk, "silver_live") == ["a", "b", "c"], 120, every=0.5)
+    eventually(lambda: names(desk, "silver_live") == ["a", "b", "c"], 300, every=0.5)
     assert names(desk, "silver") in (["a"], ["a", "b"])
     stopped.set()
-    assert running.result(120) is None
+    assert running.result(300) is None
     # then loads that end go on from there
     source.commit(source.insert(id=4, name="d", balance="1.00"))
     assert load.run(spark, lake, "bank").bronze.records == 1
@@ -58,14 +58,14 @@ def test_silver_is_loaded_again_and_again_and_what_stops_bronze_is_raised(spark,
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     running, heard, _ = following(lake, every=0.2)
-    eventually(lambda: len(heard) == 1, 120)
+    eventually(lambda: len(heard) == 1, 300)
     # when
     source.commit(source.insert(id=2, name="b", balance="1.00"))
-    eventually(lambda: len(heard) == 2, 120)
+    eventually(lambda: len(heard) == 2, 300)
     assert [report.silver.changes for report in heard] == [{"public.accounts": 1}, {"public.accounts": 1}]
     source.raw(b"{not json: secret")
     # then
     with pytest.raises(CorruptInput, match="partition 0, offset 5"):
-        running.result(120)
+        running.result(300)
     held = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
     assert held.count() == 3

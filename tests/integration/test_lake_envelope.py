@@ -116,3 +116,40 @@ def test_records_of_our_edges_are_read_from_their_end(kafka_records):
     told = records.select("offset", records["value"].cast("string").alias("value"), *endings.told(records["value"]))
     rows = endings.read(told).select("offset", endings.PLAIN).collect()
     assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[endings.PLAIN]] == []
+
+
+def test_a_jvm_compiles_what_reads_the_records(spark):
+    # Bytes of a method's code above which HotSpot interprets it for good: a load then takes twice as long, and says nothing.
+    huge = 8000
+    sizes = [stage._3().maxMethodCodeSize() for stage in _generated(spark)]
+    assert sizes
+    assert max(sizes) < huge
+
+
+def test_one_batch_has_the_code_of_another(spark):
+    # Else Spark compiles it for each batch, every other second of a load that never ends.
+    code, other = ([stage._2() for stage in _generated(spark)] for _ in range(2))
+    assert code
+    assert code == other
+
+
+def _generated(spark):
+    """Return what Spark generates for a batch: plan, code and sizes of each stage."""
+    settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        value = "cast(cast(id AS string) AS binary)"
+        source = spark.range(1).selectExpr(
+            *("string(id) AS topic", "int(id) AS partition", "id AS offset", "timestamp_millis(id) AS timestamp"),
+            *(f"{value} AS key", f"{value} AS value"),
+        )
+        plan = envelope.ordered(envelope.rows(source))._jdf.queryExecution()
+        stages = spark._jvm.org.apache.spark.sql.execution.debug.__getattr__("package").codegenStringSeq(
+            plan.executedPlan()
+        )
+        return [stages.apply(n) for n in range(stages.size())]
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)

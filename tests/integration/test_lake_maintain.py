@@ -1,6 +1,8 @@
 """Maintenance: fewer files, none that is published lost, and loads that go on as if it had not been."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,7 @@ from headrace.errors import Retryable
 from spark_jobs import bronze, maintain, sql
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import published, read, table
+from spark_jobs.silver.published import Published
 from tests.lake_death import dying_before_it_publishes
 
 LOG = {"entry": ("text", None, None)}
@@ -104,3 +107,18 @@ def test_load_and_maintenance_at_once_lose_nothing(spark, bank):
     maintain.compact(spark, lake, "bank")
     assert read.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
     assert read.frame(spark, lake, "bank", "public.log").count() == 4
+
+
+def test_what_was_published_is_read_again_where_a_lake_was_made_anew(spark, lake_file):
+    # given
+    lake = lake_file(bank="unread")
+    now = datetime.now(UTC)
+    published.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=1))
+    assert published.latest(spark, lake, "bank").changes == 1
+    # when
+    shutil.rmtree(published.path(lake))
+    assert published.latest(spark, lake, "bank").load == 0
+    published.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=2))
+    # then
+    assert published.latest(spark, lake, "bank").changes == 2
+    assert [state.changes for state in published.latest_of_all(spark, lake)] == [2]

@@ -99,8 +99,8 @@ def test_bronze_is_done_again_from_what_kafka_still_holds(spark, feed, lake_file
     assert held.count() == held.select("offset").distinct().count() == 5
     # and what Kafka no longer holds is refused, and kept when all the rest is done again
     place = TopicPartition(source.topic, 0, 3)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_records([place])[place].result(20)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    admin.delete_records([place])[place].result(60)
     with pytest.raises(NeedsOperator, match="partition 0: offsets 0 to 2"):
         replay.of_bronze(spark, lake, "bank", "0")
     assert replay.of_bronze(spark, lake, "bank", None).records == 3

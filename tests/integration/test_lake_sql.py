@@ -23,11 +23,11 @@ COLUMNS = {
 }
 
 
-@pytest.fixture
-def bank(spark, feed, lake_file):
-    """Return a lake with one stream of two tables."""
+@pytest.fixture(scope="module")
+def bank(spark, feed, lake_in, tmp_path_factory):
+    """Return a lake with one stream of two tables, which nobody changes."""
     source = feed()
-    lake = lake_file(bank=source.topic)
+    lake = lake_in(tmp_path_factory.mktemp("lake"))(bank=source.topic)
     source.commit(
         source.schema(COLUMNS),
         source.insert(id=1, at="2026-01-31T09:15:00.25Z", amount="12.50", note="a,b"),

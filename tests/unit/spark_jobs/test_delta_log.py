@@ -27,3 +27,14 @@ def test_no_note_is_none(tmp_path):
     assert delta_log.local_note(str(tmp_path), "bronze") is None
     commit(tmp_path, 0, userMetadata='["headrace"]')
     assert delta_log.local_note(str(tmp_path), "bronze") is None
+
+
+def test_what_commits_added_is_told_by_themselves(tmp_path):
+    # given
+    for version, (rows, size) in enumerate([(5, 500), (3, 300), (2, 200), (7, 700)]):
+        commit(tmp_path, version, operationMetrics={"numOutputRows": str(rows), "numOutputBytes": str(size)})
+    commit(tmp_path, 4, operation="OPTIMIZE", operationMetrics={"numAddedFiles": "1"})
+    # then
+    assert delta_log.added(None, str(tmp_path), 0, 2) == (5, 500)
+    assert delta_log.added(None, str(tmp_path), 0, 4) == (12, 1200)
+    assert delta_log.added(None, str(tmp_path), 4, 4) == (0, 0)

@@ -11,11 +11,11 @@ from spark_jobs import failures
     ("said", "kind", "told"),
     [
         (
-            'x headrace-corrupt partition 3 offset 17 what "my column" y',
+            'x headrace-corrupt topic bank partition 3 offset 17 what "my column" y',
             CorruptInput,
-            "partition 3, offset 17: column my column",
+            "topic bank, partition 3, offset 17: column my column",
         ),
-        ('headrace-corrupt partition 0 offset 1 what "envelope"', CorruptInput, "no record of ours"),
+        ('headrace-corrupt topic bank partition 0 offset 1 what "envelope"', CorruptInput, "no record of ours"),
         ("io.delta.exceptions.ConcurrentAppendException: secret", Retryable, "another load"),
         ("Some data may have been lost because they are not available; secret", NeedsOperator, "no longer holds"),
         ("org.apache.kafka.common.errors.TimeoutException: secret", NotConnected, "does not answer"),

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import NeedsOperator
 from spark_jobs import offsets, preflight
 from spark_jobs.kafka import Topic
-from spark_jobs.offsets import Progress
+from spark_jobs.offsets import Held, Progress
 
 
 def topic(starts, ends, name="bank", topic_id="now"):
@@ -47,19 +47,31 @@ def test_same_topic_passes(needed, topic_id):
 
 
 def test_start_is_the_table_s_offset_and_for_a_new_partition_kafka_s():
-    assert offsets.starting(Progress(offsets={0: 12}), {0: 5, 1: 3}) == '{"0": 12, "1": 3}'
-    assert offsets.starting(Progress(offsets={0: 12}), {0: 20}) == '{"0": 20}'
+    held = Progress(topics={"bank": Held({0: 12})})
+    assert json.loads(offsets.starting(held, {"bank": {0: 5, 1: 3}})) == {"bank": {"0": 12, "1": 3}}
+    assert json.loads(offsets.starting(held, {"bank": {0: 20}, "bank.public.t": {0: 0}})) == {
+        "bank": {"0": 20},
+        "bank.public.t": {"0": 0},
+    }
 
 
 def test_note_reads_back_what_it_was_written_from():
-    progress = Progress(offsets={0: 12, 3: 4}, topic_id="x", query="q", batch=7)
-    assert offsets.parse(json.loads(offsets.note("bank", "topic", progress))) == progress
+    topics = {"bank": Held({0: 12, 3: 4}, "x"), "bank.public.t": Held({0: 1}, "y")}
+    progress = Progress(topics=topics, positions={"jakarta/bank": "p"}, query="q", batch=7)
+    assert offsets.parse(json.loads(offsets.note("bank", progress))) == progress
 
 
-def test_a_stream_with_a_topic_for_each_table_is_refused_before_its_first_load():
+def test_note_of_an_earlier_release_is_of_one_topic():
+    old = {"topic": "bank", "topic_id": "x", "offsets": {"0": 12}, "query": "q", "batch": 7}
+    assert offsets.parse(old) == Progress(topics={"bank": Held({0: 12}, "x")}, query="q", batch=7)
+
+
+def test_a_stream_with_a_topic_for_each_table_is_refused_before_its_first_load(caplog):
     topic = Topic(name="bank", id="one", starts={0: 0}, ends={0: 10})
     preflight.check_one_topic({}, topic, list)
-    # What is loaded already is loaded on.
-    preflight.check_one_topic({0: 5}, topic, lambda: ["bank.public.accounts"])
+    assert not caplog.messages
+    # What is loaded already is loaded on, and the log says what is not.
+    preflight.check_one_topic({"bank"}, topic, lambda: ["bank.public.accounts"])
+    assert "not loaded: bank.public.accounts." in caplog.text
     with pytest.raises(NeedsOperator, match=r"a topic for each table: bank\.public\.accounts$"):
         preflight.check_one_topic({}, topic, lambda: ["bank.public.accounts"])

@@ -1,0 +1,88 @@
+"""Which of an AMQP loop's sockets are ready, by poll: select, which Proton uses, knows no descriptor above 1023.
+
+A bridge of a few hundred sources has more than a thousand descriptors, most of them of Kafka's clients; an edge has what its
+process was given. Takes the place of Proton's own selector, whose duties are those of the methods here.
+"""
+
+import math
+import select
+import time
+from typing import Any
+
+_WRONG = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+class Polling:
+    """Proton's selectables, and which of them can be read, written, or have reached their deadline."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._all: dict[Any, int] = {}
+        self._by_descriptor: dict[int, Any] = {}
+
+    @property
+    def selectables(self) -> int:
+        """How many there are."""
+        return len(self._all)
+
+    def add(self, selectable: Any) -> None:
+        """Watch one more."""
+        self.update(selectable)
+
+    def update(self, selectable: Any) -> None:
+        """Watch one for what it wants now."""
+        # Proton's timer has none.
+        descriptor = selectable.fileno()
+        wanted = (select.POLLIN if selectable.reading else 0) | (select.POLLOUT if selectable.writing else 0)
+        self._all[selectable] = descriptor
+        if descriptor < 0:
+            return
+        if wanted:
+            self._by_descriptor[descriptor] = selectable
+            self._poll.register(descriptor, wanted)
+        elif self._by_descriptor.get(descriptor) is selectable:
+            self._forget(descriptor)
+
+    def remove(self, selectable: Any) -> None:
+        """Watch one no more."""
+        descriptor = self._all.pop(selectable, -1)
+        if self._by_descriptor.get(descriptor) is selectable:
+            self._forget(descriptor)
+
+    def _forget(self, descriptor: int) -> None:
+        del self._by_descriptor[descriptor]
+        self._poll.unregister(descriptor)
+
+    def select(self, timeout: float | None) -> tuple[list[Any], list[Any], list[Any]]:
+        """Wait, at most `timeout` seconds and to the next deadline, and return the readable, the writable and the expired."""
+        # Looked at each time: the deadline of Proton's timers changes without an update.
+        ends = min([selectable.deadline or math.inf for selectable in self._all], default=math.inf)
+        if ends < math.inf:
+            left = max(0.0, ends - time.time())
+            timeout = left if timeout is None else min(timeout, left)
+        readable, writable = [], []
+        # Rounded up: woken too early, the loop would spin.
+        for descriptor, events in self._poll.poll(None if timeout is None else int(timeout * 1000) + 1):
+            selectable = self._by_descriptor.get(descriptor)
+            if selectable is None:
+                continue
+            if events & (select.POLLIN | _WRONG) and selectable.reading:
+                readable.append(selectable)
+            if events & (select.POLLOUT | _WRONG) and selectable.writing:
+                writable.append(selectable)
+        now = time.time()
+        expired = [each for each in self._all if each.deadline and each.deadline < now] if ends < now else []
+        return readable, writable, expired
+
+
+class Polled:
+    """What Proton's handler of sockets lacks, to be mixed into it; this module imports no Proton."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = Polling()
+
+    def on_selectable_expired(self, event: Any) -> None:
+        """Look after a connection whose time has come, unless it ended in the same moment: Proton would fail, and its loop."""
+        if event.selectable._transport is not None:  # noqa: SLF001 - as in Proton's own handler.
+            super().on_selectable_expired(event)  # type: ignore[misc]

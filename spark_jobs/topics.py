@@ -1,0 +1,115 @@
+"""The topics of a stream, and, where tables have topics of their own, up to where all of a source stands in them.
+
+A bridge commits a source's position in one Kafka transaction with the records of all topics. So the positions are read first, and
+the ends of all topics after that: whatever is at or below a position stands before those ends. They are the high watermarks: of a
+transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
+position when it has passed the ends. Called by bronze, by its check and by idle.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+from spark_jobs import groups, kafka, preflight
+from spark_jobs.kafka import Place, Topic
+from spark_jobs.offsets import Progress
+
+#: Seconds for which a load waits until readers may pass the ends: as long as a bridge that died can hold them back, and more.
+_PATIENCE = 60
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Positions, and the ends before which all of the sources up to them stands."""
+
+    positions: dict[str, str]
+    heads: dict[Place, int]
+
+    def passed(self, ends: dict[str, dict[int, int]]) -> bool:
+        """Whether offsets of each topic's partitions lie at the ends, or beyond."""
+        return all(head <= ends.get(topic, {}).get(partition, 0) for (topic, partition), head in self.heads.items())
+
+
+def belongs(lake: LakeFile, stream: str, name: str) -> bool:
+    """Whether a topic is of a stream with a topic for each table; one of a longer prefix is of the stream that has that."""
+    if name in {lake.topic(other) for other in lake.streams}:
+        return name == lake.topic(stream)
+    prefixes = [lake.prefix(other) for other, section in lake.streams.items() if section.topic_per_table]
+    fitting = [prefix for prefix in prefixes if name.startswith(f"{prefix}.") and "." in name[len(prefix) + 1 :]]
+    return bool(fitting) and max(fitting, key=len) == lake.prefix(stream)
+
+
+def observe(lake: LakeFile, stream: str) -> Reach | None:
+    """Return up to where each source is committed now, and where that stands; None for a stream with one topic."""
+    if not lake.stream(stream).topic_per_table:
+        return None
+    own = kafka.describe(lake.kafka, lake.topic(stream))
+    places = [Place(own.name, partition) for partition in own.ends]
+    found = {source: _position(lake, source, places) for source in lake.stream(stream).sources}
+    heads = kafka.heads(lake.kafka, lambda name: belongs(lake, stream, name))
+    return Reach({source: position for source, position in found.items() if position is not None}, heads)
+
+
+def _position(lake: LakeFile, source: str, places: list[Place]) -> str | None:
+    """Return the position that a bridge committed for a source, of several the newest; None when there is none.
+
+    Beside the group's offsets stands `POSITION TIME BRIDGE`.
+    """
+    group = f"headrace.{source}"
+    try:
+        notes = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
+        position = max(((at, position) for position, at, _ in notes), default=("", "-"))[1]
+        return None if position == "-" else str(Position.parse(position))
+    except (CorruptInput, ValueError) as error:
+        raise NeedsOperator(
+            f"group {group} holds offsets that the bridge did not write",
+            hint="Keep other consumers out of groups named 'headrace.*'; 'headrace bridge doctor' says more.",
+        ) from error
+
+
+def described(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
+    """Return the stream's topics as they stand, its own one first; raise NeedsOperator when one is compacted."""
+    own = lake.topic(stream)
+    names = [own] if reach is None else [own, *sorted({place.topic for place in reach.heads} - {own})]
+    preflight.check_compacted(kafka.compacted(lake.kafka, names[1:]))
+    return kafka.describe_all(lake.kafka, names)
+
+
+def ready(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
+    """Return the stream's topics as soon as readers may pass the ends, or after a minute as far as they may read."""
+    topics = described(lake, stream, reach)
+    until = time.monotonic() + _PATIENCE
+    while reach is not None and not reach.passed({topic.name: topic.ends for topic in topics}):
+        if time.monotonic() > until:
+            _log.warning("stream %s: a transaction in Kafka stays open, and readers are held back before it", stream)
+            break
+        time.sleep(0.05)
+        topics = kafka.describe_all(lake.kafka, [topic.name for topic in topics])
+    return topics
+
+
+def check(lake: LakeFile, stream: str, held: Progress, topics: list[Topic], table: str) -> None:
+    """Raise NeedsOperator when the topics are others than those that the bronze table was loaded from."""
+    own = topics[0]
+    if not lake.stream(stream).topic_per_table:
+        preflight.check_one_topic(held.topics, own, lambda: kafka.tables_of(lake.kafka, own.name))
+    preflight.check_known(held.topics, topics, table=table)
+    for topic in topics:
+        known = held.of(topic.name)
+        preflight.check_identity(known.offsets, topic, topic_id=known.id, table=table)
+
+
+def check_retention(held: Progress, topics: list[Topic], stream: str) -> None:
+    """Raise NeedsOperator with the exact ranges that retention took from a topic before the lake had them."""
+    for topic in topics:
+        preflight.check_retention(held.of(topic.name).offsets, topic, stream=stream)
+
+
+def todo(held: Progress, topics: list[Topic]) -> int:
+    """Return how many offsets there are to go."""
+    return sum(max(0, end - held.of(topic.name).offsets.get(p, 0)) for topic in topics for p, end in topic.ends.items())
