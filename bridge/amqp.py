@@ -12,20 +12,21 @@ from typing import Any, Protocol
 
 from proton import Condition, Delivery, Handler, Message, ProtonException, SSLDomain, SSLException, symbol
 from proton._reactor import Acceptor
-from proton.handlers import EndpointStateHandler
+from proton.handlers import EndpointStateHandler, IOHandler
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, LinkOption
 
 from bridge.delivery import Accept, Outcome, Reject
 from bridge.guests import Seldom
-from bridge.polling import Polling
 from headrace.certificates import files
 from headrace.configuration.bridge import Interconnect
+from headrace.polling import Polled
 
 __all__ = [
     "Decoder",
     "EndpointStateHandler",
     "Handler",
     "Loop",
+    "Sockets",
     "after",
     "client_trust",
     "close",
@@ -71,7 +72,7 @@ class Loop:
         self._container = Container(peer, container_id=name)
         # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
         self._container.ssl = None
-        self._container.global_handler.base._selector = Polling()  # noqa: SLF001 - there is no public way.
+        self._container.global_handler.base = Sockets()
         self._injector = EventInjector()
         self._container.selectable(self._injector)
         self._lock = threading.Lock()
@@ -145,6 +146,10 @@ class Loop:
     def _awake(self) -> None:
         with self._lock:
             self._woken = False
+
+
+class Sockets(Polled, IOHandler):  # type: ignore[misc]
+    """Proton's reads and writes, for any number of descriptors."""
 
 
 def settle(delivery: Any, outcome: Outcome) -> None:

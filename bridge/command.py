@@ -121,24 +121,26 @@ def topics(path: Path, as_json: bool) -> None:
 @bridge.command("dead-letters")
 @_CONFIG
 @_JSON
+@click.option("--open", "only_open", is_flag=True, help="Only those whose rows have not come since.")
 @click.argument("stream")
-def dead_letters(path: Path, stream: str, as_json: bool) -> None:
+def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> None:
     """Show the changes of STREAM whose rows were too large to be sent, by position, key, size and SHA-256.
 
-    Reads all of the stream's topics. To have such a row after all, raise [records] largest_megabytes at its edge and the topic's
-    max.message.bytes, and copy it again: headrace edge snapshot TABLE --where "CONDITION".
+    One is open until a later record brings the row of that key, or takes it away; then it is replaced. Reads all of the
+    stream's topics. To have the rows after all, raise [records] largest_megabytes at the edge and the topic's max.message.bytes;
+    keep what --json prints, and give it to the edge: headrace edge snapshot --dead-letters FILE.
     """
     from bridge import dead_letters as letters
 
     file = load(path, BridgeFile)
     file.stream(stream)
-    found = list(letters.dead_letters(file, stream))
+    found = [each for each in letters.dead_letters(file, stream) if each["state"] == "open" or not only_open]
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:
-        _table(("source", "position", "table", "op", "bytes", "sha256", "offset", "key"), found)
+        _show(("state", "source", "table", "op", "bytes", "position", "offset", "sha256", "key"), found)
     else:
-        print(f"stream {stream}: no dead letters")
+        print(f"stream {stream}: no {'open ' * only_open}dead letters")
 
 
 @bridge.command()
@@ -165,6 +167,21 @@ def move(path: Path, source: str) -> None:
 
 def _listed(offsets: list[dict[str, Any]]) -> str:
     return ", ".join(f"{each['topic']}[{each['partition']}]@{each['offset']}" for each in offsets)
+
+
+def _show(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """Print a table that folds what is long where a person reads it, and nothing where a program does."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column == "bytes" else "left")
+    for row in rows:
+        table.add_row(*(Text(str(row[column] or "-"), style="yellow" * (row[column] == "open")) for column in columns))
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=10_000)
+    console.print(table)
 
 
 def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ It changes nothing, and may be run beside bridges. Called by the command.
 import datetime as dt
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ _AGAIN_SECONDS = 0.5
 #: A bridge commits every source's position once an hour; one that is older than this, in hours, is committed by nobody.
 _OLD_HOURS = 3
 _DAY = 86_400_000
+_BROKERS = "Look at the brokers."
 
 
 class Cluster(NamedTuple):
@@ -82,6 +83,32 @@ def kafka(cluster: Cluster) -> Iterator[Finding]:
             yield Finding(name, "warning", said, f"{name}=3 at the brokers, before their first start")
 
 
+def ledgers(cluster: Cluster) -> Iterator[Finding]:
+    """Look at Kafka's own topics for positions and transactions: without them nothing is committed."""
+    known = cluster.metadata().topics
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        # A user may not be allowed to see them, and they are made when they are first used.
+        if topic not in known or not known[topic].partitions:
+            continue
+        try:
+            least = int(cluster.described(topic_resource(topic))["min.insync.replicas"])
+        except NeedsOperator:
+            least = 1
+        if short := _cannot_be_written(known[topic].partitions.values(), least):
+            yield Finding(topic, "wrong", short, _BROKERS)
+
+
+def _cannot_be_written(partitions: Iterable[Any], least: int) -> str:
+    """Return what keeps records out of partitions of a topic; empty where nothing does."""
+    partitions = list(partitions)
+    offline = [partition.id for partition in partitions if partition.leader < 0]
+    short = [partition.id for partition in partitions if partition.leader >= 0 and len(partition.isrs) < least]
+    said = [f"partitions {offline} have no leader"] if offline else []
+    if short:
+        said.append(f"partitions {short} have fewer replicas in sync than min.insync.replicas={least}")
+    return f"{', and '.join(said)}: nothing can be written to them" if said else ""
+
+
 def topics(cluster: Cluster) -> Iterator[Finding]:
     """Look at each stream's topic: that it is as `run` needs it, and survives a broker."""
     for topic in wanted(cluster.file):
@@ -96,9 +123,11 @@ def _topic(cluster: Cluster, topic: str) -> Iterator[Finding]:
     replicas = min(len(partition.replicas) for partition in partitions)
     least = int(settings["min.insync.replicas"])
     behind = [partition.id for partition in partitions if len(partition.isrs) < len(partition.replicas)]
-    if behind:
+    if short := _cannot_be_written(partitions, least):
+        yield Finding("topic", "wrong", f"{topic}: {short}", _BROKERS)
+    elif behind:
         said = f"{topic}: replicas of partitions {behind} are behind, or their brokers away"
-        yield Finding("topic", "warning", said, "Look at the brokers.")
+        yield Finding("topic", "warning", said, _BROKERS)
     if replicas == 1:
         said = f"{topic}: 1 replica: it is lost with a broker's disk"
         yield Finding(
@@ -191,5 +220,5 @@ def _listens(host: str, port: int) -> Finding:
     return Finding("interconnect", "ok", f"{host}:{port} is listened on: see 'headrace status' whether by this bridge")
 
 
-_IN_KAFKA: tuple[Check[Cluster], ...] = (topics, positions)
+_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, positions)
 _HERE: tuple[Check[Cluster], ...] = (certificates, interconnect)

@@ -63,6 +63,7 @@ class TooLarge(ReplicationError):  # noqa: N818 - as above.
     """A record is larger than the topic takes."""
 
 
+_AWAY = "Trying again. If it lasts, too few brokers are up: 'headrace bridge doctor' names the partitions that cannot be written."
 _UNREACHABLE = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - the client's own error codes are named so.
@@ -84,6 +85,15 @@ _FENCED = frozenset(
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+#: What a cluster answers whose brokers are up in too small a number.
+_TOO_FEW = frozenset(
+    {
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
 
@@ -135,9 +145,10 @@ def _ours(error: Any, doing: str) -> ReplicationError:
         return TooLarge(text)
     if code in _REFUSED:
         return NeedsOperator(text, hint=_REFUSED[code])
+    hint = _AWAY if code in _TOO_FEW else ""
     if code in _UNREACHABLE:
-        return NotConnected(text)
-    return Retryable(text)
+        return NotConnected(text, hint=hint)
+    return Retryable(text, hint=hint)
 
 
 def producer(connection: KafkaConnection, transactional_id: str, limits: Collection[int]) -> Any:

@@ -14,8 +14,8 @@ SMALL = 1000
 #: For each source that is active, all rest for so long, in seconds: together they then make about three hundred transactions a
 #: second at most.
 SHARE_SECONDS = 0.003
-#: No rest is longer, in seconds.
-LONGEST_SECONDS = 0.15
+#: No rest is longer, in seconds: where commits take so long, a shorter one would bring the broker more of what it cannot do.
+LONGEST_SECONDS = 1.0
 #: A source is active for so long after a small transaction, in seconds.
 _ACTIVE_SECONDS = 1.0
 

@@ -53,8 +53,6 @@ class Source(threading.Thread):
         self.figures = figures
         #: What went wrong that nobody expected; the bridge ends with it.
         self.failure: BaseException | None = None
-        #: The bridge that has taken the source over; empty while this one has it.
-        self.taken_by = ""
         self._committer = committer
         self._deliverer = deliverer
         self._transaction_seconds = transaction_seconds
@@ -266,7 +264,6 @@ class Source(threading.Thread):
                 pause = self._backoff.pause()
         if not other:
             return False
-        self.taken_by = other
         self.figures.state, self.figures.reason = "taken over", f"by bridge {other}"
         _log.error(
             "%s: taken over by bridge %s; this one serves it no more. Two bridges must not serve one source: stop one of them.",

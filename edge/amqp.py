@@ -19,6 +19,7 @@ from edge.batcher import SealedBatch
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.certificates import files
 from headrace.configuration.edge import Interconnect
+from headrace.polling import Polled
 
 __all__ = ["Delivery", "Endpoint", "Event", "Handler", "Loop", "message", "trust"]
 
@@ -135,7 +136,7 @@ def trust(interconnect: Interconnect) -> SSLDomain:
     return domain
 
 
-class _Filling(IOHandler):  # type: ignore[misc]
+class _Filling(Polled, IOHandler):  # type: ignore[misc]
     """Proton's reads and writes, but that a socket is written to at once, and until it is full.
 
     One write each time that a socket takes some again would leave TCP short of data on a long link: it then never learns how much

@@ -116,5 +116,11 @@ class Engine(Protocol):
     def initialise(self, checkpoint: Any, adoption: Adoption | None, say: Callable[[str], None]) -> Checkpoint:
         """Make, finish, or only verify what the source needs, and return its checkpoint, which is written."""
 
+    def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
+        """Return a condition in SQL that is true of the rows of a table that have these keys, as records tell keys.
+
+        Raises NeedsOperator for a table that cannot be copied, and for keys that do not tell its rows.
+        """
+
     def standing(self, checkpoint: Any) -> dict[str, str | int | None]:
         """Return names and values of where the server stands for this source."""

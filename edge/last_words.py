@@ -11,7 +11,7 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from headrace.configuration.edge import EdgeFile
 
-#: How long the last batch may take to be accepted, in seconds.
+#: How long the last batch, and what is ahead of it, may take to be accepted, in seconds.
 _PARTING_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
@@ -35,17 +35,20 @@ class Voice:
             self._speak()
 
     def last(self, state: str, reason: str) -> None:
-        """Say that the edge ends and why; wait a moment until that has arrived."""
+        """Say that the edge ends and why; wait a moment until that has arrived, and before that for what is on the way."""
         self._figures.ended_state, self._figures.ended = state, reason
+        if reason:
+            self._wait()
         if not self._figures.interconnect_connected or not self._outbox.empty:
             return
         self._speak()
-        until = time.monotonic() + _PARTING_SECONDS
-        while self._waits() and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS)
+        self._wait()
 
-    def _waits(self) -> bool:
-        return bool(self._outbox.batches and self._figures.interconnect_connected)
+    def _wait(self) -> None:
+        """Wait a moment until everything is accepted; no longer when the interconnect is away."""
+        until = time.monotonic() + _PARTING_SECONDS
+        while self._outbox.batches and self._figures.interconnect_connected and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
 
     def _speak(self) -> None:
         self._said_at = time.monotonic()

@@ -20,8 +20,9 @@ _log = logging.getLogger(__name__)
 
 #: Between two writes, in seconds: after changes were acknowledged, and when only idle log has passed.
 _CHANGES_SECONDS, _IDLE_SECONDS = 0.2, 1.0
-#: A slow disk gets at most one part in so many of the time.
-_SHARE = 20
+#: A slow disk gets at most one part in so many of the time; but after a single write that took long, as one beside a burst of
+#: others does, the next is put off no longer than this, in seconds.
+_SHARE, _LONGEST_SECONDS = 20, 5.0
 
 
 class Progress:
@@ -55,7 +56,7 @@ class Progress:
         if (position, spooled) == self._positions and place <= self.confirmed:
             return None
         pause = _IDLE_SECONDS if (position, spooled) == self._positions or self._no_room else _CHANGES_SECONDS
-        wait = self._written_at + max(pause, self._took * _SHARE) - now
+        wait = self._written_at + max(pause, min(_LONGEST_SECONDS, self._took * _SHARE)) - now
         if wait > 0:
             return wait
         try:

@@ -1,5 +1,11 @@
 """What all rings share: servers to test against, and the rules of a run."""
 
+from hypothesis import settings
+
+# How long an example takes is the machine's affair. Examples are drawn as before: by chance, or always the same where CI is set.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
+
 pytest_plugins = [
     "tests.fix_artemis",
     "tests.fix_certificates",

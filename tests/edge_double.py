@@ -12,7 +12,7 @@ from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.polling import Polling
+from bridge.amqp import Sockets
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE, Batch, encode
 from headrace.position import Position
 from tests.source_log import Row, of
@@ -64,8 +64,8 @@ class Sender(MessagingHandler):
         self._sender: Any = None
         self._injector = EventInjector()
         self._container = Container(self, container_id=container_id)
-        # As the bridge does: by then a run of many tests has descriptors beyond those that Proton's own knows.
-        self._container.global_handler.base._selector = Polling()
+        # The bridge's: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
+        self._container.global_handler.base = Sockets()
         self._container.selectable(self._injector)
         #: By the message's number.
         self.outcomes: dict[int, Outcome] = {}
@@ -90,12 +90,12 @@ class Sender(MessagingHandler):
             self._waiting.extend(messages)
         self._trigger("more")
 
-    def wait(self, condition: Callable[["Sender"], bool], seconds: float = 30) -> bool:
+    def wait(self, condition: Callable[["Sender"], bool], seconds: float = 60) -> bool:
         """Return whether the condition came to hold in time; it is looked at after every event."""
         with self._lock:
             return self._lock.wait_for(lambda: condition(self), seconds)
 
-    def all(self, seconds: float = 30) -> list[Outcome]:
+    def all(self, seconds: float = 90) -> list[Outcome]:
         """Return the outcomes of all messages, in order, once each has one; the link's end counts for those without."""
         assert self.wait(lambda _: bool(self.closed) or len(self.outcomes) == len(self._waiting), seconds), (
             self.outcomes
@@ -105,7 +105,7 @@ class Sender(MessagingHandler):
     def close(self) -> None:
         """Close the connection and end."""
         self._trigger("end")
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _trigger(self, what: str) -> None:
         with self._lock:
@@ -176,7 +176,7 @@ class Sender(MessagingHandler):
         self._injector.close()
 
 
-def send(port: int, address: str, messages: Sequence[Message], seconds: float = 30) -> list[Outcome]:
+def send(port: int, address: str, messages: Sequence[Message], seconds: float = 90) -> list[Outcome]:
     """Send messages once, in this order, over one connection; return what became of each."""
     sender = Sender(port, address, messages)
     try:
@@ -196,6 +196,8 @@ class Edge(threading.Thread):
         self._sizes, self._window = sizes, window
         self._messages: dict[int, tuple[Message, int]] = {}
         self._halt = threading.Event()
+        #: Rows beyond these are not sent before this says so: a test may do something in the middle.
+        self.upto = len(rows)
         #: Rows that are acknowledged.
         self.accepted = 0
         #: Its present link; None before the first one.
@@ -208,10 +210,11 @@ class Edge(threading.Thread):
     def stop(self) -> None:
         """End after the next step."""
         self._halt.set()
-        self.join(20)
+        self.join(60)
 
-    def finish(self, seconds: float = 90) -> None:
-        """Wait until all is acknowledged."""
+    def finish(self, seconds: float = 180) -> None:
+        """Send the rest, and wait until all is acknowledged."""
+        self.upto = len(self._rows)
         self.join(seconds)
         assert self.end == "done", self.end
 
@@ -233,15 +236,15 @@ class Edge(threading.Thread):
         messages, acknowledged = 0, 0
         at, ends = self.accepted, list[int]()
         while not self._halt.is_set() and self.accepted < len(self._rows):
-            while at < len(self._rows) and len(ends) - acknowledged < self._window:
-                rows = self._rows[at : at + self._sizes()]
+            while at < (upto := self.upto) and len(ends) - acknowledged < self._window:
+                rows = self._rows[at : min(upto, at + self._sizes())]
                 follows = self._rows[at - 1].position if at else Position.start(rows[0].position.epoch)
                 sender.put(message(of(self._source, rows, follows)))
                 at += len(rows)
                 ends.append(at)
                 messages += 1
             number = acknowledged
-            sender.wait(lambda it, number=number: number in it.outcomes or it.closed is not None, 0.5)
+            sender.wait(lambda it, number=number: number in it.outcomes or it.closed is not None, 0.1)
             outcome = sender.outcomes.get(number, sender.closed)
             if outcome is None:
                 continue

@@ -78,7 +78,7 @@ class EdgeUnderTest:
             [sys.executable, "-m", "headrace", "edge", *arguments, "--config", str(self.path)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
             **options,
         )
@@ -93,21 +93,24 @@ class EdgeUnderTest:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def terminate(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     @contextlib.contextmanager
     def running(self, **options: Any) -> Iterator["RunningAgent"]:
-        """Run the agent in a thread; stop it at the end."""
+        """Run the agent in a thread; stop it at the end, and fail when it had ended by itself and nobody asked for that."""
         agent = RunningAgent(self.config, options)
         try:
             yield agent
         finally:
+            # Shown where the test fails.
+            print(f"--- edge of {self.source}: {agent.figures}; {agent.figures.reason}")
             agent.stop()
+            assert agent.expected or agent.error is None, f"the agent of {self.source} ended: {agent.error!r}"
 
 
 class RunningAgent:
@@ -116,6 +119,8 @@ class RunningAgent:
     def __init__(self, config: EdgeFile, options: dict[str, Any]) -> None:
         self.agent = Agent(config, **options)
         self.error: BaseException | None = None
+        #: Whether the test has asked for its end.
+        self.expected = False
         self._thread = threading.Thread(target=self._run, name="edge under test", daemon=True)
         self._thread.start()
 
@@ -129,8 +134,9 @@ class RunningAgent:
         except BaseException as error:  # noqa: BLE001 - the test looks at it.
             self.error = error
 
-    def ended(self, seconds: float = 20) -> ReplicationError:
+    def ended(self, seconds: float = 60) -> ReplicationError:
         """Return the error that ends the agent within `seconds`."""
+        self.expected = True
         self._thread.join(seconds)
         assert not self._thread.is_alive(), "the agent still runs"
         assert isinstance(self.error, ReplicationError), self.error
@@ -138,7 +144,7 @@ class RunningAgent:
 
     def stop(self) -> None:
         self.agent.stop()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 

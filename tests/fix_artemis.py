@@ -30,12 +30,18 @@ class SecureArtemis:
             tls="sslEnabled=true;keyStoreType=PEM;wantClientAuth=true;saslMechanisms=EXTERNAL,PLAIN;trustStoreType=PEM;"
             f"keyStorePath={both};trustStorePath={authority.certificate_file}",
             users={"bridge": "secret", "jakarta-bank": "secret"},
+            # So little that what waits there is in its page files.
+            memory_megabytes=2,
         )
         self.broker.start()
 
     @property
     def url(self) -> str:
         return f"amqps://localhost:{self.broker.port}"
+
+    def pages(self) -> list[Path]:
+        """Return the files in which queues go on that do not fit into memory."""
+        return list((self.broker.folder / "data" / "paging").glob("*/*.page"))
 
     def large_messages(self) -> list[Path]:
         """Return the files of large messages."""

@@ -24,6 +24,8 @@ class Inside:
     def __init__(self, path: Path, **options: Any) -> None:
         self.bridge = Bridge(load(path, BridgeFile), **options)
         self.error: BaseException | None = None
+        #: Whether the test expects it to end by itself.
+        self.expected = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -45,8 +47,10 @@ class Inside:
         return not self._thread.is_alive()
 
     def stop(self) -> None:
+        # Shown where the test fails.
+        print(f"--- bridge: {self.bridge.figures()}")
         self.bridge.stop()
-        assert self.join(20), "the bridge did not stop"
+        assert self.join(60), "the bridge did not stop"
 
     def _failed(self) -> int:
         if self.error is not None:
@@ -84,9 +88,9 @@ class Outside:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
-    def terminate(self, seconds: float = 20) -> int:
+    def terminate(self, seconds: float = 60) -> int:
         """Ask it to stop, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
@@ -110,6 +114,8 @@ def inside(tmp_path: Path) -> Iterator[Callable[..., Inside]]:
     yield start
     for each in made:
         each.stop()
+    ended = [each.error for each in made if each.error is not None and not each.expected]
+    assert not ended, f"a bridge ended by itself: {ended!r}"
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def edge(edges: Callable[..., PostgresEdge], database: Database, interconnect: I
     return made
 
 
-def arrive(interconnect: Interconnect, count: int, seconds: float = 30) -> None:
+def arrive(interconnect: Interconnect, count: int, seconds: float = 60) -> None:
     """Wait until so many changes have arrived."""
     eventually(lambda: len(interconnect.changes) >= count, seconds, saying=f"{count} changes arrive")
 

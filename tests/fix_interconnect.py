@@ -1,7 +1,8 @@
 """A far side for edges: a real AMQP 1.0 listener that keeps the chain as the bridge does, and misbehaves as it is told.
 
 `records` holds what a bridge would have committed: each position once, in order. A batch that leaves a gap is released. Faults
-are outcomes queued for the next deliveries; `hold` keeps back every outcome until `let_go`.
+are outcomes queued for the next deliveries; `hold` keeps back every outcome, from now on or from some records on, until
+`let_go`.
 """
 
 import json
@@ -16,8 +17,10 @@ from proton import Condition, Delivery, Endpoint
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
+from bridge.amqp import Sockets
 from headrace.batch import Batch, decode
 from headrace.position import Position
+from infra.local.ports import free_port
 
 _CREDIT = 64
 
@@ -25,7 +28,7 @@ _CREDIT = 64
 class Interconnect(MessagingHandler):
     """Listens on a free port of this machine from `start` to `stop`; the port stays the same."""
 
-    def __init__(self, url: str = "127.0.0.1:0", tls: Any = None) -> None:
+    def __init__(self, url: str = "", tls: Any = None) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self.port = 0
         #: Records in order, each position once: (position, key, value), decoded.
@@ -45,14 +48,19 @@ class Interconnect(MessagingHandler):
         self.drained = 0
         self._holding: list[tuple[Delivery, Batch]] = []
         self._links: list[Any] = []
-        self._url, self._tls = url, tls
+        # Where no client's connection can take the port while it is closed.
+        self._url, self._tls = url or f"127.0.0.1:{free_port()}", tls
+        self._hold_at: int | None = None
+        self._closed = False
         self._injector = EventInjector()
         self._ready = threading.Event()
         self._container = Container(self)
+        # The bridge's: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
+        self._container.global_handler.base = Sockets()
         self._container.selectable(self._injector)
         self._thread = threading.Thread(target=self._container.run, daemon=True, name="interconnect")
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     @property
     def url(self) -> str:
@@ -63,12 +71,17 @@ class Interconnect(MessagingHandler):
         """The change records, without schema records."""
         return [value for _, _, value in list(self.records) if value is not None and "op" in value]
 
-    def hold(self) -> None:
-        self.held = True
+    @property
+    def withheld(self) -> int:
+        """How many records, those of no empty batch, are held back now."""
+        return sum(len(batch) for _, batch in list(self._holding))
+
+    def hold(self, after: int | None = None) -> None:
+        """Hold outcomes back; with `after` from when there are so many records or more."""
+        self.held, self._hold_at = after is None, after
 
     def let_go(self) -> None:
-        """Give the outcomes that were held back, in order, and hold no more."""
-        self.held = False
+        """Give the outcomes that were held back, in order, and hold no more; what was asked for before comes first."""
         self._do("let_go")
 
     def drop(self) -> None:
@@ -84,7 +97,12 @@ class Interconnect(MessagingHandler):
         self._do("drain")
 
     def close(self) -> None:
+        """End; a test may do so before its fixture does."""
+        if self._closed:
+            # Its descriptors' numbers are somebody else's by now.
+            return
         self._do("close")
+        self._closed = True
         self._thread.join(60)
         # Its descriptors, closed beneath it, would soon be somebody else's.
         assert not self._thread.is_alive(), "the far side does not end"
@@ -94,6 +112,7 @@ class Interconnect(MessagingHandler):
         self._container.stop_events()
 
     def _do(self, what: str) -> None:
+        assert not self._closed, "the far side is closed"
         self._injector.trigger(ApplicationEvent(what))
 
     def on_start(self, event: Any) -> None:
@@ -125,6 +144,7 @@ class Interconnect(MessagingHandler):
             self._settle_all()
 
     def on_let_go(self, event: Any) -> None:
+        self.held, self._hold_at = False, None
         self._settle_all()
 
     def on_drop(self, event: Any) -> None:
@@ -172,6 +192,8 @@ class Interconnect(MessagingHandler):
             delivery.settle()
             delivery.link.flow(1)
         self._holding.clear()
+        if self._hold_at is not None and len(self.records) >= self._hold_at:
+            self.held, self._hold_at = True, None
 
     def _judge(self, batch: Batch) -> str:
         tail = self.tail or Position.start(0)
@@ -201,7 +223,7 @@ def interconnects() -> Iterator[Callable[..., Interconnect]]:
     """Return what starts further far sides."""
     made: list[Interconnect] = []
 
-    def make(url: str = "127.0.0.1:0", **options: Any) -> Interconnect:
+    def make(url: str = "", **options: Any) -> Interconnect:
         made.append(Interconnect(url, **options))
         return made[-1]
 

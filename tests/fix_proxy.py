@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from infra.local.ports import free_port
+
 _CHUNK = 256 * 1024
 #: SO_LINGER on, for 0 seconds: closing sends a reset, as a firewall that drops its state would.
 _RESET = struct.pack("ii", 1, 0)
@@ -28,7 +30,8 @@ class Proxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._listener: socket.socket | None = None
-        self.host, self.port = "127.0.0.1", 0
+        # Where no client's connection can take the port while nobody listens on it.
+        self.host, self.port = "127.0.0.1", free_port()
         #: Connections that were accepted so far.
         self.accepted = 0
         # Bytes towards the server until the next damage, below zero for none, and what it is.
@@ -46,7 +49,6 @@ class Proxy:
         if self._listener is not None:
             return
         self._listener = socket.create_server((self.host, self.port), reuse_port=False)
-        self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True, name="proxy accept").start()
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -74,7 +75,7 @@ class SecureKafka:
             },
         )
         self.server.start()
-        self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
 
     def user(self, allowed: Iterable[Allow], *, mechanism: str = "SCRAM-SHA-512", **changes: Any) -> KafkaConnection:
         """Make a user who may do this and no more; return how it connects."""
@@ -84,7 +85,7 @@ class SecureKafka:
         password.write_text("a secret")
         info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
         credential = UserScramCredentialUpsertion(name, info, b"a secret")
-        self.admin.alter_user_scram_credentials([credential])[name].result(20)
+        self.admin.alter_user_scram_credentials([credential])[name].result(60)
         rules = [
             AclBinding(
                 ResourceType[allow.kind.upper()],
@@ -99,7 +100,9 @@ class SecureKafka:
         ]
         if rules:
             for made in self.admin.create_acls(rules).values():
-                made.result(20)
+                made.result(60)
+        # Made is not yet known to the broker that is asked next.
+        eventually(lambda: self._known(name, len(rules)), saying=f"the broker knows {name} and what it may do")
         return KafkaConnection(
             **{
                 "bootstrap": f"localhost:{self.port}",
@@ -112,11 +115,24 @@ class SecureKafka:
             | changes
         )
 
+    def _known(self, name: str, rules: int) -> bool:
+        self.admin.describe_user_scram_credentials([name])[name].result(60)
+        of_user = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            f"User:{name}",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        return len(self.admin.describe_acls(of_user).result(60)) == rules
+
     def topic(self) -> str:
         """Make a topic of one partition; return its name."""
         name = f"secure{next(_numbers)}"
-        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-        eventually(lambda: name in self.admin.list_topics(timeout=5).topics)
+        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+        eventually(lambda: name in self.admin.list_topics(timeout=60).topics)
         return name
 
 

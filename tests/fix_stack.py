@@ -58,6 +58,14 @@ class Database:
         self.postgres.psql(f"DROP DATABASE {self.name} WITH (FORCE)")
 
 
+def reload(postgres: Postgres) -> None:
+    """Have a cluster read its settings and rules again; return once whoever connects meets them, which takes it a moment."""
+    asked = "SELECT pg_conf_load_time()"
+    before = postgres.psql(asked)
+    postgres.psql("SELECT pg_reload_conf()")
+    eventually(lambda: postgres.psql(asked) != before, saying="the settings are read again")
+
+
 S = TypeVar("S", bound=Server)
 
 
@@ -90,17 +98,17 @@ def database(postgres: Postgres) -> Iterator[Database]:
     made.drop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def topic(kafka: Kafka) -> Callable[..., str]:
     """Return a function that makes a fresh topic in the shared broker and returns its name."""
 
     def make(partitions: int = 1, name: str = "", **settings: object) -> str:
         name = name or f"t{next(_numbers)}"
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
         # Made is not yet known to everybody who asks.
-        eventually(lambda: len(admin.list_topics(name, timeout=5).topics[name].partitions) == partitions)
+        eventually(lambda: len(admin.list_topics(name, timeout=60).topics[name].partitions) == partitions)
         return name
 
     return make

@@ -50,7 +50,7 @@ class Flink:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process.wait(20)
+        self._process.wait(60)
 
     def rows(self, columns: dict[str, str], values: Iterable[bytes | None]) -> Counter[tuple[str | None, ...]]:
         """Return the rows of the table that a topic's records make, as texts, each with how often it is there.

@@ -80,7 +80,7 @@ class Edge:
     def put(self, *batches: SealedBatch) -> None:
         self.outbox.put(batches)
 
-    def acknowledged(self, position: Position, seconds: float = 30) -> None:
+    def acknowledged(self, position: Position, seconds: float = 60) -> None:
         def there() -> bool:
             self.outbox.check()
             return self.outbox.empty and self.outbox.progress()[0] == position

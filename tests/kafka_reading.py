@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.waiting import eventually
 
 
 class Record(NamedTuple):
@@ -15,7 +18,12 @@ class Record(NamedTuple):
 
 
 def read_committed(bootstrap: str, topic: str) -> list[Record]:
-    """Return all committed records of a topic, partition by partition, up to its present end."""
+    """Return all committed records of a topic, partition by partition, up to its present end.
+
+    A commit returns before its marker is written, and readers see nothing until then: transactions that are open now are waited
+    for. Kafka itself ends those of a bridge that died.
+    """
+    ends = _ends(bootstrap, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -25,14 +33,22 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,
             "auto.offset.reset": "error",
+            "log_level": 0,
         }
     )
     try:
         records = []
-        for partition in sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+        for place, end in ends.items():
+
+            def decided(place: TopicPartition = place, end: int = end) -> tuple[int, int] | None:
+                # By what this consumer may read.
+                low, high = consumer.get_watermark_offsets(place, timeout=60)
+                return (low, high) if high >= end else None
+
+            low, high = eventually(decided, saying=f"no transaction is open in {topic}")
             if low == high:
                 continue
+            partition = place.partition
             consumer.assign([TopicPartition(topic, partition, low)])
             at_end = False
             while not at_end:
@@ -45,6 +61,18 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
         return records
     finally:
         consumer.close()
+
+
+def _ends(bootstrap: str, topic: str) -> dict[TopicPartition, int]:
+    """Return where each partition ends, what is not committed yet included."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    partitions = sorted(admin.list_topics(topic, timeout=60).topics[topic].partitions)
+    asked = admin.list_offsets(
+        {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions},
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=60,
+    )
+    return {place: answer.result().offset for place, answer in asked.items()}
 
 
 def values(bootstrap: str, topic: str) -> list[bytes | None]:

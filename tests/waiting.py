@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 def eventually(
-    condition: Callable[[], Value], seconds: float = 30, *, every: float = 0.05, saying: str = "the condition holds"
+    condition: Callable[[], Value], seconds: float = 60, *, every: float = 0.05, saying: str = "the condition holds"
 ) -> Value:
     """Return the condition's first true value.
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from edge.batcher import Batcher
 from edge.checkpoint import State
@@ -17,6 +17,7 @@ from edge.mysql.chunk_reader import ChunkReader
 from edge.mysql.database import Database
 from edge.mysql.decoder import Mark, taken
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.keyed import condition
 from edge.mysql.log_again import LogAgain
 from edge.mysql.log_stream import LogStream
 from edge.mysql.ordinals import Ordinals
@@ -77,6 +78,14 @@ class MysqlEngine:
             return making.initialise(
                 self._config.source.name, self._engine, database, self.state, checkpoint, adoption, say
             )
+        finally:
+            database.close()
+
+    def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
+        """Return a condition that is true of the rows with these keys."""
+        database = self._database()
+        try:
+            return condition(database, table, keys)
         finally:
             database.close()
 

@@ -1,7 +1,7 @@
 """PostgreSQL as an engine of the agent (edge/engine.py): ties slot, publication, log stream and decoder together."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 from edge.batcher import Batcher
 from edge.checkpoint import State
@@ -14,6 +14,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.chunk_decoder import ChunkDecoder
 from edge.postgres.chunk_reader import ChunkReader
 from edge.postgres.database import Database
+from edge.postgres.keyed import condition
 from edge.postgres.keys import PrimaryKeys
 from edge.postgres.log_stream import LogStream
 from edge.postgres.lsn import format_lsn
@@ -52,6 +53,14 @@ class PostgresEngine:
     ) -> PostgresCheckpoint:
         """Make, finish, or verify publication, slot and checkpoint."""
         return making.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, say)
+
+    def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
+        """Return a condition that is true of the rows with these keys."""
+        database = self._database()
+        try:
+            return condition(database, self._names.publication, table, keys, self._config.records)
+        finally:
+            database.close()
 
     def standing(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed LSN and what the server knows of the slot."""

@@ -6,6 +6,7 @@ status reads files and asks nobody.
 
 import json
 import time
+from typing import BinaryIO
 
 import click
 
@@ -29,6 +30,13 @@ _STEERING = ("pause", "resume", "cancel")
     is_flag=True,
     help="Tell consumers first to forget the table, by a truncate record: rows that are gone at the source go too.",
 )
+@click.option(
+    "--dead-letters",
+    "letters",
+    type=click.File("rb"),
+    help="Copy the rows of the open dead letters in a list, as 'headrace bridge dead-letters STREAM --json' prints it; - reads "
+    "standard input.",
+)
 @click.option("--status", is_flag=True, help="Show how far each table is.")
 @click.option("--watch", is_flag=True, help="Show it until everything is done.")
 @click.option("--pause", is_flag=True, help="Read no more chunks for now.")
@@ -39,6 +47,7 @@ def snapshot(
     tables: tuple[str, ...],
     path: str,
     where: str | None,
+    letters: BinaryIO | None,
     *,
     every: bool,
     replace: bool,
@@ -59,9 +68,13 @@ def snapshot(
     steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
     shows = status or watch
     copies = (bool(tables) and not cancel) or every
-    if len(steer) + shows + copies != 1 or (tables and every) or ((where or replace) and not copies):
+    if (
+        len(steer) + shows + copies + (letters is not None) != 1
+        or (tables and every)
+        or ((where or replace) and not copies)
+    ):
         raise ConfigurationError(
-            "give tables to copy (or --all), or one of --status, --watch, --pause, --resume and --cancel",
+            "give tables to copy (or --all), or one of --dead-letters, --status, --watch, --pause, --resume and --cancel",
             hint="For example: headrace edge snapshot public.orders --config edge.toml",
         )
     if where and (replace or len(tables) != 1):
@@ -74,12 +87,32 @@ def snapshot(
             raise ConfigurationError(f"{bad[0]!r} is no table's name", hint="Name it with its schema: public.orders.")
         folder.ask(Request(kind="snapshot", tables=list(tables), where=where, replace=replace))
         click.echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
+    elif letters is not None:
+        _ask_again(folder, config, letters.read())
     elif steer:
         (kind,) = steer
         folder.ask(Request(kind=kind, tables=list(tables)))  # type: ignore[arg-type]
         click.echo(f"Asked to {kind} snapshots.")
     else:
         _show(folder, watch=watch, as_json=as_json)
+
+
+def _ask_again(folder: SnapshotFolder, config: EdgeFile, listed: bytes) -> None:
+    from edge.engines import engine_of
+    from edge.snapshot.letters import choose, parse, requests
+
+    chosen = choose(parse(listed), config)
+    # All of them are made before one is left: a table that is refused leaves nothing half asked for.
+    asked = requests(chosen, config, engine_of(config))
+    for request in asked:
+        folder.ask(request)
+    for words in chosen.said:
+        click.echo(words)
+    if not asked:
+        click.echo("No row is to be copied.")
+        return
+    tables = ", ".join(f"{len(keys)} of {table}" for table, keys in chosen.keys.items())
+    click.echo(f"Asked for rows by their keys: {tables}. --status shows them.")
 
 
 def _show(folder: SnapshotFolder, *, watch: bool, as_json: bool) -> None:

@@ -11,6 +11,8 @@ from rich.text import Text
 from edge.snapshot.folder import Request
 from edge.snapshot.plan import Plan, TablePlan
 
+#: Characters of a condition that people are shown.
+_LONGEST_CONDITION = 80
 _COLOURS = {"running": "cyan", "done": "green", "failed": "red", "cancelled": "yellow", "waiting": "dim"}
 
 
@@ -50,7 +52,7 @@ def as_table(plan: Plan, waiting: Sequence[Request]) -> RenderableType:
     table.add_column("left", justify="right")
     for it in plan.tables:
         table.add_row(
-            Text(it.name + (f" where {it.where}" if it.where else "")),
+            Text(it.name + (f" where {_short(it.where)}" if it.where else "")),
             Text(it.state, style=_COLOURS[it.state]),
             ProgressBar(total=100, completed=_done(it), width=20),
             f"{it.rows:,}",
@@ -74,6 +76,11 @@ def _done(it: TablePlan) -> float:
     if it.state == "done":
         return 100.0
     return min(99.0, 100 * it.rows / it.estimate) if it.estimate > 0 else 0.0
+
+
+def _short(where: str) -> str:
+    """Return the beginning of a condition: one that names many keys would fill the screen."""
+    return where if len(where) <= _LONGEST_CONDITION else where[:_LONGEST_CONDITION] + "…"
 
 
 def _duration(seconds: float | None) -> str:

@@ -38,12 +38,15 @@ class Artemis(Server):
         tls: str = "saslMechanisms=PLAIN",
         users: Mapping[str, str] | None = None,
         heap_megabytes: int = 256,
+        memory_megabytes: int = 256,
         detached: bool = False,
     ) -> None:
         super().__init__(folder, port=port, log=None, detached=detached)
         self.tls = tls
         self.users = dict(users or {})
         self.heap_megabytes = heap_megabytes
+        #: Beyond this much in all queues they go on in files.
+        self.memory_megabytes = memory_megabytes
 
     @property
     def version(self) -> str:
@@ -75,6 +78,7 @@ class Artemis(Server):
             "headrace.host": "127.0.0.1",
             "headrace.port": port,
             "headrace.tls": self.tls,
+            "headrace.memory": f"{self.memory_megabytes}M",
             "log4j2.level": "WARN",
             "java.awt.headless": "true",
         }

@@ -101,13 +101,20 @@ def java(folder: Path, log: Path) -> list[str]:
     return ["java", "-cp", class_path, *options]
 
 
-def format_storage(folder: Path, command: Sequence[str]) -> None:
-    """Format the storage if it is not; raise NeedsOperator if that fails."""
+def cluster(folder: Path) -> str:
+    """Return the id of the cluster for which a broker's storage was formatted."""
+    found = re.search(r"^cluster\.id=(.+)$", (folder / "data" / "meta.properties").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def format_storage(folder: Path, command: Sequence[str], cluster: str = "") -> None:
+    """Format the storage if it is not, for a cluster, or one of its own; raise NeedsOperator if that fails."""
     data = folder / "data"
     if (data / "meta.properties").exists():
         return
     shutil.rmtree(data, ignore_errors=True)
-    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster = cluster or urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # Quick to start matters here, not quick in the long run.
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     tool = ["kafka.tools.StorageTool", "format", "--config", str(_properties(folder)), f"--cluster-id={cluster}"]

@@ -1,8 +1,9 @@
-"""One Kafka broker in KRaft mode, its own controller, from the jars: formatted, started, stopped, crashed and started again.
+"""A Kafka broker in KRaft mode from the jars: formatted, started, stopped, crashed and started again.
 
-Guarantees that its ports stay the same, that nothing is ever deleted by age, and that it ends with its owner unless it
-is detached. Everything replicated has one replica; topics are never created by themselves. Clients on this machine are
-trusted. Used by infra/local/stack.py and tests.
+It is its own controller, or joins a broker that is; then that one has to run. Guarantees that its ports stay the same, that
+nothing is ever deleted by age, and that it ends with its owner unless it is detached. Everything replicated has one replica,
+unless settings say otherwise; topics are never created by themselves. Clients on this machine are trusted. Used by
+infra/local/stack.py and tests.
 """
 
 import os
@@ -24,7 +25,8 @@ _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class Kafka(Server):
     """One broker in a folder; `settings` go to server.properties, over ours.
 
-    One that is `lasting`, or detached, is compiled for speed in the long run; any other for a quick start.
+    One that `joins` another is of its cluster, with a `number` of its own; the other's is 1. One that is `lasting`, or
+    detached, is compiled for speed in the long run; any other for a quick start.
     """
 
     kind, name = "kafka", "Kafka"
@@ -38,6 +40,8 @@ class Kafka(Server):
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
         heap_megabytes: int = 512,
+        joins: "Kafka | None" = None,
+        number: int = 1,
         lasting: bool = False,
         log: Path | None = None,
         detached: bool = False,
@@ -45,6 +49,8 @@ class Kafka(Server):
         super().__init__(folder, port=port, log=log, detached=detached)
         self.settings = {name: str(value) for name, value in (settings or {}).items()}
         self.heap_megabytes = heap_megabytes
+        self.number = number
+        self._joins = joins
         self._options = () if lasting or detached else _BRIEF
 
     @property
@@ -74,14 +80,26 @@ class Kafka(Server):
         controller = broker_files.kept_port(self.folder, "CONTROLLER")
         if not controller or not is_free(controller):
             controller = free_port()
-        properties = broker_files.configure(self.folder, self.settings, port, controller)
+        properties = broker_files.configure(self.folder, self._joining(port) | self.settings, port, controller)
         java = broker_files.java(self.folder, self.log)
-        broker_files.format_storage(self.folder, [*java, "-Xmx128m"])
+        cluster = broker_files.cluster(self._joins.folder) if self._joins is not None else ""
+        broker_files.format_storage(self.folder, [*java, "-Xmx128m"], cluster)
         self._process.launch(
             [*java, *self._options, f"-Xmx{self.heap_megabytes}m", "kafka.Kafka", properties],
             folder=self.folder,
             environment=os.environ,
         )
+
+    def _joining(self, port: int) -> dict[str, str]:
+        """Return what a broker that is no controller has in place of the usual."""
+        if self._joins is None:
+            return {}
+        return {
+            "node.id": str(self.number),
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{broker_files.kept_port(self._joins.folder, 'CONTROLLER')}",
+        }
 
     def _is_ready(self, port: int) -> bool:
         # Another broker may have the port and answer in our stead.

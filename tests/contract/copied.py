@@ -22,7 +22,7 @@ class Source:
     def asks(self, *tables, **asked):
         ask(self.edge, *map(self.named, tables), **asked)
 
-    def ends(self, *tables, seconds=30):
+    def ends(self, *tables, seconds=180):
         """Wait for the end of these tables' snapshots, and return all by the tables' names."""
         found = ended(self.edge, *map(self.named, tables), seconds=seconds)
         return {name.rpartition(".")[2]: table for name, table in found.items()}

@@ -34,7 +34,7 @@ def plan(pipeline: Pipeline, seed: int) -> list[Fault]:
             (f"crash the database of {region.source}", partial(_crash, region.postgres)),
         ]
     chance.shuffle(blows)
-    return [Fault(name, chance.randrange(1, 800), strike) for name, strike in blows]
+    return [Fault(name, chance.randrange(1, 400), strike) for name, strike in blows]
 
 
 def _crash(server: Kafka | Postgres) -> None:
@@ -50,5 +50,5 @@ def _restart(region: Region) -> None:
 def _refuse(region: Region) -> None:
     """Close the door, and open it when the region has committed more behind it."""
     region.wire.stop()
-    region.wait_for_log(500_000)
+    region.wait_for_log(100_000)
     region.wire.start()

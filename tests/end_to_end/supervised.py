@@ -47,7 +47,7 @@ class Supervised:
         self._started.clear()
         self._watcher = threading.Thread(target=self._watch, daemon=True, name=f"supervise {self.name}")
         self._watcher.start()
-        self._started.wait(10)
+        self._started.wait(60)
 
     def kill(self) -> None:
         """Kill the process with SIGKILL; it is started again as after any crash."""
@@ -58,9 +58,9 @@ class Supervised:
         self._stopping.set()
         self._signal(signal.SIGKILL)
         if self._watcher is not None:
-            self._watcher.join(10)
+            self._watcher.join(60)
 
-    def stop(self, seconds: float = 30) -> int:
+    def stop(self, seconds: float = 90) -> int:
         """Ask the process to end, and return its exit code; it is not started again."""
         self._stopping.set()
         if self._watcher is None:
@@ -69,7 +69,7 @@ class Supervised:
         self._watcher.join(seconds)
         if self._watcher.is_alive():
             self._signal(signal.SIGKILL)
-            self._watcher.join(10)
+            self._watcher.join(60)
             raise AssertionError(f"{self.name} did not end within {seconds} s of SIGTERM:\n{self.tail()}")
         return self._code
 

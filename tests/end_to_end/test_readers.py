@@ -29,8 +29,9 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
     # Given writers that never rest, and a first load.
     pipeline.start()
     for region in pipeline.regions:
+        region.workload.rate = 10
         region.workload.start()
-    pipeline.wait_for_more(400)
+    pipeline.wait_for_more(100)
     lake = load_file(pipeline.lake_file, LakeFile)
     load.run(spark, lake, STREAM)
     desk = sql.Desk(spark.newSession(), lake)
@@ -39,7 +40,7 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
     # When loads go on, and a reader asks again and again, during them and between them, of what is published and of what is not.
     with ThreadPoolExecutor(1) as pool, closing(desk):
         for _ in range(_LOADS):
-            pipeline.wait_for_more(400)
+            pipeline.wait_for_more(100)
             running = pool.submit(load.run, spark, lake, STREAM)
             while not running.done():
                 during.append(_sums(desk, "silver"))

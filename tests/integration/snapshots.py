@@ -2,6 +2,8 @@
 
 import json
 
+from bridge.letters import Letters
+from edge.snapshot.command import snapshot
 from edge.snapshot.folder import Request, SnapshotFolder
 from tests.waiting import eventually
 
@@ -20,7 +22,7 @@ def plans(edge):
     return {it.name: it for it in folder(edge).plan().tables}
 
 
-def ended(edge, *names, seconds=30):
+def ended(edge, *names, seconds=180):
     """Wait until the snapshots of these tables have ended, and all others; return them by name."""
 
     def found():
@@ -36,6 +38,32 @@ def copy(edge, *names, **asked):
     """Ask a running edge for snapshots, and wait for their end."""
     ask(edge, *names, **asked)
     return ended(edge, *names)
+
+
+def replay(edge, letters):
+    """Give the command a list of dead letters, and wait for the end of what it asks for."""
+    listed = edge.folder / "letters.json"
+    listed.write_text(json.dumps(letters))
+    snapshot.main(["--config", str(edge.path), "--dead-letters", str(listed)], standalone_mode=False)
+    return ended(edge, *{letter["table"] for letter in letters})
+
+
+def open_letters(interconnect):
+    """Return the letters that `headrace bridge dead-letters --open --json` would list of what arrived."""
+    letters = Letters()
+    for batch, _ in list(interconnect.arrived):
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            letters.take(key, value, "")
+    return [letter for letter in letters.found() if letter["state"] == "open"]
+
+
+def as_letters(interconnect, table, *, op="c"):
+    """Return an open letter for each change of a table, as if it had been too large."""
+    return [
+        {"state": "open", "source": value["source"]["name"], "table": f"{value['source']['schema']}.{table}"}
+        | {"op": op, "key": json.dumps(key), "bytes": 1}
+        for key, value in records(interconnect, table, op)
+    ]
 
 
 def records(interconnect, table, *ops):

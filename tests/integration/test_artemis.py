@@ -63,11 +63,12 @@ def batches(epoch, first, last, source="jakarta/bank", *, size=0):
 
 
 def test_what_is_sent_before_a_bridge_is_there_outlives_a_kill_of_the_broker(artemis, ends, epoch):
-    # given two sources whose batches the broker has
+    # given two sources whose batches the broker has, more of them than its memory takes
     for source in SOURCES:
         edge = ends.edge(epoch, source)
-        edge.put(*batches(epoch, 1, 60, source))
+        edge.put(*batches(epoch, 1, 60, source, size=60_000))
         edge.acknowledged(at(60, epoch))
+    assert artemis.pages()
     # when
     artemis.broker.kill()
     artemis.broker.start()
@@ -88,8 +89,8 @@ def test_a_broker_killed_under_load_loses_and_repeats_nothing(artemis, ends, epo
         eventually(lambda kill=kill: len(bridge.numbers["jakarta/bank"]) > 60 * kill)
         artemis.broker.kill()
         artemis.broker.start()
-    edge.acknowledged(at(400, epoch), 90)
-    eventually(lambda: len(bridge.numbers["jakarta/bank"]) >= 400, 90)
+    edge.acknowledged(at(400, epoch), 180)
+    eventually(lambda: len(bridge.numbers["jakarta/bank"]) >= 400, 180)
     assert bridge.numbers["jakarta/bank"] == list(range(1, 401))
     assert artemis.large_messages() == []
 

@@ -125,8 +125,7 @@ def test_any_order_and_any_cutting_with_go_back_n_bring_the_stream_once(served, 
         # given an edge that knows nothing of what was acknowledged before, and cuts at random
         edge = Edge(served.port, source, rows[:until], sizes=lambda: chance.randint(1, 90))
         edge.start()
-        edge.join(30)
-        assert edge.end == "done"
+        edge.finish()
     assert served.values() == [row.value for row in rows]
 
 
@@ -218,15 +217,14 @@ def test_a_record_passes_once_the_topic_takes_larger_ones(kafka, topic, inside, 
     bridge.serves(source)
     (large,) = [row._replace(value=b"x" * 30_000) for row in log(source, 1)]
     # when the limit is raised while the bridge runs
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     change = ConfigEntry("max.message.bytes", "50000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
-    admin.incremental_alter_configs([resource])[resource].result(20)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     # then the edge is sent back once, and the record passes
     edge = Edge(bridge.port, source, [large], sizes=lambda: 1)
     edge.start()
-    edge.join(30)
-    assert edge.end == "done"
+    edge.finish()
     assert [record.value for record in read_committed(kafka.bootstrap, name)] == [large.value]
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from confluent_kafka import Producer
 
 from infra.local.ports import free_port
 from tests.bridge_file import bridge_file
@@ -14,7 +13,6 @@ from tests.edge_double import message, send
 from tests.kafka_reading import read_committed
 from tests.router_double import Router
 from tests.source_log import cut, log
-from tests.unit.edge.postgres.messages import INT8, Column, Log, insert, relation
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
@@ -26,7 +24,7 @@ def headrace(*arguments):
         [sys.executable, "-m", "headrace", "bridge", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -119,7 +117,8 @@ def test_a_source_whose_partitions_were_changed_waits_until_it_is_moved_on_purpo
     bridge = inside(kafka.bootstrap, {source: [1]}, topic=name)
     eventually(lambda: bridge.figures(source)["state"] == "needs an operator")
     # then
-    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    (said,) = [line for line in told if source in line]
     assert f"owned {name}[0] until now, and the bridge's file says {name}[1]" in said
     bridge.stop()
     path = bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name)
@@ -139,7 +138,7 @@ def test_run_waits_for_a_kafka_that_is_away_and_says_so_once(outside):
     bridge = outside(f"127.0.0.1:{free_port()}", {"away/bank": [0]}, topic="bank")
     eventually(lambda: "does not answer" in bridge.said())
     assert bridge.process.poll() is None
-    assert bridge.terminate(seconds=15) == 0
+    assert bridge.terminate() == 0
     assert bridge.said().count("does not answer") == 1
 
 
@@ -167,7 +166,7 @@ def test_connecting_out_connects_again_after_a_cut_and_goes_on(kafka, topic, ins
         eventually(lambda cuts=cuts: len(router.outcomes[address]) > 40 * cuts)
         router.cut()
         eventually(lambda cuts=cuts: router.connected > cuts)
-    eventually(lambda: len(router.outcomes[address]) == 800, 60)
+    eventually(lambda: len(router.outcomes[address]) == 800, 180)
     assert set(router.outcomes[address]) == {"accepted"}
     assert [record.value for record in read_committed(kafka.bootstrap, name)] == [row.value for row in rows]
 
@@ -190,38 +189,50 @@ def test_a_router_that_is_away_is_waited_for(kafka, topic, inside, caplog):
     bridge.serves(source)
 
 
-def test_dead_letters_are_listed_with_what_an_operator_needs(kafka, topic, tmp_path):
+def test_a_row_that_was_too_large_is_listed_and_comes_by_its_key_once_the_limit_is_raised(
+    kafka, topic, inside, edges, database, tmp_path
+):
     # Given a stream with a change whose row was too large, among others, one of which only talks about such things.
-    name = topic()
-    log_of = Log(on_too_large="dead-letter", largest_megabytes=1)
+    name, source = topic(max_message_bytes=4 << 20), "jakarta/bank"
+    bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
+    path = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=name)
+    database.execute("create table documents (id int primary key, body text)")
+    limits = '[records]\nlargest_megabytes = 1\non_too_large = "dead-letter"'
+    edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more=limits)
+    edge.init()
     talk = '"too_large":{"bytes":1,"sha256":"x"}'
-    log_of.transaction(
-        relation(Column("id", INT8, key=True), Column("body"), table="documents"),
-        insert(1, talk),
-        insert(2, "x" * (2 << 20)),
-        insert(3, "small"),
-    )
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 4 << 20})
-    for batch in log_of.batches():
-        for key, value in zip(batch.keys, batch.values, strict=True):
-            producer.produce(name, value, key, partition=0)
-    assert producer.flush(30) == 0
-    path = bridge_file(tmp_path, kafka.bootstrap, {"jakarta/bank": [0]}, topic=name)
 
-    # When they are asked for.
+    def documents():
+        records = [json.loads(record.value) for record in read_committed(kafka.bootstrap, name)]
+        return [(value["op"], value["after"]) for value in records if "op" in value]
+
+    with edge.running():
+        database.execute("insert into documents values (1, %s), (2, repeat('x', 2000000)), (3, 'small')", [talk])
+        eventually(lambda: len(documents()) == 3, saying="the changes stand in Kafka")
+
+    # When they are asked for, then there is the one, with its place, key and size.
     code, out, _ = headrace("dead-letters", "bank", "--config", path, "--json")
-
-    # Then there is the one, with its place, key and size.
     assert code == 0
     (letter,) = json.loads(out)
-    assert (letter["source"], letter["table"], letter["op"], letter["key"]) == (
-        "jakarta/bank",
-        "public.documents",
-        "c",
-        '{"id":2}',
-    )
-    assert (letter["bytes"] > 2 << 20, len(letter["sha256"]), letter["offset"]) == (True, 64, f"{name}[0]@2")
+    told = {"state": "open", "source": source, "table": "public.documents", "op": "c", "key": '{"id":2}'}
+    assert letter | told == letter
+    assert (letter["bytes"] > 2_000_000, len(letter["sha256"]), letter["offset"]) == (True, 64, f"{name}[0]@2")
     assert letter["position"].endswith("/00000001")
     assert "public.documents" in headrace("dead-letters", "bank", "--config", path)[1]
     code, _, said = headrace("dead-letters", "other", "--config", path)
     assert (code, "no stream 'other'" in said) == (2, True)
+
+    # When it is given to the edge, then it is refused while the limit would make it one again, and comes when it is raised.
+    again = edge.command("snapshot", "--dead-letters", "-", input=out)
+    assert (again.returncode, "largest_megabytes = 2" in again.stderr) == (2, True)
+    edge.path.write_text(edge.path.read_text().replace("largest_megabytes = 1", "largest_megabytes = 2"))
+    again = edge.command("snapshot", "--dead-letters", "-", input=out)
+    assert "1 of public.documents" in again.stdout, again.stderr
+    with edge.running():
+        eventually(lambda: documents()[3:] == [("r", {"id": 2, "body": "x" * 2_000_000})], saying="the row comes")
+
+    # And it is open no more.
+    assert "no open dead letters" in headrace("dead-letters", "bank", "--config", path, "--open")[1]
+    assert json.loads(headrace("dead-letters", "bank", "--config", path, "--json")[1]) == [
+        letter | {"state": "replaced"}
+    ]

@@ -12,6 +12,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.source_log import cut, log
+from tests.waiting import eventually
 
 SOURCE = "positions/bank"
 
@@ -39,13 +40,17 @@ def test_position_and_offsets_are_committed_for_every_partition_of_the_source(ka
     ours.commit(batch.last)
     with reading(at(kafka), source) as client:
         found = read_committed(client, source, name)
-        ends = {
-            (name, partition): client.get_watermark_offsets(TopicPartition(name, partition), timeout=20)[1]
-            for partition in (0, 2)
-        }
-    assert (found.position, found.bridge) == (batch.last, "bridge-one")
-    # The marker of the transaction is the one offset behind what is committed.
-    assert {place: offset + 1 for place, offset in found.offsets.items()} == ends
+        assert (found.position, found.bridge) == (batch.last, "bridge-one")
+
+        def ends():
+            return {
+                (name, partition): client.get_watermark_offsets(TopicPartition(name, partition), timeout=60)[1]
+                for partition in (0, 2)
+            }
+
+        # The marker of the transaction is the one offset behind what is committed; it may come after the commit has returned.
+        wanted = {place: offset + 1 for place, offset in found.offsets.items()}
+        eventually(lambda: ends() == wanted, saying="the transaction is over")
     assert committer(name, (0, 2), source=source, bridge="bridge-two").take_over() == batch.last
 
 
@@ -63,12 +68,12 @@ def test_an_open_transaction_of_a_bridge_that_died_leaves_neither_records_nor_po
 def test_a_position_is_found_behind_records_that_are_not_the_sources(kafka, topic):
     name = topic(partitions=2)
     first, last = Position(1_700_000_000, 5, 0), Position(1_700_000_000, 9, 3)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for partition, position in ((0, last), (1, first)):
         producer.produce(name, json.dumps({"source": {"name": SOURCE, "position": str(position)}}), partition=partition)
         for value in [b"not ours", None, b'{"source":{"name":"other/bank","position":"7"}}'] * 70:
             producer.produce(name, value, b"key", partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     with reading(at(kafka), SOURCE) as client:
         assert read_last_record(client, SOURCE, [name], [0, 1]) == last
         assert read_last_record(client, SOURCE, [name], [1]) == first
@@ -82,7 +87,7 @@ def test_no_position_is_found_in_an_empty_topic(kafka, topic):
 
 def test_a_group_that_somebody_else_uses_is_an_operators_matter(kafka, topic, committer):
     name, source = topic(), "positions/taken"
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"headrace.{source}"})
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": f"headrace.{source}"})
     consumer.commit(offsets=[TopicPartition(name, 0, 7)], asynchronous=False)
     consumer.close()
     with pytest.raises(

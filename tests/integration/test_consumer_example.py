@@ -3,7 +3,7 @@
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from headrace.configuration.kafka import KafkaConnection
-from spark_jobs import bronze
-from spark_jobs import kafka as lake_kafka
+from spark_jobs import bronze, groups
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "consumer" / "consumer.py"
@@ -31,10 +30,16 @@ class Batch:
         ]
 
     def run(self) -> str:
-        return subprocess.run(self._command, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(self._command, capture_output=True, text=True, timeout=180, check=True).stdout
 
+    @contextmanager
     def follow(self):
-        return subprocess.Popen([*self._command, "--follow"], stdout=subprocess.DEVNULL)
+        """Yield the example as it follows, which is killed at the latest in the end."""
+        with subprocess.Popen([*self._command, "--follow"], stdout=subprocess.DEVNULL) as running:
+            try:
+                yield running
+            finally:
+                running.kill()
 
     def go_back(self, topic, offset):
         """Commit an offset in the batch's place, as if it had not come further."""
@@ -45,7 +50,7 @@ class Batch:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
 
     def counts(self):
-        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=30)) as database:
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=60)) as database:
             return dict(database.execute("SELECT name || ' ' || op, changes FROM counts").fetchall())
 
 
@@ -89,7 +94,7 @@ def test_killed_at_work_it_counts_each_change_once(source, batch):
 
 def test_what_is_read_again_is_not_counted_again_and_our_group_is_none_of_its_business(kafka, source, batch):
     # Given a batch that died after its result was safe and before its offsets were; and the lake's own place.
-    lake_kafka.mirror(KafkaConnection(bootstrap=kafka.bootstrap), bronze.group("bank"), source.topic, {0: 1})
+    groups.mirror(KafkaConnection(bootstrap=kafka.bootstrap), bronze.group("bank"), source.topic, {0: 1})
     source.commit(source.schema(), *(source.insert(id=number) for number in range(10)))
     batch.run()
     batch.go_back(source.topic, 4)
@@ -98,7 +103,7 @@ def test_what_is_read_again_is_not_counted_again_and_our_group_is_none_of_its_bu
 
     assert said == "partition 0: from 4\n"
     assert batch.counts() == {"public.accounts c": 10}
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     asked = [ConsumerGroupTopicPartitions(bronze.group("bank"), [TopicPartition(source.topic, 0)])]
-    (place,) = admin.list_consumer_group_offsets(asked)[bronze.group("bank")].result(30).topic_partitions
+    (place,) = admin.list_consumer_group_offsets(asked)[bronze.group("bank")].result(60).topic_partitions
     assert place.offset == 1

@@ -61,7 +61,7 @@ def test_flink_reads_a_tables_topic_and_has_the_rows_of_the_database(database, e
         for statement in WORK:
             database.execute(statement)
         database.execute("select pg_logical_emit_message(true, 'headrace.marker', 'end')")
-        eventually(lambda: b'"op":"m"' in b"".join(values(kafka, name)), 30, every=0.2, saying="all is in Kafka")
+        eventually(lambda: b'"op":"m"' in b"".join(values(kafka, name)), 120, every=0.2, saying="all is in Kafka")
 
     # then Flink's own format makes the database's rows of the records
     with Flink() as flink:

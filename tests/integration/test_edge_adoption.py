@@ -38,10 +38,11 @@ def test_adoption_within_a_transaction_that_the_far_side_has_in_part_goes_on_in_
     edge = edges(database, interconnect.url, kilobytes=1)
     edge.init()
     interconnect.credit = 2
+    interconnect.hold(after=1)
     with edge.running(stop_seconds=0):
         database.execute("insert into t select i, md5(i::text) from generate_series(1, 5000) i")
         arrive(interconnect, 1)
-        interconnect.hold()
+        eventually(lambda: interconnect.withheld, saying="more of the transaction is on its way")
     assert len(interconnect.changes) < 5000
     edge.checkpoint_file.unlink()
     interconnect.let_go()

@@ -5,7 +5,7 @@ import pytest
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 from infra.local.postgres import Postgres
 from tests.fix_edge import arrive
-from tests.fix_stack import Database
+from tests.fix_stack import Database, reload
 from tests.waiting import eventually
 
 
@@ -20,7 +20,7 @@ def strict(tmp_path_factory):
         "host all postgres 127.0.0.1/32 trust\nlocal all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         "host replication writer 127.0.0.1/32 scram-sha-256\n"
     )
-    server.psql("select pg_reload_conf()")
+    reload(server)
     yield Database(server)
     server.delete()
 

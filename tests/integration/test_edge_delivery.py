@@ -71,6 +71,7 @@ def test_restart_resumes_after_last_acknowledged_change(edge, database, intercon
 # B1
 def test_edge_killed_within_a_large_copy_loses_and_doubles_nothing(edge, database, interconnect):
     interconnect.credit = 2
+    interconnect.hold(after=1)
     edge.start()
     eventually(edge.reading)
     writer = threading.Thread(target=insert, args=(database, 1, 10_000))
@@ -79,6 +80,7 @@ def test_edge_killed_within_a_large_copy_loses_and_doubles_nothing(edge, databas
     edge.kill()
     had = len(interconnect.changes)
     writer.join()
+    interconnect.let_go()
 
     edge.start()
     arrive(interconnect, 10_000)
@@ -108,7 +110,7 @@ def test_slot_is_told_only_after_the_far_side_accepted(edge, database, interconn
         eventually(lambda: agent.figures.sent >= 1)
         # Idle log passes, the server is told that the edge lives, and still nothing of it is confirmed.
         database.execute("select pg_log_standby_snapshot()")
-        eventually(lambda: len(interconnect._holding) >= 1)
+        eventually(lambda: interconnect.withheld >= 3)
         reply = database.execute(
             "select reply_time from pg_stat_replication where application_name = 'headrace jakarta/bank'"
         )

@@ -8,7 +8,7 @@ import pytest
 from edge.initialise import Adoption
 from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive, ids
-from tests.fix_stack import Database
+from tests.fix_stack import Database, reload
 from tests.waiting import eventually
 
 #: Whoever tests says when slots are synchronised: a worker would take its time.
@@ -24,9 +24,8 @@ class Pair:
         self.database.execute("create table t (id int primary key, note text)")
         self.standby = private_postgres(primary=self.primary, settings=_STANDBY)
         if guarded:
-            self.primary.psql(
-                "alter system set synchronized_standby_slots = 'standby'; select pg_reload_conf()",
-            )
+            self.primary.psql("alter system set synchronized_standby_slots = 'standby'")
+            reload(self.primary)
         ports = f'"{self.primary.port},{self.standby.port}"'
         more = "failover = true" if failover else ""
         self.edge = edges(self.database, interconnect.url, port=ports, more=more)
@@ -101,7 +100,7 @@ def test_edge_that_died_with_the_primary_goes_on_although_something_sent_was_nev
         servers.synchronise()
         interconnect.hold()
         servers.database.execute("insert into t values (2)")
-        eventually(lambda: interconnect._holding)
+        eventually(lambda: interconnect.withheld)
 
     servers.fail_over()
     interconnect.let_go()
@@ -118,7 +117,7 @@ def test_edge_refuses_a_standby_without_the_slot(pair, interconnect):
         servers.database.execute("insert into t values (1)")
         arrive(interconnect, 1)
         servers.fail_over()
-        error = agent.ended(40)
+        error = agent.ended()
 
     assert isinstance(error, NeedsOperator)
     assert "is not there: it was no failover slot" in error.message
@@ -138,7 +137,7 @@ def test_edge_refuses_a_standby_that_lacks_what_was_captured_and_names_both_plac
         servers.primary.kill()
         servers.standby.start()
         servers.standby.promote()
-        error = agent.ended(40)
+        error = agent.ended()
 
     assert isinstance(error, NeedsOperator)
     assert "the former primary had committed what the new one does not have" in error.message
@@ -153,7 +152,7 @@ def test_unguarded_failover_is_an_operators_matter_and_adoption_goes_on_exactly_
         servers.synchronise()
         servers.fail_over()
         servers.write_to_the_new_primary(2)
-        error = agent.ended(40)
+        error = agent.ended()
     assert "did not hold back what its standbys lacked" in error.message
     assert "headrace bridge positions" in error.hint
 

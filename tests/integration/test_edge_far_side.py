@@ -13,7 +13,7 @@ def test_batch_that_comes_back_is_sent_again_in_order(edge, database, interconne
     with edge.running() as agent:
         for number in range(1, 6):
             insert(database, number, number)
-            eventually(lambda number=number: len(interconnect._holding) >= number)
+            eventually(lambda number=number: interconnect.withheld > number)
         interconnect.faults.append(outcome)
         interconnect.let_go()
         arrive(interconnect, 5)
@@ -61,9 +61,9 @@ def test_lost_link_sends_again_what_has_no_outcome(edge, database, interconnect,
     interconnect.hold()
     with edge.running():
         commit_one_by_one(database, 1, 50)
-        eventually(lambda: interconnect._holding)
+        eventually(lambda: interconnect.withheld)
         getattr(interconnect, way)()
-        interconnect.held = False
+        interconnect.let_go()
         arrive(interconnect, 50)
 
     assert ids(interconnect) == list(range(1, 51))

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive
+from tests.integration.snapshots import as_letters, records, replay
 from tests.waiting import eventually
 
 
@@ -112,6 +113,35 @@ def test_row_beyond_the_limit_becomes_a_dead_letter_and_the_rest_goes_on(asked, 
     assert (letter["op"], letter["after"], letter["unchanged"]) == ("u", {"id": 1}, ["note"])
     assert letter["too_large"]["sha256"] == hashlib.sha256(row).hexdigest()
     assert after["after"] == {"id": 2, "note": "x"}
+
+
+def test_rows_come_again_by_keys_of_every_kind(asked, database, interconnect):
+    columns = {
+        "i": "bigint", "n": "numeric", "t": "text", "b": "bytea", "ts": "timestamp", "tz": "timestamptz", "d": "date",
+        "u": "uuid", "f": "real", "q": "boolean", "c": "char(3)", "own": "code", "bits": "bit(3)", "pair": "int4range",
+    }  # fmt: skip
+    edge = asked(
+        tables="create domain code as bytea;"
+        f"create table k ({', '.join(f'{name} {kind}' for name, kind in columns.items())}, primary key ({', '.join(columns)}))"
+    )
+    with edge.running():
+        for number in range(3):
+            database.execute(
+                "insert into k values (%s, 'NaN', E'it''s\\\\ ü', '\\x00ff', '2026-01-31 09:15:00.25', 'infinity',"
+                " '0044-03-15 BC', gen_random_uuid(), 0.1, true, 'a', '\\x01', B'101', '[1,5)')",
+                [number],
+            )
+        arrive(interconnect, 3)
+        replay(edge, as_letters(interconnect, "k")[1:])
+        arrive(interconnect, 5)
+        # And a key that is told in a form of Debezium's does not tell a row.
+        edge.path.write_text(edge.path.read_text().replace("[records]", '[records]\ntime = "adaptive"'))
+        with pytest.raises(NeedsOperator, match="Debezium's forms"):
+            replay(edge, as_letters(interconnect, "k"))
+
+    assert [value["after"] for _, value in records(interconnect, "k", "r")] == [
+        value["after"] for _, value in records(interconnect, "k", "c")[1:]
+    ]
 
 
 def test_debeziums_forms_arrive_as_asked_for(asked, database, interconnect):

@@ -59,15 +59,15 @@ def test_server_that_shuts_down_is_not_held_up_by_what_the_far_side_has_not_acce
     interconnect.hold()
     with edge.running() as agent:
         database.execute("insert into t values (1)")
-        eventually(lambda: interconnect._holding)
+        eventually(lambda: interconnect.withheld)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
-        stopping.join(20)
+        stopping.join(45)
         assert not stopping.is_alive()
 
         server.start()
         interconnect.let_go()
-        eventually(lambda: agent.figures.database_connections == 2)
+        eventually(lambda: agent.figures.database_connections >= 2)
         arrive(interconnect, 1)
 
     assert len(interconnect.changes) == 1

@@ -1,7 +1,5 @@
 """What an edge does when its slot is not as it left it: it stops, and says what is lost and what to run."""
 
-import time
-
 from tests.edge_under_test import refused
 from tests.fix_edge import arrive
 from tests.fix_stack import Database
@@ -93,16 +91,15 @@ def outgrow(database):
 
 
 # B4
-def test_lost_slot_stops_the_edge_within_seconds(private_postgres, edges, interconnect):
+def test_lost_slot_stops_the_edge_at_once(private_postgres, edges, interconnect, caplog):
     edge = small(private_postgres, edges, interconnect)
     database = edge.database
     outgrow(database)
     eventually(lambda: edge.slot()["wal_status"] == "lost")
 
-    began = time.monotonic()
     error = refused(edge)
 
-    assert time.monotonic() - began < 10
+    assert "trying again" not in caplog.text
     assert f"slot '{database.name}' is lost (wal_removed)" in error.message
     assert "max_slot_wal_keep_size" in error.hint
 
@@ -113,9 +110,9 @@ def test_slot_lost_while_the_edge_runs_stops_it(private_postgres, edges, interco
     interconnect.hold()
     with edge.running() as agent:
         database.execute("insert into t values (1)")
-        eventually(lambda: interconnect._holding)
+        eventually(lambda: interconnect.withheld)
         outgrow(database)
-        error = agent.ended(15)
+        error = agent.ended()
 
     assert "is lost" in error.message
 

@@ -103,7 +103,7 @@ def test_writers_never_make_a_copied_row_older_than_the_log_nor_incomplete(edge,
         finally:
             stop.set()
             for writer in writers:
-                writer.join(20)
+                writer.join(60)
         wanted = stored(database, "w")
         eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
     assert tables["public.w"].state == "done"

@@ -34,7 +34,7 @@ class Pipeline:
     def ask(self, path):
         port = self.bridge.bridge.endpoint.port
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             with refused:
@@ -74,7 +74,7 @@ def status(*arguments, columns=80):
         [sys.executable, "-m", "headrace", "status", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env=os.environ | {"COLUMNS": str(columns)},
     )
@@ -139,7 +139,7 @@ def test_with_the_bridge_stopped_lag_grows_at_the_edge_and_status_shows_what_is_
 
 def test_with_kafka_away_lag_grows_at_both_ends(pipelines, private_kafka):
     kafka = private_kafka()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("away", 1, 1)])["away"].result(30)
     here = pipelines(kafka.bootstrap, "away", "hq/away")
     with here.edge.running() as agent:

@@ -8,6 +8,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from bridge import renewal
+from bridge.amqp import Sockets
 from edge import link
 from headrace.certificates.authority import Authority
 from headrace.errors import ConfigurationError, NeedsOperator
@@ -112,6 +113,7 @@ class Intruder(MessagingHandler):
         self._tls.set_trusted_ca_db(str(files["authority"]))
         self._tls.set_credentials(str(files["certificate"]), str(files["key"]), None)
         self._container = Container(self)
+        self._container.global_handler.base = Sockets()
 
     def run(self):
         self._container.run()

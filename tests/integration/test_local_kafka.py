@@ -20,11 +20,11 @@ def commit(server, topic, values, codec="none"):
             "log_level": 2,
         }
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
 
 def read(server, topic, count):
@@ -39,7 +39,7 @@ def read(server, topic, count):
     )
     with closing(consumer):
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return [record.value() for record in consumer.consume(count, 30)]
+        return [record.value() for record in consumer.consume(count, 60)]
 
 
 def test_committed_records_survive_a_crash_and_a_stop_and_the_port_stays(private_kafka):
@@ -47,7 +47,7 @@ def test_committed_records_survive_a_crash_and_a_stop_and_the_port_stays(private
     server = private_kafka()
     bootstrap = server.bootstrap
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
     commit(server, "t", [b"1", b"2"])
 
     # When it is killed at once, its markers perhaps unwritten, and started again.
@@ -75,18 +75,18 @@ def test_broker_takes_records_in_every_codec(kafka, topic, codec):
 def test_topic_has_the_partitions_and_settings_that_were_asked_for(kafka, topic):
     name = topic(3, max_message_bytes=12345)
 
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    assert len(admin.list_topics(name, 30).topics[name].partitions) == 3
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    assert len(admin.list_topics(name, 60).topics[name].partitions) == 3
 
 
 def test_topics_are_not_created_by_themselves(kafka):
     # Asking for a topic's metadata as a producer does is what would make it.
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "allow.auto.create.topics": True, "log_level": 2})
 
-    answer = producer.list_topics("nobody-made-this", 30).topics["nobody-made-this"]
+    answer = producer.list_topics("nobody-made-this", 60).topics["nobody-made-this"]
 
     assert answer.error.name() == "UNKNOWN_TOPIC_OR_PART"
-    assert "nobody-made-this" not in producer.list_topics(timeout=30).topics
+    assert "nobody-made-this" not in producer.list_topics(timeout=60).topics
 
 
 def test_port_that_another_process_has_is_named(tmp_path):

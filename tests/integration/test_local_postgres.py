@@ -146,7 +146,7 @@ def test_lock_file_with_a_number_that_is_anothers_by_now_does_not_stop_the_start
     lock = server.data / "postmaster.pid"
     owner = server.data.stat()
     as_account = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-    with subprocess.Popen(["sleep", "60"], cwd="/", **as_account) as stranger:
+    with subprocess.Popen(["sleep", "600"], cwd="/", **as_account) as stranger:
         try:
             lock.write_text("\n".join([str(stranger.pid), *lock.read_text().splitlines()[1:]]) + "\n")
 

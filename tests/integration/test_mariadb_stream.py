@@ -58,11 +58,13 @@ def test_restart_goes_on_after_what_was_acknowledged(maria_edge, maria, intercon
 def test_edge_killed_within_a_large_transaction_loses_and_doubles_nothing(maria_edges, maria, interconnect):
     edge = maria_edges(maria, interconnect.url, kilobytes=4)
     edge.init()
+    interconnect.hold(after=1001)
     edge.start()
     maria.execute("insert into t select seq, repeat(md5(seq), 4) from seq_1_to_20000")
     arrive(interconnect, 1000)
     edge.kill()
     seen = len(interconnect.changes)
+    interconnect.let_go()
 
     edge.start()
     maria.execute("insert into t values (0, 'last')")
@@ -228,7 +230,9 @@ def test_position_shows_gtids_and_binlog(maria_edge, maria):
 
     assert done.returncode == 0, done.stderr
     assert shown["confirmed_gtids"] == maria.execute("select @@gtid_binlog_pos")[0][0]
-    assert shown["retained_wal_bytes"] == 0
+    # The server may have written more by itself, of no transaction.
+    end = int(shown["binlog_end"].rpartition(":")[2])
+    assert shown["retained_wal_bytes"] == end - shown["confirmed_offset"]
 
 
 def test_init_again_changes_nothing_and_adopt_takes_a_position(maria_edge, maria, interconnect):
@@ -269,7 +273,8 @@ def test_stream_over_tls(maria_edges, own_maria, interconnect):
         own_maria.execute("insert into t select seq, repeat('x', 200) from seq_1_to_20000")
         arrive(interconnect, 20_000)
         dumps = "select count(*) from information_schema.processlist where command = 'Binlog Dump'"
-        assert own_maria.execute(dumps) == [(1,)]
+        # That of an edge before may not have ended yet.
+        eventually(lambda: own_maria.execute(dumps) == [(1,)], saying="one connection carries the log")
 
     assert ids(interconnect) == list(range(1, 20_001))
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.certificates.authority import Authority
 from headrace.configuration.postgresql import PostgresqlConnection
-from tests.waiting import eventually
+from tests.fix_stack import reload
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def server(private_postgres, ours):
     made.psql('CREATE ROLE "jakarta/bank" LOGIN')
     made.psql("ALTER SYSTEM SET ssl_ca_file = 'root.crt'")
     made.psql("ALTER SYSTEM SET ssl = on")
-    made.psql("SELECT pg_reload_conf()")
-    eventually(lambda: made.psql("SHOW ssl") == "on")
+    reload(made)
+    assert made.psql("SHOW ssl") == "on"
     return made
 
 

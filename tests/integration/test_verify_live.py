@@ -75,7 +75,7 @@ class Bank:
             known = published.latest(spark, load(self.lake_file, LakeFile), STREAM).tables.get(name)
             return known is not None and known.version is not None and known.version >= version
 
-        eventually(there, 60, every=0.5, saying=f"{name} is published at version {version}")
+        eventually(there, 300, every=0.5, saying=f"{name} is published at version {version}")
 
     def path(self, name):
         return table.path(load(self.lake_file, LakeFile), STREAM, name)
@@ -177,7 +177,7 @@ def test_an_idle_source_is_compared_as_surely_as_a_busy_one(bank, verify, spark)
     bank.load_until_published(spark, "public.accounts", 0)
     eventually(
         lambda: verify("--table", "accounts", "--wait", "0")[0] == 0,
-        30,
+        300,
         every=0.5,
         saying="all that was written is there, and equal",
     )

@@ -4,7 +4,6 @@ import json
 import random
 from contextlib import closing
 
-import pytest
 from psycopg2.extras import execute_values
 
 from spark_jobs.verify.compare import Difference
@@ -60,38 +59,45 @@ def as_text(value):
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-@pytest.mark.parametrize(
-    ("column", "other"),
-    [
-        ("whole", "-4"),
-        ("exact", "12.5001BD"),
-        ("free", "'1.50'"),
-        ("single", "float('1.1000001')"),
-        ("double", "1.1000000000000003D"),
-        ("flag", "false"),
-        ("words", "'naïve|~5:é😀 '"),
-        ("padded", "'ab'"),
-        ("day", "date'2026-02-01'"),
-        ("local", "timestamp_ntz'2026-01-31 09:15:00.250001'"),
-        ("instant", "timestamp'2026-01-31 07:15:00.249999'"),
-        ("bytes", "X'00fe'"),
-        ("document", "'{\"a\":1}'"),
-        ("words", "null"),
-        ("nothing", "''"),
-    ],
-)
-def test_one_value_that_differs_is_found_in_every_type(database, spark, verified, column, other):
+#: Columns, and another value of each.
+OTHERS = [
+    ("whole", "-4"),
+    ("exact", "12.5001BD"),
+    ("free", "'1.50'"),
+    ("single", "float('1.1000001')"),
+    ("double", "1.1000000000000003D"),
+    ("flag", "false"),
+    ("words", "'naïve|~5:é😀 '"),
+    ("padded", "'ab'"),
+    ("day", "date'2026-02-01'"),
+    ("local", "timestamp_ntz'2026-01-31 09:15:00.250001'"),
+    ("instant", "timestamp'2026-01-31 07:15:00.249999'"),
+    ("bytes", "X'00fe'"),
+    ("document", "'{\"a\":1}'"),
+    ("words", "null"),
+    ("nothing", "''"),
+]
+
+
+def test_one_value_that_differs_is_found_in_every_type(database, spark, verified):
+    # Given copies of a row, each with one other value in the lake.
     database.execute(TABLE_OF_EVERY_TYPE)
     silver = spark.sql(SILVER_OF_EVERY_TYPE)
-    kind = silver.schema[column].dataType.simpleString()
-    changed = silver.selectExpr(
-        *(
-            f"CASE WHEN id = 1 THEN cast({other} AS {kind}) ELSE {name} END AS {name}" if name == column else name
-            for name in silver.columns
-        )
+    rest = [name for name in silver.columns if name != "id"]
+    database.execute(
+        f"INSERT INTO everything (id, {', '.join(rest)}) SELECT 100 + n, {', '.join(rest)}"
+        f" FROM everything, generate_series(0, {len(OTHERS) - 1}) n WHERE id = 1"
     )
+    for number, (changed, other) in enumerate(OTHERS):
+        kind = silver.schema[changed].dataType.simpleString()
+        values = [f"cast({other} AS {kind}) AS {name}" if name == changed else name for name in rest]
+        row = spark.sql(SILVER_OF_EVERY_TYPE).where("id = 1").selectExpr(f"{100 + number}L AS id", *values)
+        silver = silver.union(row)
 
-    found = verified(public__everything=changed)["public.everything"]
-
+    # When both are compared, then each is found in its column.
+    found = verified(public__everything=silver)["public.everything"]
     assert not found.equal
-    assert found.differences == [Difference(what="differs", key={"id": "1"}, columns=(column,))]
+    assert sorted(found.differences, key=lambda it: it.key["id"]) == [
+        Difference(what="differs", key={"id": str(100 + number)}, columns=(changed,))
+        for number, (changed, _) in enumerate(OTHERS)
+    ]

@@ -80,6 +80,10 @@ CREATE TABLE randoms (
 """
 
 
+#: What text may hold.
+_CHARACTERS = [*range(1, 0xD800), *range(0xE000, 0x11000)]
+
+
 def random_row(chance: random.Random, number: int):
     """Return a row of `randoms`; moments as text, which both engines read alike."""
     moment = datetime(1, 1, 1) + timedelta(microseconds=chance.randrange(315_537_897_599_000_000))  # noqa: DTZ001
@@ -89,7 +93,7 @@ def random_row(chance: random.Random, number: int):
         Decimal(chance.randrange(-(10**38) + 1, 10**38)).scaleb(-18, Context(prec=38)),
         struct.unpack("<f", chance.randbytes(4))[0],
         struct.unpack("<d", chance.randbytes(8))[0],
-        "".join(chr(chance.choice([*range(1, 0xD800), *range(0xE000, 0x11000)])) for _ in range(chance.randrange(20))),
+        "".join(chr(chance.choice(_CHARACTERS)) for _ in range(chance.randrange(20))),
         moment.date().isoformat(),
         moment.isoformat(),
         moment.isoformat() + "Z",

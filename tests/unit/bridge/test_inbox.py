@@ -33,7 +33,7 @@ def test_closing_wakes_who_waits_and_gives_nothing_out_any_more():
     waiting = threading.Thread(target=lambda: found.append(inbox.take(30)))
     waiting.start()
     inbox.close()
-    waiting.join(10)
+    waiting.join(20)
     inbox.put(a_delivery(1))
     assert found == [None]
     assert inbox.take(0) is None
@@ -45,5 +45,5 @@ def test_a_delivery_wakes_who_waits():
     waiting = threading.Thread(target=lambda: found.append(inbox.take(30)))
     waiting.start()
     inbox.put(a_delivery(7))
-    waiting.join(10)
+    waiting.join(20)
     assert found[0].ticket == 7

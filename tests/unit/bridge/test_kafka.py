@@ -1,7 +1,11 @@
-"""The administration client is made anew when it is of no use, and not more often than it takes to see that."""
+"""The administration client is made anew when it is of no use, and not more often than that takes; errors have words."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge import kafka
 from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NotConnected, Retryable
 
 
 def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch):
@@ -13,3 +17,23 @@ def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch)
     shared.renew()
     assert shared.list_topics.__self__ is not first
     assert list(shared.refusals) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, NotConnected),
+        (KafkaError.NOT_ENOUGH_REPLICAS, Retryable),
+        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Retryable),
+    ],
+)
+def test_a_cluster_with_too_few_brokers_is_told_from_others(code, kind):
+    with pytest.raises(kind) as raised, kafka.translated("commit a/b"):
+        raise KafkaException(KafkaError(code))
+    assert "too few brokers are up" in raised.value.hint
+
+
+def test_any_other_trouble_passes_without_words():
+    with pytest.raises(Retryable) as raised, kafka.translated("commit a/b"):
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN))
+    assert raised.value.hint == ""

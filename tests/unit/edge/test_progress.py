@@ -65,6 +65,18 @@ def test_writes_are_spread_and_the_caller_is_told_when_the_next_is_due(state, ou
     assert state.read(SOURCE).confirmed == 200
 
 
+def test_a_write_that_took_long_puts_the_next_off_by_seconds_and_no_more(state, outbox, progress):
+    acknowledge(outbox, 1)
+    progress.save(1e9)
+    acknowledge(outbox, 2)
+    # As beside a burst of others' writes.
+    progress._took = 4.0
+
+    assert progress.save(progress._written_at + 1.0) == pytest.approx(4.0)
+    assert progress.save(progress._written_at + 5.1) is None
+    assert state.read(SOURCE).confirmed == 200
+
+
 def test_nothing_new_writes_nothing(state, progress):
     state.path.unlink()
 

@@ -1,11 +1,14 @@
 """Plans and requests on disk: whole after a crash, in order, and of one source and epoch."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from edge.snapshot.control import Control
 from edge.snapshot.folder import Request, SnapshotFolder
 from edge.snapshot.plan import Plan
-from edge.snapshot.report import as_dict
+from edge.snapshot.report import as_dict, as_table
 from edge.snapshot.size import FEWEST, MOST, ChunkSize
 from headrace.errors import NeedsOperator
 
@@ -84,3 +87,13 @@ def test_chunks_grow_and_shrink_with_the_width_of_rows(width, rows):
         size.read(size.rows, size.rows * width)
 
     assert size.rows == rows
+
+
+def test_people_see_the_beginning_of_a_long_condition_and_scripts_all_of_it():
+    where = "id in (" + ", ".join(map(str, range(1000))) + ")"
+    plan = Plan(source="a/b")
+    plan.add("s.t", where=where, replace=False, now_ms=1)
+    console = Console(width=200, file=StringIO())
+    console.print(as_table(plan, []))
+    assert where[:80] + "…" in console.file.getvalue()
+    assert as_dict(plan, [])["tables"][0]["where"] == where
