@@ -88,9 +88,11 @@ _FENCED = frozenset(
     }
 )
 
-#: What a cluster answers whose brokers are up in too small a number.
+#: What a cluster answers whose brokers are up in too small a number. A transaction whose end cannot be written is "concurrent"
+#: with each that is tried after it.
 _TOO_FEW = frozenset(
     {
+        KafkaError.CONCURRENT_TRANSACTIONS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,

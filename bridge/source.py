@@ -30,6 +30,7 @@ _LARGEST_BYTES = 2 * 1024 * 1024
 _MOST_RECORDS = 10_000
 #: Seconds between attempts while an operator is needed: what they do is noticed without a restart.
 _OPERATOR_PAUSE = 5.0
+_AGAIN = "Trying again. If it lasts, 'headrace bridge doctor' says what is wrong."
 
 
 class Source(threading.Thread):
@@ -239,7 +240,7 @@ class Source(threading.Thread):
         trouble = f"{type(error).__name__} {error.message}"
         if trouble != self._trouble:
             level = logging.ERROR if operator else logging.WARNING
-            _log.log(level, "%s: %s. %s", self.source, error.message, error.hint or "Trying again.")
+            _log.log(level, "%s: %s. %s", self.source, error.message, error.hint or _AGAIN)
         self._trouble = trouble
 
     def _release(self) -> None:

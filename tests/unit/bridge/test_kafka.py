@@ -23,6 +23,7 @@ def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch)
     ("code", "kind"),
     [
         (KafkaError.COORDINATOR_NOT_AVAILABLE, NotConnected),
+        (KafkaError.CONCURRENT_TRANSACTIONS, Retryable),
         (KafkaError.NOT_ENOUGH_REPLICAS, Retryable),
         (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Retryable),
     ],
