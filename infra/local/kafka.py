@@ -103,18 +103,26 @@ class Kafka(Server):
 
     def _is_ready(self, port: int) -> bool:
         # Another broker may have the port and answer in our stead.
-        return _answers(port) and self._process.listens_on(port)
+        return _names(port, self.number) and self._process.listens_on(port)
 
 
-def _answers(port: int) -> bool:
-    """Say whether the broker answers a request for metadata and names itself in it."""
+def _names(port: int, number: int) -> bool:
+    """Say whether a broker answers a request for metadata and names the one with this number, which then is not fenced."""
     # Metadata Request v1 => size api_key api_version correlation_id client_id [topics]; an empty list: no topics.
     request = struct.pack(">hhih8si", 3, 1, 1, 8, b"headrace", 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            # Metadata Response v1 => size correlation_id [brokers] ...: the number of brokers is enough.
-            answer = connection.recv(12, socket.MSG_WAITALL)
-    except OSError:
+            # Metadata Response v1 => size correlation_id [brokers] ...; broker => node_id host port rack.
+            (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            answer = connection.recv(size, socket.MSG_WAITALL)
+        (brokers,), at = struct.unpack_from(">i", answer, 4), 8
+        for _ in range(brokers):
+            node, host = struct.unpack_from(">ih", answer, at)
+            if node == number:
+                return True
+            (rack,) = struct.unpack_from(">h", answer, at + 6 + host + 4)
+            at += 6 + host + 4 + 2 + max(0, rack)
+    except (OSError, struct.error):
         return False
-    return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+    return False
