@@ -25,6 +25,7 @@ _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SCHEDULE = {"cron": "", "retries": 2, "retry_seconds": 60, "timeout_minutes": 120, "pool": "default_pool"}
 #: Exit codes that another try cannot change: not equal, wrong configuration, an operator's decision, corrupt input.
 _FINAL = {1, 2, 3, 4}
+_JAVA = "spark.driver.extraJavaOptions"
 
 
 def _lake_file() -> tuple[Path, dict[str, Any]]:
@@ -83,16 +84,16 @@ def _jars() -> list[Path]:
     return jars
 
 
-def _known_ahead(jars: list[Path]) -> dict[str, str]:
+def _known_ahead(jars: list[Path], settings: dict[str, str]) -> dict[str, str]:
     """Return what must be known before the JVM starts; the job sets the rest. The session of a command says the same."""
     java = [f"-Dlog4j2.configurationFile={(_spark_jobs() / 'log4j2.properties').as_uri()}", "-Duser.timezone=UTC"]
     archive = jars[0].parent / "classes.jsa"
     if archive.exists():
         java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
-    return {
-        "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
-    }
+    given = {name: value for name, value in settings.items() if name.startswith("spark.driver.")}
+    # Added to ours, not in their place: ours name the log settings.
+    options = " ".join(filter(None, [*java, given.get(_JAVA)]))
+    return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} | given | {_JAVA: options}
 
 
 def _spark_jobs() -> Path:
@@ -115,7 +116,7 @@ def _command(*arguments: str) -> None:
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
     """Return the DAG that loads a stream: check, bronze, silver."""
-    conf = _known_ahead(jars)
+    conf = _known_ahead(jars, spark.get("settings", {}))
 
     def step(name: str, **more: Any) -> SparkSubmitOperator:
         return SparkSubmitOperator(

@@ -20,7 +20,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
 from spark_jobs import offsets, preflight, topics
 from spark_jobs.bronze_sink import Sink, checkpoint_path, group, mirror, table_path
-from spark_jobs.envelope import COLUMNS, rows
+from spark_jobs.envelope import COLUMNS, records, rows
 from spark_jobs.failures import explained
 from spark_jobs.kafka import Topic
 from spark_jobs.offsets import Progress
@@ -180,12 +180,8 @@ def _start(
 ) -> StreamingQuery:
     """Start the streaming query."""
     source = (
-        for_appending(spark)
-        .readStream.format("kafka")
-        .options(**{f"kafka.{name}": value for name, value in lake.kafka.java().items()})
+        records(for_appending(spark).readStream, lake.kafka)
         .option("subscribe", ",".join(topic.name for topic in there))
-        .option("kafka.isolation.level", "read_committed")
-        .option("failOnDataLoss", "true")
         .option("maxRecordsPerPartition", _RECORDS_PER_TASK)
         .option("startingOffsets", offsets.starting(before, {topic.name: topic.starts for topic in there}))
         .option("maxOffsetsPerTrigger", lake.stream(stream).records_per_batch)

@@ -1,16 +1,23 @@
-"""Bronze's rows of Kafka records: as they came, with the envelope's fields that everything later is chosen by beside them.
+"""Kafka's records, and bronze's rows of them: as they came, with the fields of their envelope that all later is chosen by.
 
 Fails, by its place in Kafka, at a value that is no record of ours (docs/records.md). Called by bronze and its replay.
 """
 
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, DataFrameReader
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql.streaming import DataStreamReader
 
+from headrace.configuration.kafka import KafkaConnection
 from spark_jobs import endings
 from spark_jobs.failures import corrupt
 
+Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
+
+#: Spark asks a partition for both its ends after each poll, of 500 records by default: a seventh of a load's time.
+_LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
 _POSITION_LENGTH = 34
 _ENVELOPE = (
     "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
@@ -21,6 +28,17 @@ COLUMNS = [
     *("source", "table", "op", "position", "transaction_id", "last", "commit_time"),
     *("partial", "rekeyed", "loaded_at"),
 ]
+
+
+def records(reader: Reader, connection: KafkaConnection) -> Reader:
+    """Return a reader of Kafka's committed records, which fails where Kafka does not hold what it is asked for."""
+    return (
+        reader.format("kafka")
+        .options(**{f"kafka.{name}": value for name, value in connection.java().items()})
+        .options(**_LARGE_POLLS)
+        .option("kafka.isolation.level", "read_committed")
+        .option("failOnDataLoss", "true")
+    )
 
 
 def rows(source: DataFrame) -> DataFrame:

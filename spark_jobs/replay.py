@@ -16,7 +16,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from spark_jobs import bronze, delta_log, offsets, topics
 from spark_jobs.bronze import BronzeReport
-from spark_jobs.envelope import COLUMNS, ordered, rows
+from spark_jobs.envelope import COLUMNS, ordered, records, rows
 from spark_jobs.failures import explained
 from spark_jobs.kafka import Place, Topic
 from spark_jobs.offsets import Held, Progress
@@ -81,10 +81,7 @@ def _overwrite(
         return json.dumps({name: {str(p): ends[which] for p, ends in found.items()} for name, found in ranges.items()})
 
     source = (
-        spark.read.format("kafka")
-        .options(**{f"kafka.{name}": value for name, value in lake.kafka.java().items()})
-        .option("kafka.isolation.level", "read_committed")
-        .option("failOnDataLoss", "true")
+        records(spark.read, lake.kafka)
         .option("assign", json.dumps({name: sorted(found) for name, found in ranges.items()}))
         .option("startingOffsets", bound(0))
         .option("endingOffsets", bound(1))

@@ -105,6 +105,10 @@ root = "lake"
 [kafka]
 bootstrap = "{bootstrap}"
 
+[spark.settings]
+# Loads are small here: a JVM spends most of its time on compiling for speed what is over soon.
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"
+
 [streams.{stream}]
 sources = [{names}]
 

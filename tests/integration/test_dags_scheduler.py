@@ -1,4 +1,7 @@
-"""A load run by a real Airflow scheduler, by itself: on its schedule, with a task killed, over a backlog in bounded batches."""
+"""A load run by a real Airflow scheduler, by itself: on its schedule, with a task killed, over a backlog in bounded batches.
+
+What a run loads is what offsets say, whatever called it: more runs than changes, or fewer, make no difference (B18).
+"""
 
 import json
 import os

@@ -36,6 +36,7 @@ def describe(made):
                     "application": getattr(task, "application", None),
                     "arguments": getattr(task, "application_args", None),
                     "jars": getattr(task, "jars", None),
+                    "conf": getattr(task, "conf", None),
                 }
                 for task in dag.tasks
             },
@@ -119,6 +120,22 @@ def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_
         assert task["application"].endswith("/spark_jobs/submit.py")
         assert task["arguments"] == ["bank", "--config", str(tmp_path / "lake.toml"), "--step", name]
         assert task["jars"] == f"{tmp_path}/jars/spark/a.jar,{tmp_path}/jars/spark/b.jar"
+
+
+def test_what_the_lakes_file_sets_for_the_driver_is_known_before_its_jvm_starts(parse, tmp_path):
+    settings = (
+        '[spark.settings]\n"spark.driver.extraJavaOptions" = "-Xint"\n'
+        '"spark.driver.cores" = "3"\n"spark.sql.shuffle.partitions" = "2"\n'
+    )
+    for text, ends, more in (("", "-Duser.timezone=UTC", {}), (settings, " -Xint", {"spark.driver.cores": "3"})):
+        tasks = parse(text + stream("bank"))["dags"]["headrace_load_bank"]["tasks"]
+
+        for conf in (tasks["bronze"]["conf"], tasks["silver"]["conf"]):
+            java = conf.pop("spark.driver.extraJavaOptions")
+            assert "/spark_jobs/log4j2.properties" in java
+            assert java.endswith(ends)
+            jars = tmp_path / "jars" / "spark"
+            assert conf == {"spark.driver.extraClassPath": f"{jars}/a.jar:{jars}/b.jar"} | more
 
 
 def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_lakes_file(parse):
