@@ -72,6 +72,17 @@ def _schedule(path: Path, where: str, section: dict[str, Any]) -> dict[str, Any]
     return _SCHEDULE | schedule
 
 
+def _spark(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return how the jobs run; raise ValueError naming file, field and rule."""
+    section = given.get("spark", {})
+    if not isinstance(section, dict):
+        raise ValueError(f"{path}: spark: expected a table")  # noqa: TRY004 - the file is wrong.
+    settings = section.get("settings", {})
+    if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
+        raise ValueError(f"{path}: spark.settings: expected a table of texts")
+    return section
+
+
 def _jars() -> list[Path]:
     """Return the jars for Spark; raise ValueError when they were not fetched."""
     home = os.environ.get("HEADRACE_JARS")
@@ -228,7 +239,8 @@ def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
 _path, _given = _lake_file()
 _jar_list = _jars()
 _all = _streams(_path, _given)
+_session = _spark(_path, _given)
 for _stream, _planned in _all.items():
-    globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _given.get("spark", {}), _jar_list)
+    globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _session, _jar_list)
 headrace_verify = _verify(_path, _given.get("verify", {}), list(_all))
 headrace_replay = _replay(_path, _all)

@@ -180,6 +180,12 @@ def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
         (stream("bank") + "[verify.schedule]\ncron = 1", {}, "verify.schedule.cron: expected str"),
         ("[streams.bank]\nschedule = 3", {}, "streams.bank.schedule: expected a table"),
         ("streams = 1", {}, "streams: "),
+        ("spark = 1\n" + stream("bank"), {}, "lake.toml: spark: expected a table"),
+        (
+            '[spark.settings]\n"spark.driver.cores" = 1\n' + stream("bank"),
+            {},
+            "lake.toml: spark.settings: expected a table of texts",
+        ),
         (stream("bank"), {"HEADRACE_JARS": "/nowhere"}, "no Spark jars in /nowhere/spark"),
     ],
 )
