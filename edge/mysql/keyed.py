@@ -13,7 +13,7 @@ from edge.mysql import charset
 from edge.mysql.chunk_column import Catalogued, quoted
 from edge.mysql.chunk_table import describe
 from edge.mysql.database import Database
-from headrace.errors import NeedsOperator
+from edge.snapshot.letters import unclear
 
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -33,7 +33,7 @@ def condition(database: Database, name: str, keys: list[dict[str, Any]]) -> str:
     columns = [found.columns[place] for place in found.places]
     names = [column.name for column in columns]
     if any(set(key) != set(names) for key in keys):
-        raise _unclear(name, f"its key is now {', '.join(names)}")
+        raise unclear(name, f"its key is now {', '.join(names)}")
     rows = [
         " and ".join(f"{quoted(column.name)} = {_literal(column, key[column.name], name)}" for column in columns)
         for key in keys
@@ -47,9 +47,9 @@ def _literal(column: Catalogued, value: Any, name: str) -> str:
     try:
         found = _text(column, kind, value, name) if isinstance(value, str) else _number(kind, value)
     except (ValueError, OverflowError) as error:
-        raise _unclear(name, f"a value cannot be one of {column.name!r}") from error
+        raise unclear(name, f"a value cannot be one of {column.name!r}") from error
     if found is None:
-        raise _unclear(name, f"a value cannot be one of {column.name!r}")
+        raise unclear(name, f"a value cannot be one of {column.name!r}")
     return found
 
 
@@ -87,10 +87,3 @@ def _written(kind: str, value: str) -> str | None:
         # The session's time zone is UTC.
         return f"'{value.removesuffix('Z').replace('T', ' ')}'"
     return None
-
-
-def _unclear(name: str, why: str) -> NeedsOperator:
-    return NeedsOperator(
-        f"dead letters do not tell which rows of {name} they were: {why}",
-        hint=f'Copy the rows with a condition: headrace edge snapshot {name} --where "…".',
-    )

@@ -9,8 +9,8 @@ from typing import Any
 
 from edge.postgres.chunk_table import describe
 from edge.postgres.database import Database
+from edge.snapshot.letters import unclear
 from headrace.configuration.records import Records
-from headrace.errors import NeedsOperator
 
 #: Of each column of a table the type beneath its domain.
 _BASES = """
@@ -32,9 +32,9 @@ def condition(database: Database, publication: str, name: str, keys: list[dict[s
     for column in table.key_names:
         base = bases[column]
         if (base == "numeric" and records.decimal != "string") or (base in _TIMES and records.time != "iso"):
-            raise _unclear(name, f"{column!r} is told in one of Debezium's forms")
+            raise unclear(name, f"{column!r} is told in one of Debezium's forms")
     if any(set(key) != set(table.key_names) for key in keys):
-        raise _unclear(name, f"its key is now {', '.join(table.key_names)}")
+        raise unclear(name, f"its key is now {', '.join(table.key_names)}")
     rows = [
         ", ".join(
             f"{_literal(_text(key[column], bases[column], name))}::{cast}"
@@ -56,20 +56,13 @@ def _text(value: Any, base: str, name: str) -> str:
             try:
                 return "\\x" + base64.b64decode(value, validate=True).hex()
             except binascii.Error as error:
-                raise _unclear(name, "a value is not in base64") from error
+                raise unclear(name, "a value is not in base64") from error
         case str() if "\0" not in value:
             return value
-    raise _unclear(name, "a value cannot be one of a key")
+    raise unclear(name, "a value cannot be one of a key")
 
 
 def _literal(text: str) -> str:
     """Return a text as SQL takes it, whatever `standard_conforming_strings` says."""
     mark = "E" if "\\" in text else ""
     return mark + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _unclear(name: str, why: str) -> NeedsOperator:
-    return NeedsOperator(
-        f"dead letters do not tell which rows of {name} they were: {why}",
-        hint=f'Copy the rows with a condition: headrace edge snapshot {name} --where "…".',
-    )

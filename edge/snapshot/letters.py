@@ -1,7 +1,7 @@
 """Dead letters at the edge: which of those that the bridge lists can be copied again, and how their rows are asked for.
 
 A letter names its row by table and key, as records do. An engine turns keys into a condition in SQL, and the rest is a snapshot
-of a part of a table: rows that were deleted since are simply not there. Called by the command.
+of a part of a table: rows that were deleted since are simply not there. Called by the command, and by engines.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from edge.engine import Engine
 from edge.policy import Policy
 from edge.snapshot.folder import Request
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, NeedsOperator
 
 #: Rows asked for at once.
 _MANY = 200
@@ -97,6 +97,14 @@ def requests(chosen: Chosen, config: EdgeFile, engine: Engine) -> list[Request]:
             for at in range(0, len(keys), _MANY)
         ]
     return made
+
+
+def unclear(table: str, why: str) -> NeedsOperator:
+    """Return the error of an engine that cannot tell from dead letters which rows of a table they were."""
+    return NeedsOperator(
+        f"dead letters do not tell which rows of {table} they were: {why}",
+        hint=f'Copy the rows with a condition: headrace edge snapshot {table} --where "…".',
+    )
 
 
 def _key(letter: Letter) -> dict[str, object]:
