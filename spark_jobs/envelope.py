@@ -79,9 +79,8 @@ def ordered(batch: DataFrame) -> DataFrame:
     # A number stands in the code that Spark makes and compiles, so each batch would have its own. An array stands there by
     # reference, if it is folded; and its only element is not taken before there are rows.
     loaded_at = F.get(F.array(F.lit(datetime.now(UTC))), F.col("partition").bitwiseAND(0))
-    # A hash sorts by radix and keeps the order of the log within a table.
-    by_table = batch.withColumn("order", F.xxhash64("table")).sortWithinPartitions("order").drop("order")
-    return by_table.withColumn("loaded_at", loaded_at)
+    # A hash sorts by radix and keeps the order of the log within a table. Sorted last, rows are not copied once more.
+    return batch.withColumn("loaded_at", loaded_at).sortWithinPartitions(F.xxhash64("table"))
 
 
 def _parsed(envelope: Column) -> dict[str, Column]:
@@ -100,7 +99,7 @@ def _parsed(envelope: Column) -> dict[str, Column]:
 
 def _position(position: Column) -> Column:
     """Return the position; fail at a value that is not a record of ours, by its place. A tombstone has none."""
-    return F.when(F.length(position) == _POSITION_LENGTH, position).when(
+    return F.when(F.octet_length(position) == _POSITION_LENGTH, position).when(
         F.col("value").isNotNull(), corrupt("envelope")
     )
 

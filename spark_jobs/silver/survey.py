@@ -23,8 +23,9 @@ class Seen:
 
     source: str
     table: str
-    #: Changes in the range.
+    #: Changes in the range, and roughly of how many keys.
     changes: int
+    keys: int
     #: Position of the last change that ends a transaction; None when none does.
     last: str | None
     #: When that one was committed, in milliseconds; None when none does.
@@ -132,6 +133,7 @@ def survey(bronze: DataFrame, floors: Mapping[str, str], reached: Mapping[str, s
         .groupBy("source", "table")
         .agg(
             F.count("op").alias("changes"),
+            F.approx_count_distinct("key").alias("keys"),
             F.count_if(~change & _of_tables()).alias("schemas"),
             F.max(F.when(whole, F.col("position"))).alias("last"),
             F.max_by(F.unix_millis("commit_time"), F.when(whole, F.col("position"))).alias("last_ms"),

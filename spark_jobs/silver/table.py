@@ -22,6 +22,8 @@ from spark_jobs.silver.survey import Extent, SchemaRecord, Seen
 from spark_jobs.silver.truncates import Truncate
 
 NOTE = "silver"
+#: Changes a key from which it pays to choose the newest ahead of the shuffle too.
+_HOT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,5 +228,5 @@ def rows(
         if silver is not None and not form.soft:
             silver = truncates.surviving(silver, cleared)
         return fold.folded(inside, form, silver, keep, cleared, partial=partial)
-    newest = changes.newest(inside)
+    newest = changes.newest(inside, hot=sum(one.changes for one in ahead) > _HOT * sum(one.keys for one in ahead))
     return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), form)

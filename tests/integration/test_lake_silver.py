@@ -39,6 +39,21 @@ def test_rows_are_current_by_source_and_key(spark, feed, lake_file, loaded):
     assert set(second.ranges) == {J}
 
 
+def test_rows_that_change_again_and_again_show_their_newest_state(spark, feed, lake_file, loaded):
+    # given few keys with many changes each, from an empty table and into one with rows
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema())
+    for begin in (0, 50):
+        # when
+        for n in range(begin, begin + 50):
+            source.commit(*(source.update(id=i, name=f"{i} at {n}", balance="1.00") for i in (1, 2, 3)))
+        done = loaded(lake)
+        # then
+        assert done.changes == {"public.accounts": 150}
+        assert [name for _, _, name, _ in rows(spark, lake)] == [f"{i} at {begin + 49}" for i in (1, 2, 3)]
+
+
 def test_half_a_transaction_is_not_shown(spark, feed, lake_file, loaded):
     # given
     source = feed()
