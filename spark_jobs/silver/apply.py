@@ -5,9 +5,11 @@ guard by position in the MERGE and the transaction id of an append hold even whe
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from delta import DeltaTable
+from delta.tables import DeltaMergeBuilder
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
@@ -21,6 +23,17 @@ from spark_jobs.silver.truncates import Truncate
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
+#: Bytes of a table from which on it is neither brought together nor sorted for a MERGE: of its rows those go on whose keys a
+#: Bloom filter of the changes lets pass. The changes are held in memory already, and are the same whenever they are read.
+_LARGE = 32 * 1024 * 1024
+_SIFTED = {
+    # Of what can be broadcast, Spark makes no filter.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "true",
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "1",
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
+}
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
@@ -56,11 +69,23 @@ def merge(
     """
     spark.conf.set(NOTE_SETTING, note)
     table = DeltaTable.forPath(spark, path)
+    same = same_row(rows, shape, pruned=not cleared)
+    # A truncate has all rows of the table looked at.
+    if cleared or table.detail().select("sizeInBytes").collect()[0]["sizeInBytes"] < _LARGE:
+        _planned(table, rows, same, shape, cleared).execute()
+    else:
+        with _sifting(spark, rows) as chosen:
+            _planned(table, chosen, same, shape, cleared).execute()
+
+
+def _planned(
+    table: DeltaTable, rows: DataFrame, same: Column, shape: Shape, cleared: Sequence[Truncate]
+) -> DeltaMergeBuilder:
     columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
     dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
     newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
     gone = F.col(f"s.{OP}") == "d"
-    plan = table.alias("t").merge(rows.alias("s"), same_row(rows, shape, pruned=not cleared))
+    plan = table.alias("t").merge(rows.alias("s"), same)
     if shape.key and not shape.soft:
         plan = plan.whenMatchedDelete(gone & newer)
     if shape.key:
@@ -76,7 +101,25 @@ def merge(
         for source, position in sorted(truncates.last_of_each(cleared).items()):
             old |= (F.col(f"t.{SOURCE}") == source) & (F.col(f"t.{POSITION}") < position)
         plan = plan.whenNotMatchedBySourceDelete(old)
-    plan.execute()
+    return plan
+
+
+@contextmanager
+def _sifting(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
+    """Have Spark make a Bloom filter of these rows, which are held already; give them as it wants them for that."""
+    # True of all; Spark makes a filter only of what somebody has chosen.
+    chosen = rows.filter(F.col(POSITION) > "")
+    # And of nothing larger, which the table is.
+    size = chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - Spark's own figure is compared.
+    settings = _SIFTED | {"spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": f"{size}b"}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield chosen
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
 
 
 def same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:

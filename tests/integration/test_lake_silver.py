@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from spark_jobs import bronze, idle
+from spark_jobs.silver import apply
 from tests.lake_reading import rows
 
 J, L = "jakarta/bank", "london/bank"
@@ -52,6 +53,30 @@ def test_rows_that_change_again_and_again_show_their_newest_state(spark, feed, l
         # then
         assert done.changes == {"public.accounts": 150}
         assert [name for _, _, name, _ in rows(spark, lake)] == [f"{i} at {begin + 49}" for i in (1, 2, 3)]
+
+
+def test_table_that_is_large_beside_its_changes_is_sifted(spark, feed, lake_file, loaded, monkeypatch):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(1000)))
+    loaded(lake)
+    monkeypatch.setattr(apply, "_LARGE", 1)
+    # when
+    source.commit(source.update(id=500, name="b", balance="1.00"), source.delete(id=0), source.delete(id=2000))
+    source.commit(source.insert(id=1000, name="c", balance="1.00"), source.insert(id=0, name="again", balance="1.00"))
+    loaded(lake)
+    source.commit(source.delete(id=500))
+    loaded(lake)
+    # then
+    found = {key: name for _, key, name, _ in rows(spark, lake)}
+    assert found == {0: "again", 1000: "c"} | {key: "a" for key in range(1, 1000) if key != 500}
+    assert any("might_contain" in plan for plan in _plans(spark))
+
+
+def _plans(spark):
+    done = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return [done.apply(number).physicalPlanDescription() for number in range(done.size())]
 
 
 def test_half_a_transaction_is_not_shown(spark, feed, lake_file, loaded):
