@@ -180,7 +180,7 @@ def _start(
 ) -> StreamingQuery:
     """Start the streaming query."""
     source = (
-        records(for_appending(spark).readStream, lake.kafka)
+        records(for_appending(spark, few="processingTime" in trigger).readStream, lake.kafka)
         .option("subscribe", ",".join(topic.name for topic in there))
         .option("maxRecordsPerPartition", _RECORDS_PER_TASK)
         .option("startingOffsets", offsets.starting(before, {topic.name: topic.starts for topic in there}))

@@ -54,8 +54,10 @@ _NOISE = b"WARNING: Using incubator modules"
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
+#: What is not compiled as a whole is interpreted: each task would write its code anew, at the cost of tens of thousands of rows.
+_INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: For changes that are few, whatever they are joined with: each task costs more than its rows.
-_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"}
+_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"} | _INTERPRETED
 #: Where rows are appended as they come there is nothing to learn from one stage for the next, but for each commit it costs.
 _APPENDING = {"spark.sql.adaptive.enabled": "false"}
 
@@ -104,9 +106,9 @@ def for_few_rows(spark: SparkSession) -> SparkSession:
     return _aside(spark, _FEW_ROWS)
 
 
-def for_appending(spark: SparkSession) -> SparkSession:
-    """Return a new session beside a session, for a stream that appends what comes."""
-    return _aside(spark, _APPENDING)
+def for_appending(spark: SparkSession, *, few: bool) -> SparkSession:
+    """Return a new session beside a session, for a stream that appends what comes, in `few` rows at a time or many."""
+    return _aside(spark, _APPENDING | (_INTERPRETED if few else {}))
 
 
 def _aside(spark: SparkSession, settings: dict[str, str]) -> SparkSession:

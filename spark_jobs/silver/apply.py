@@ -33,6 +33,8 @@ _SIFTED = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "1",
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
+    # As it is by default: the changes may be few, the table's rows are many.
+    "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
