@@ -1,6 +1,6 @@
 """From a change's commit at its source to the first answer that shows it, while the continuous job runs and is warm.
 
-Four tables change; a reader asks one of them again and again, by turns as published and live, and waits for each answer. A
+Four tables change; a reader asks one of them again and again, first live, then as published, and waits for each answer. A
 change's delay ends when the first answer that has it is there, so it includes the question itself. Only what the lake adds is
 measured: changes are committed straight to Kafka.
 """
@@ -9,7 +9,7 @@ import json
 import statistics
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -21,6 +21,7 @@ from tests.benchmarks import lake_records
 from tests.benchmarks.results import Result
 
 _TABLES = [f"t{n}" for n in range(4)]
+_DATABASES = ("silver_live", "silver")
 #: Commits a second; each holds as many changes as the rate asks for.
 _TICKS = 10
 _EVERY = 5
@@ -37,38 +38,52 @@ def measure(
     load.run(spark, lake, stream)
     desk = sql.Desk(spark.newSession(), lake)
     stopped = threading.Event()
-    answers: dict[str, list[tuple[float, int]]] = {"silver": [], "silver_live": []}
+    found = []
     with ThreadPoolExecutor(2) as pool, console.status("loading, writing and asking"):
         running = pool.submit(load.follow, spark, lake, stream, every=_EVERY, stopped=stopped, tell=lambda report: None)
-        writing = pool.submit(feed.write, _WARM + seconds)
+        writing = pool.submit(feed.write, stopped)
         try:
-            # The last changes need a while longer to be seen.
-            end = time.monotonic() + _WARM + 3 * seconds
-            while not running.done() and time.monotonic() < end and not _seen(answers, feed, writing.done()):
-                for database, seen in answers.items():
-                    (row,) = desk.ask(f"SELECT max(tick) AS tick FROM {database}.t0").collect()
-                    seen.append((time.time(), row["tick"] or 0))
+            warm = time.monotonic() + _WARM
+            while time.monotonic() < warm and not running.done():
+                for database in _DATABASES:
+                    _ask(desk, database)
+            for database in _DATABASES:
+                found += _watched(desk, feed, running, database, seconds, rate)
         finally:
             stopped.set()
         writing.result()
         running.result()
     desk.close()
-    found = []
-    for database, seen in answers.items():
-        counted = {tick: at for tick, at in feed.committed.items() if tick > _WARM * _TICKS}
-        delays = sorted(_delays(counted, seen))
-        middle, worst = statistics.median(delays), delays[min(len(delays) - 1, int(len(delays) * 0.99))]
-        answers_then = sum(at >= min(counted.values()) for at, _ in seen)
-        asked = f"{rate:,} changes/s, {answers_then} answers"
-        found += [
-            Result(f"freshness of {database}, p50", round(middle, 2), f"s ({asked})"),
-            Result(f"freshness of {database}, p99", round(worst, 2), f"s ({asked})"),
-        ]
     return found
 
 
-def _seen(answers: dict[str, list[tuple[float, int]]], feed: "Feed", written: bool) -> bool:
-    return written and all(seen and seen[-1][1] == max(feed.committed) for seen in answers.values())
+def _ask(desk: sql.Desk, database: str) -> tuple[float, int]:
+    """Return the newest tick that a table shows, and when the answer was there."""
+    (row,) = desk.ask(f"SELECT max(tick) AS tick FROM {database}.t0").collect()
+    return time.time(), row["tick"] or 0
+
+
+def _watched(
+    desk: sql.Desk, feed: "Feed", running: "Future[None]", database: str, seconds: int, rate: int
+) -> list[Result]:
+    """Ask one database without a pause until what was committed in so many seconds is seen; return its delays."""
+    first, last, answers = feed.newest, None, []
+    began = time.monotonic()
+    while last is None or answers[-1][1] < last:
+        # The last changes need a while longer to be seen.
+        if running.done() or time.monotonic() > began + 4 * seconds:
+            why = running.exception() if running.done() else None
+            raise RuntimeError(f"{database} does not show all that was committed after tick {first}") from why
+        answers.append(_ask(desk, database))
+        if last is None and time.monotonic() >= began + seconds:
+            last = feed.newest
+    counted = {tick: at for tick, at in list(feed.committed.items()) if first < tick <= last}
+    delays = sorted(_delays(counted, answers))
+    asked = f"{rate:,} changes/s, {len(answers)} answers"
+    return [
+        Result(f"freshness of {database}, p50", round(statistics.median(delays), 2), f"s ({asked})"),
+        Result(f"freshness of {database}, p99", round(delays[int(len(delays) * 0.99)], 2), f"s ({asked})"),
+    ]
 
 
 def _delays(committed: dict[int, float], seen: list[tuple[float, int]]) -> list[float]:
@@ -95,8 +110,9 @@ class Feed:
         )
         self._producer.init_transactions(30)
         self._lsn = 1
-        #: When each tick was committed.
+        #: When each tick was committed, and the newest of them.
         self.committed: dict[int, float] = {}
+        self.newest = 0
 
     def begin(self) -> None:
         """Commit the tables' schema records and first rows."""
@@ -112,13 +128,13 @@ class Feed:
         self._producer.commit_transaction(30)
         self._tick(0)
 
-    def write(self, seconds: int) -> None:
+    def write(self, stopped: threading.Event) -> None:
         """Commit a tick every so often."""
         began = time.monotonic()
-        for tick in range(1, seconds * _TICKS + 1):
-            time.sleep(max(0.0, began + tick / _TICKS - time.monotonic()))
-            self._tick(tick)
-            self.committed[tick] = time.time()
+        while not stopped.wait(max(0.0, began + (self.newest + 1) / _TICKS - time.monotonic())):
+            self._tick(self.newest + 1)
+            self.committed[self.newest + 1] = time.time()
+            self.newest += 1
 
     def _tick(self, tick: int) -> None:
         self._producer.begin_transaction()
