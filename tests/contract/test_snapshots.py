@@ -141,6 +141,7 @@ def test_a_table_that_changes_as_a_whole_while_it_is_copied_is_the_sources_in_th
 
 
 def test_replacing_tells_consumers_first_to_forget_the_table(source, interconnect):
+    """A copy that repairs a gap lets rows go that were deleted in it (B15)."""
     source.fill("old", 5)
     with source.edge.running():
         source.asks("old", replace=True)

@@ -79,6 +79,28 @@ def test_schema_goes_ahead_of_the_first_change_and_of_the_first_one_after_an_alt
     assert [column.name for column in second.columns] == ["id", "note", "more"]
 
 
+def test_wide_table_that_is_altered_again_and_again_outlives_restarts(source, interconnect):
+    """A history of schemas grew too long to start from again (B11): the checkpoint holds none."""
+    edge, database = source
+    columns = ", ".join(f"c{number} int" for number in range(500))
+    database.execute(f"create table wide (id int primary key, {columns})")
+    edge.start()
+    for number in range(200):
+        database.execute(f"alter table wide add column more{number} int")
+        database.execute(f"insert into wide (id, more{number}) values ({number}, {number})")
+        if number in (100, 199):
+            edge.kill()
+            edge.start()
+    arrive(interconnect, 200)
+
+    assert [change["after"]["id"] for change in interconnect.changes] == list(range(200))
+    assert all(change["after"][f"more{number}"] == number for number, change in enumerate(interconnect.changes))
+    newest = [json.dumps(value) for _, _, value in interconnect.records if "tableChanges" in value][-1]
+    assert len(TableSchema.parse(newest).columns) == 701
+    assert len(json.dumps(edge.checkpoint)) < 10_000
+    assert edge.terminate() == 0
+
+
 @pytest.mark.parametrize("fault", ["release", "modify"])
 def test_what_was_not_accepted_is_sent_again_in_order(source, interconnect, fault):
     edge, database = source

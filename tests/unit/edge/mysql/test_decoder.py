@@ -64,6 +64,7 @@ def test_mysql_transaction_becomes_records(version):
 
 @pytest.mark.parametrize("compressed", [True, False])
 def test_compressed_transaction_payload_is_read(compressed):
+    """As `binlog_transaction_compression` writes it (B13)."""
     made, batcher = decoder()
     inner = [query("BEGIN", 0), ACCOUNTS, rows(30, 2, ANA), xid(0)]
     data = zstandard.ZstdCompressor(write_content_size=False).compress(b"".join(inner)) if compressed else None
