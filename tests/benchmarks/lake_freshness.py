@@ -37,6 +37,8 @@ def measure(
     feed.begin()
     load.run(spark, lake, stream)
     desk = sql.Desk(spark.newSession(), lake)
+    # A reader elsewhere would not queue behind the tasks of a load either.
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "reader")
     stopped = threading.Event()
     found = []
     with ThreadPoolExecutor(2) as pool, console.status("loading, writing and asking"):
