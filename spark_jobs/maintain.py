@@ -61,7 +61,15 @@ def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
 
 
 def compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
-    """Put small files together, and publish the versions that this made; removes nothing."""
+    """Put small files together, and publish the versions that this made; removes nothing.
+
+    Raises Retryable when a load, or other maintenance, wrote to the same tables meanwhile.
+    """
+    with explained(f"compact {stream}"):
+        return _compact(spark, lake, stream)
+
+
+def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
     began, started = monotonic(), datetime.now(UTC)
     session = spark.newSession()
     for setting in _OPTIMIZE:
