@@ -74,7 +74,7 @@ def load(
             mirror(lake, stream, before)
             return BronzeReport(stream=stream, topic=there[0].name, seconds=monotonic() - began)
         with sink.failing():
-            query = _start(spark, lake, stream, there, before, sink, availableNow=True)
+            query = _start(spark, lake, stream, there, before, sink, few=False, availableNow=True)
             try:
                 query.awaitTermination()
             finally:
@@ -125,9 +125,8 @@ def following(
         # Its small jobs do not wait behind those of a MERGE.
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bronze")
         try:
-            query = _start(
-                spark, lake, stream, there, before, sink, processingTime=f"{round(every * 1000)} milliseconds"
-            )
+            trigger = f"{round(every * 1000)} milliseconds"
+            query = _start(spark, lake, stream, there, before, sink, few=True, processingTime=trigger)
         finally:
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
 
@@ -176,11 +175,13 @@ def _start(
     there: list[Topic],
     before: Progress,
     sink: Sink,
+    *,
+    few: bool,
     **trigger: Any,
 ) -> StreamingQuery:
-    """Start the streaming query."""
+    """Start the streaming query; `few` when it takes what just came, rather than all that is there."""
     source = (
-        records(for_appending(spark, few="processingTime" in trigger).readStream, lake.kafka)
+        records(for_appending(spark, few=few).readStream, lake.kafka)
         .option("subscribe", ",".join(topic.name for topic in there))
         .option("maxRecordsPerPartition", _RECORDS_PER_TASK)
         .option("startingOffsets", offsets.starting(before, {topic.name: topic.starts for topic in there}))

@@ -54,7 +54,7 @@ _NOISE = b"WARNING: Using incubator modules"
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-#: What is not compiled as a whole is interpreted: each task would write its code anew, at the cost of tens of thousands of rows.
+#: What is not compiled as a whole is interpreted: each task would write code of its own anew for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: For changes that are few, whatever they are joined with: each task costs more than its rows.
 _FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"} | _INTERPRETED

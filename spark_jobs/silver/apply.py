@@ -5,8 +5,7 @@ guard by position in the MERGE and the transaction id of an append hold even whe
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from delta import DeltaTable
 from delta.tables import DeltaMergeBuilder
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from spark_jobs.silver import truncates, types
+from spark_jobs.silver import sifting, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
 from spark_jobs.silver.truncates import Truncate
@@ -23,19 +22,6 @@ from spark_jobs.silver.truncates import Truncate
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
-#: Bytes of a table from which on it is neither brought together nor sorted for a MERGE: of its rows those go on whose keys a
-#: Bloom filter of the changes lets pass. The changes are held in memory already, and are the same whenever they are read.
-_LARGE = 32 * 1024 * 1024
-_SIFTED = {
-    # Of what can be broadcast, Spark makes no filter.
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.optimizer.runtime.bloomFilter.enabled": "true",
-    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "1",
-    "spark.databricks.delta.merge.materializeSource": "none",
-    "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
-    # As it is by default: the changes may be few, the table's rows are many.
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-}
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
@@ -73,10 +59,10 @@ def merge(
     table = DeltaTable.forPath(spark, path)
     same = same_row(rows, shape, pruned=not cleared)
     # A truncate has all rows of the table looked at.
-    if cleared or table.detail().select("sizeInBytes").collect()[0]["sizeInBytes"] < _LARGE:
+    if cleared or not sifting.pays(table):
         _planned(table, rows, same, shape, cleared).execute()
     else:
-        with _sifting(spark, rows) as chosen:
+        with sifting.by(spark, rows) as chosen:
             _planned(table, chosen, same, shape, cleared).execute()
 
 
@@ -104,24 +90,6 @@ def _planned(
             old |= (F.col(f"t.{SOURCE}") == source) & (F.col(f"t.{POSITION}") < position)
         plan = plan.whenNotMatchedBySourceDelete(old)
     return plan
-
-
-@contextmanager
-def _sifting(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
-    """Have Spark make a Bloom filter of these rows, which are held already; give them as it wants them for that."""
-    # True of all; Spark makes a filter only of what somebody has chosen.
-    chosen = rows.filter(F.col(POSITION) > "")
-    # And of nothing larger, which the table is.
-    size = chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - Spark's own figure is compared.
-    settings = _SIFTED | {"spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": f"{size}b"}
-    before = {name: spark.conf.get(name) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        yield chosen
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, str(value))
 
 
 def same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:

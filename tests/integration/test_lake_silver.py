@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from spark_jobs import bronze, idle
-from spark_jobs.silver import apply
+from spark_jobs.silver import sifting
 from tests.lake_reading import rows
 
 J, L = "jakarta/bank", "london/bank"
@@ -61,7 +61,7 @@ def test_table_that_is_large_beside_its_changes_is_sifted(spark, feed, lake_file
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(1000)))
     loaded(lake)
-    monkeypatch.setattr(apply, "_LARGE", 1)
+    monkeypatch.setattr(sifting, "_LARGE", 1)
     # when
     source.commit(source.update(id=500, name="b", balance="1.00"), source.delete(id=0), source.delete(id=2000))
     source.commit(source.insert(id=1000, name="c", balance="1.00"), source.insert(id=0, name="again", balance="1.00"))
