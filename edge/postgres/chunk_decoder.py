@@ -74,7 +74,7 @@ class ChunkDecoder(Decoder):
         """Put the rows here that the window keeps."""
         chunk_table: ChunkTable = chunk.table
         table = self._announced_now(chunk_table)
-        read = self._change_of(table, chunk_table)
+        read = self._change_of(table)
         message_of = chunk_text.insert(chunk_table.oid, chunk_table.count)
         batcher, add, keeps = self._batcher, self._add, window.keeps
         again: list[Key] = []
@@ -109,11 +109,10 @@ class ChunkDecoder(Decoder):
         self._window = window
         return self._tables[chunk_table.oid]
 
-    def _change_of(self, table: Table, chunk_table: ChunkTable) -> Change:
+    def _change_of(self, table: Table) -> Change:
         if self._reading is None or self._reading[0] is not table:
             reading = table.for_snapshot()
-            prefix = b"I" + chunk_table.oid.to_bytes(4, "big") + table.new
-            self._reading = table, reading, generated.changes(reading)[prefix]
+            self._reading = table, reading, generated.insert(reading)
         return self._reading[2]
 
     def _begin(self, message: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Change decoders, generated for each table: from a message to key and value with nothing made for a column but its bytes.
+"""Change decoders, generated for tables that change often: from a message to key and value with nothing made for a column but
+its bytes.
 
 A generated function walks the columns in straight code and joins their bytes with the constants between them, once. It gives
 the same bytes as edge/postgres/table.py, to which it hands every message that holds something unusual: an unchanged column,
@@ -7,7 +8,7 @@ them holds something to escape, and fails when one is no UTF-8; only then they a
 """
 
 from binascii import b2a_base64, unhexlify
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import json
 
@@ -23,18 +24,38 @@ _AROUND = "committed, place, ordinal, read, number"
 Piece = bytes | str
 
 
-def changes(table: Table) -> dict[bytes, Change]:
-    """Return the functions of a table by the first eight bytes of the messages that they decode."""
-    oid, width = table.relation.oid.to_bytes(4, "big"), table.new[1:]
-    found = {
-        (b"I", b"N"): _insert(table), (b"U", b"N"): _update(table, whole_old=False),
-        (b"U", b"O"): _update(table, whole_old=True), (b"U", b"K"): table.update,
-        (b"D", b"O"): _delete(table), (b"D", b"K"): table.delete,
-    }  # fmt: skip
-    return {op + oid + kind + width: change for (op, kind), change in found.items()}
+#: So many changes of one kind come the exact way before a function is made for them. Making one takes as long as it saves on
+#: 200 to 700 changes, whatever the table's width; a table of 700 columns would stop the log for a third of a second.
+WORTH_MAKING = 256
 
 
-def _insert(table: Table) -> Change:
+class Changes(dict[bytes, Change]):
+    """A table's functions by the first eight bytes of the messages that they decode; it holds those that last."""
+
+    def __init__(self, table: Table) -> None:
+        oid, width = table.relation.oid.to_bytes(4, "big"), table.new[1:]
+        super().__init__({b"U" + oid + b"K" + width: table.update, b"D" + oid + b"K" + width: table.delete})
+        self._table = table
+        self._ways: dict[bytes, tuple[Change, Callable[[Table], Change]]] = {
+            b"I" + oid + b"N" + width: (table.insert, insert),
+            b"U" + oid + b"N" + width: (table.update, _update),
+            b"U" + oid + b"O" + width: (table.update, _whole_update),
+            b"D" + oid + b"O" + width: (table.delete, _delete),
+        }
+        self._seen = dict.fromkeys(self._ways, 0)
+
+    def __missing__(self, prefix: bytes) -> Change:
+        """Return the exact function, or make one that lasts; KeyError for what is no change of this table."""
+        exact, make = self._ways[prefix]
+        if self._seen[prefix] < WORTH_MAKING:
+            self._seen[prefix] += 1
+            return exact
+        made = self[prefix] = make(self._table)
+        return made
+
+
+def insert(table: Table) -> Change:
+    """Return the function for a table's Insert messages."""
     new = _Tuple(table, "n")
     return _compiled(
         table,
@@ -46,7 +67,7 @@ def _insert(table: Table) -> Change:
     )
 
 
-def _update(table: Table, *, whole_old: bool) -> Change:
+def _update(table: Table, *, whole_old: bool = False) -> Change:
     new, old = _Tuple(table, "n"), _Tuple(table, "o")
     exact = "return exact(m, " + _AROUND + ")"
     lines: list[str] = []
@@ -64,6 +85,10 @@ def _update(table: Table, *, whole_old: bool) -> Change:
         [b'{"before":', *before, b',"after":{', *new.row(), b"},", *_rest(table, b"u")],
         new.key(),
     )
+
+
+def _whole_update(table: Table) -> Change:
+    return _update(table, whole_old=True)
 
 
 def _delete(table: Table) -> Change:

@@ -168,23 +168,23 @@ class Decoder:
         self.committed = Position(self._epoch, self._commit, self._ordinal - 1)
 
     def _change(self, message: bytes) -> None:
-        """Decode a change that `feed` has no function for yet: a table's first one, or one that others stand beside."""
+        """Decode a change that `feed` has no function for: one of a table's first, or one that others stand beside."""
         self._check_in_transaction()
         table = self._tables[_INT32(message, 1)[0]]
         if not table.admitted:
             self._skip()
             return
         if table.changes is None:
-            table.changes = generated.changes(table)
-        key, value = table.changes[message[:8]](message + PAD, *self._around())
+            table.changes = generated.Changes(table)
+        prefix = message[:8]
+        change = table.changes[prefix]
+        key, value = change(message + PAD, *self._around())
         self._add(table, key, self._fitted(table, message, value))
         tombstones = self._records.tombstones
         if tombstones and key is not None and message[:1] == b"D":
             self._batcher.follow(key, self._ordinal - 1)
-        if not self._records.transactions:
-            self._told.update(
-                (prefix, change) for prefix, change in table.changes.items() if not tombstones or prefix[:1] != b"D"
-            )
+        if prefix in table.changes and not self._records.transactions and not (tombstones and prefix[:1] == b"D"):
+            self._told[prefix] = change
 
     def _fitted(self, table: Table, message: bytes, value: bytes) -> bytes:
         """Return the value, or what takes its place when it is larger than a record may be; raise NeedsOperator to stop there."""

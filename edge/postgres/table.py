@@ -1,8 +1,8 @@
 """A table's changes, from message to key and value: the exact way, column by column, whatever a tuple holds.
 
-edge/postgres/generated.py does the same faster for tuples that hold nothing unusual, and comes here with the others. Every
-message is padded with four bytes, so that the kind and length of a trailing null can be read at once. Whatever is not a tuple
-of this table raises ValueError, struct.error or IndexError, which edge/postgres/pgoutput.py turns into CorruptInput.
+edge/postgres/generated.py does the same faster for what comes often and holds nothing unusual, and comes here with the others.
+Every message is padded with four bytes, so that the kind and length of a trailing null can be read at once. Whatever is not a
+tuple of this table raises ValueError, struct.error or IndexError, which edge/postgres/pgoutput.py turns into CorruptInput.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class Table:
         self.admitted = admitted
         #: Whether its schema record went ahead.
         self.told = False
-        #: Its generated functions by the first eight bytes of a message; None before its first change.
+        #: Its functions by the first eight bytes of a message (edge/postgres/generated.py); None before its first change.
         self.changes: dict[bytes, Change] | None = None
         #: As JSON, with its schema.
         self.name = json.encode(f"{relation.schema}.{relation.table}")
