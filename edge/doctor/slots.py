@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from edge.doctor.postgres import Patient
-from edge.postgres.slot import check_slot, find_slot, retained_bytes
+from edge.engines import engine_of
+from edge.postgres.slot import check_slot, find_slot, present_slot, retained_bytes
 from headrace.findings import Check, Finding
 
 _GIGABYTE = 1 << 30
@@ -35,7 +36,9 @@ def slot(patient: Patient) -> Iterator[Finding]:
     names, database = patient.names, patient.database
     found = find_slot(database, names.slot)
     if patient.checkpoint is not None:
-        check_slot(database, patient.checkpoint)
+        # An edge that runs moves slot and checkpoint between two looks at them.
+        running = engine_of(patient.config).state.in_use()
+        (present_slot if running else check_slot)(database, patient.checkpoint)
     elif found is not None:
         mend = "Name another one, or take it over with 'headrace edge init --adopt': see docs/edge.md."
         yield Finding("slot", "warning", f"{names.slot} is there, and this edge has no checkpoint", mend)

@@ -11,7 +11,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.database import Database
 from edge.postgres.log_stream import System
 from edge.postgres.lsn import format_lsn, parse_lsn
-from edge.postgres.problems import ANEW, NEW_EPOCH
+from edge.postgres.problems import ANEW, NEW_EPOCH, SlotTaken
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 
@@ -105,9 +105,15 @@ def present_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
 
 
 def check_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
-    """Return the slot; raise NeedsOperator unless it can go on exactly where the checkpoint stands."""
+    """Return the slot; raise NeedsOperator unless it can go on exactly where the checkpoint stands.
+
+    Raises SlotTaken while another process moves it: who has it comes before what is lost.
+    """
     slot = present_slot(database, checkpoint)
     if slot.confirmed > checkpoint.confirmed:
+        if slot.active_pid:
+            moved = f"slot {slot.name!r} is moved on by process {slot.active_pid} of the server"
+            raise SlotTaken(moved, slot.name, slot.active_pid)
         raise NeedsOperator(
             f"slot {slot.name!r} was moved by somebody else: it stands at {format_lsn(slot.confirmed)}, the checkpoint at "
             f"{checkpoint.confirmed_lsn}; changes from {checkpoint.confirmed_lsn} to {format_lsn(slot.confirmed)} are lost",

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
+from edge.doctor import slots
 from edge.doctor.examine import examine
+from edge.doctor.postgres import Patient
+from edge.postgres.database import Database
+from edge.postgres.engine import PostgresEngine
+from headrace.errors import NeedsOperator
 from infra.local.ports import free_port
 from tests.waiting import eventually
 
@@ -43,6 +48,24 @@ def test_beside_a_running_edge_it_leaves_the_link_alone(healthy, interconnect):
         assert findings["interconnect"].said.startswith("not tried")
         assert findings["slot"].said.startswith(f"{healthy.database.name}: reserved, retains")
         assert interconnect.attached == 1
+
+
+def test_a_slot_that_the_running_edge_moves_on_meanwhile_is_not_taken_for_one_that_others_moved(healthy, interconnect):
+    healthy.init()
+    config = healthy.config
+    names = config.source.postgresql
+    checkpoint = PostgresEngine(config, names).state.read(config.source.name)
+    database = Database(names, config.source.name)
+    patient = Patient(config, names, database, checkpoint)
+    with healthy.running():
+        healthy.database.execute("insert into t values (1, 'a')")
+        eventually(lambda: healthy.confirmed() > checkpoint.confirmed)
+        (finding,) = slots.slot(patient)
+    assert finding.level == "ok"
+    # Without it, somebody else did.
+    with pytest.raises(NeedsOperator, match="was moved by somebody else"):
+        list(slots.slot(patient))
+    database.close()
 
 
 def test_tables_whose_updates_would_fail_are_named_with_the_sql_that_mends_them(healthy):

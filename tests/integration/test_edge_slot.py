@@ -1,5 +1,7 @@
 """What an edge does when its slot is not as it left it: it stops, and says what is lost and what to run."""
 
+import pytest
+
 from tests.edge_under_test import refused
 from tests.fix_edge import arrive
 from tests.fix_stack import Database
@@ -117,13 +119,17 @@ def test_slot_lost_while_the_edge_runs_stops_it(private_postgres, edges, interco
     assert "is lost" in error.message
 
 
-def test_slot_that_another_process_reads_is_waited_for_and_then_named(edge, edges, database, interconnect):
+@pytest.mark.parametrize("moves", [False, True], ids=["stands", "moves"])
+def test_slot_that_another_process_reads_is_waited_for_and_then_named(edge, edges, database, interconnect, moves):
+    copy = edges(database, interconnect.url)
+    copy.checkpoint_file.parent.mkdir()
+    copy.checkpoint_file.write_text(edge.checkpoint_file.read_text())
     with edge.running():
         eventually(edge.reading)
-        pid = edge.slot()["active_pid"]
-        copy = edges(database, interconnect.url)
-        copy.checkpoint_file.parent.mkdir()
-        copy.checkpoint_file.write_text(edge.checkpoint_file.read_text())
+        pid, confirmed = edge.slot()["active_pid"], edge.confirmed()
+        if moves:
+            database.execute("insert into t values (1)")
+            eventually(lambda: edge.confirmed() > confirmed)
 
         error = refused(copy, patience_seconds=0.5)
 
