@@ -236,12 +236,13 @@ class Source(threading.Thread):
         self._release()
         self._complete = None
         operator = isinstance(error, NeedsOperator)
-        self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
         trouble = f"{type(error).__name__} {error.message}"
         if trouble != self._trouble:
             level = logging.ERROR if operator else logging.WARNING
             _log.log(level, "%s: %s. %s", self.source, error.message, error.hint or _AGAIN)
         self._trouble = trouble
+        # After the log: who sees the state finds there what to do.
+        self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
 
     def _release(self) -> None:
         """Send back everything that waits for an outcome; what was rejected stays rejected."""
