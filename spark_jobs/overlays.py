@@ -39,6 +39,8 @@ class Overlays:
         """Remove what was written, let go of what is held."""
         for moment in self._moments.values():
             moment.let_go()
+        for _, folder in self._written.values():
+            overlay.forget(self._spark, folder)
         storage.delete(self._spark, self._folder)
 
     def statements(self, asked: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
@@ -55,7 +57,7 @@ class Overlays:
             yield name, overlay.sql(self._spark, self._lake, moment, place[1], folder)
             self._written[place] = (moment, folder)
             if old:
-                storage.delete(self._spark, old[1])
+                overlay.forget(self._spark, old[1])
 
     def _places(self, streams: list[Published]) -> list[Place]:
         """Return the tables, after every stream was looked at."""

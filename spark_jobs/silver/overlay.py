@@ -6,13 +6,14 @@ asked, in a scratch folder, so a question reads them as often as it likes. Calle
 """
 
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import bronze, delta_log, tail
+from spark_jobs import bronze, delta_log, storage, tail
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import quoting, survey, table, truncates, types
 from spark_jobs.silver.changes import OP
@@ -22,6 +23,9 @@ from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, S
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
 from spark_jobs.silver.truncates import Truncate
+
+#: Database of the tables that read the folders of folded changes.
+_SCRATCH = "headrace_scratch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +89,7 @@ def moment(
 def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str) -> str:
     """Return the statement that reads a table at the moment; its folded changes are written to the scratch folder.
 
-    Raises NeedsOperator or CorruptInput where a load would stop the table.
+    What was written stays until it is forgotten. Raises NeedsOperator or CorruptInput where a load would stop the table.
     """
     doing = work(spark, lake, at, name)
     floors, stored = doing.known.positions, doing.known.version
@@ -111,8 +115,27 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
         columns = [*form.columns, *form.own, OP]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
-        found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items())).write.parquet(scratch)
-    return _laid(doing, form, below, cleared, placed, f"parquet.`{scratch}`", hidden=hidden)
+        changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
+        changed.write.parquet(scratch)
+    return _laid(doing, form, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden)
+
+
+def forget(spark: SparkSession, scratch: str) -> None:
+    """Remove what a statement reads from a scratch folder."""
+    spark.sql(f"DROP TABLE IF EXISTS {_place(scratch)}")
+    storage.delete(spark, scratch)
+
+
+def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
+    """Return the name of a table that reads the folder: a bare path is looked at by two jobs each time it is named."""
+    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_SCRATCH}")
+    spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION '{scratch}'")
+    return _place(scratch)
+
+
+def _place(scratch: str) -> str:
+    return f"{_SCRATCH}.`{PurePosixPath(scratch).name}`"
 
 
 def _laid(

@@ -47,7 +47,7 @@ def replay(
             for done, name in enumerate(at.tables(), 1):
                 known = before.tables.get(name, Table(table=name))
                 try:
-                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{scratch}/{done}")
+                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{scratch}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
                     tables[name] = replace(known, changes=0, problem=f"{error.message} {error.hint}".strip())
                 if tell:
@@ -82,9 +82,12 @@ def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) ->
 def _table(spark: SparkSession, lake: LakeFile, job: table.Job, at: Moment, known: Table, scratch: str) -> Table:
     """Overwrite one table; return how it stands. The session is this table's own."""
     work = overlay.work(spark, lake, at, known.table)
-    rows = spark.sql(overlay.sql(spark, lake, at, known.table, scratch))
-    note = delta_log.write(table.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
-    write.replace(rows, work.path, note)
+    try:
+        rows = spark.sql(overlay.sql(spark, lake, at, known.table, scratch))
+        note = delta_log.write(table.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
+        write.replace(rows, work.path, note)
+    finally:
+        overlay.forget(spark, scratch)
     done = replace(
         known,
         version=delta_log.version(spark, work.path),
