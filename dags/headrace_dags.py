@@ -23,6 +23,8 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
 #: A schedule's fields and what they are when the file does not say.
 _SCHEDULE = {"cron": "", "retries": 2, "retry_seconds": 60, "timeout_minutes": 120, "pool": "default_pool"}
+#: The same of a load, which alone has groups of tables.
+_LOAD = _SCHEDULE | {"table_groups": 1}
 #: Exit codes that another try cannot change: not equal, wrong configuration, an operator's decision, corrupt input.
 _FINAL = {1, 2, 3, 4}
 _JAVA = "spark.driver.extraJavaOptions"
@@ -55,21 +57,23 @@ def _streams(path: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
             raise ValueError(
                 f"{path}: streams.{name}: a stream is a table, named in lower-case letters, digits, - and _"
             )
-        schedules[name] = _schedule(path, f"streams.{name}", stream)
+        schedules[name] = _schedule(path, f"streams.{name}", stream, _LOAD)
+        if schedules[name]["table_groups"] < 1:
+            raise ValueError(f"{path}: streams.{name}.schedule.table_groups: expected 1 or more")
     return schedules
 
 
-def _schedule(path: Path, where: str, section: dict[str, Any]) -> dict[str, Any]:
+def _schedule(path: Path, where: str, section: dict[str, Any], defaults: dict[str, Any] = _SCHEDULE) -> dict[str, Any]:
     """Return a section's schedule with the defaults filled in; raise ValueError naming file, field and rule."""
     schedule = section.get("schedule", {})
     if not isinstance(schedule, dict):
         raise ValueError(f"{path}: {where}.schedule: expected a table")  # noqa: TRY004 - the file is wrong.
     for field, value in schedule.items():
-        if field not in _SCHEDULE:
-            raise ValueError(f"{path}: {where}.schedule.{field}: no such field, only {', '.join(_SCHEDULE)}")
-        if type(value) is not type(_SCHEDULE[field]):
-            raise ValueError(f"{path}: {where}.schedule.{field}: expected {type(_SCHEDULE[field]).__name__}")
-    return _SCHEDULE | schedule
+        if field not in defaults:
+            raise ValueError(f"{path}: {where}.schedule.{field}: no such field, only {', '.join(defaults)}")
+        if type(value) is not type(defaults[field]):
+            raise ValueError(f"{path}: {where}.schedule.{field}: expected {type(defaults[field]).__name__}")
+    return defaults | schedule
 
 
 def _spark(path: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -126,23 +130,22 @@ def _command(*arguments: str) -> None:
 
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
-    """Return the DAG that loads a stream: check, bronze, silver."""
-    conf = _known_ahead(jars, spark.get("settings", {}))
+    """Return the DAG that loads a stream: check, bronze, groups of tables side by side where there are several, silver."""
+    spark_submit: dict[str, Any] = {
+        "conn_id": "spark_default",
+        "application": str(_spark_jobs() / "submit.py"),
+        "jars": ",".join(map(str, jars)),
+        "driver_memory": spark.get("driver_memory", "2g"),
+        "conf": _known_ahead(jars, spark.get("settings", {})),
+        # The spark-submit of the Python that Airflow runs on comes first.
+        "env_vars": {"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"},
+    }
 
-    def step(name: str, **more: Any) -> SparkSubmitOperator:
-        return SparkSubmitOperator(
-            task_id=name,
-            name=f"headrace_{stream}_{name}",
-            conn_id="spark_default",
-            application=str(_spark_jobs() / "submit.py"),
-            application_args=[stream, "--config", str(path), "--step", name],
-            jars=",".join(map(str, jars)),
-            driver_memory=spark.get("driver_memory", "2g"),
-            conf=conf,
-            # The spark-submit of the Python that Airflow runs on comes first.
-            env_vars={"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"},
-            **more,
-        )
+    def named(task_id: str) -> dict[str, Any]:
+        return spark_submit | {"task_id": task_id, "name": f"headrace_{stream}_{task_id}"}
+
+    def asked(step: str, *more: str) -> list[str]:
+        return [stream, "--config", str(path), "--step", step, *more]
 
     with _dag(
         f"headrace_load_{stream}",
@@ -154,11 +157,19 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         def check() -> None:
             _command("lake", "check", stream, "--config", str(path))
 
-        (
-            check()
-            >> step("bronze")
-            >> step("silver", outlets=[Asset(name=f"headrace/{stream}", uri=f"headrace://lake/{stream}")])
+        count = schedule["table_groups"]
+        bronze = SparkSubmitOperator(**named("bronze"), application_args=asked("bronze"))
+        silver = SparkSubmitOperator(
+            **named("silver"),
+            application_args=asked("silver"),
+            outlets=[Asset(name=f"headrace/{stream}", uri=f"headrace://lake/{stream}")],
         )
+        if count > 1:
+            each = [asked("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
+            tables = SparkSubmitOperator.partial(**named("tables")).expand(application_args=each)
+            check() >> bronze >> tables >> silver
+        else:
+            check() >> bronze >> silver
     return dag
 
 

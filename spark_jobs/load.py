@@ -17,6 +17,7 @@ from spark_jobs import bronze, loads, maintain
 from spark_jobs.bronze import BronzeReport
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
+from spark_jobs.silver.table_group import TableGroup
 
 Step = Literal["bronze", "silver"]
 #: A load that never ends puts small files together after so many loads of silver.
@@ -41,8 +42,8 @@ class Report:
         return {step: found for step, found in asdict(self).items() if found is not None}
 
     def check(self) -> None:
-        """Raise NeedsOperator when a table of silver stopped."""
-        problems = self.silver.problems if self.silver else {}
+        """Raise NeedsOperator when a table of silver stopped; of a group, the load that publishes will."""
+        problems = self.silver.problems if self.silver and self.silver.group is None else {}
         if self.silver and problems:
             listed = "; ".join(problem for _, problem in sorted(problems.items()))
             raise NeedsOperator(
@@ -56,11 +57,17 @@ def run(
     stream: str,
     *,
     only: Step | None = None,
+    group: TableGroup | None = None,
     accept_gap: bool = False,
     tell: Tell | None = None,
 ) -> Report:
-    """Load a stream; raise what either step raises. A table that stopped alone is in the report."""
+    """Load a stream; raise what either step raises. A table that stopped alone is in the report.
+
+    Of a `group` of tables silver is brought up alone, and not published.
+    """
     lake.stream(stream)
+    if group is not None:
+        return Report(silver=silver.load(spark, lake, stream, group=group))
 
     def hear(step: str) -> Callable[[int, int], None] | None:
         return (lambda done, todo: tell(step, done, todo)) if tell else None

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from spark_jobs.load import Report, Tell
 from spark_jobs.offsets import Progress
+from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.published import Published
 
 
@@ -27,13 +28,7 @@ def show(console: Console, report: Report) -> None:
             for partition, (start, end) in sorted(ranges.items()):
                 console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")
     if silver is not None:
-        total = sum(silver.changes.values())
-        console.print(
-            f"[bold]silver[/] {silver.stream}: {total:,} changes into {len(silver.changes)} tables, load {silver.load}, "
-            f"{silver.seconds:.1f} s"
-            if silver.load is not None
-            else f"[bold]silver[/] {silver.stream}: nothing new ({silver.seconds:.1f} s)"
-        )
+        _show_silver(console, silver)
         for source, (after, upto) in sorted(silver.ranges.items()):
             console.print(f"  {source}: {after or 'the beginning'} to {upto}")
         for table, count in sorted(silver.changes.items()):
@@ -44,6 +39,18 @@ def show(console: Console, report: Report) -> None:
             console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
     for source, seconds in sorted(report.lag.items()):
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
+
+
+def _show_silver(console: Console, done: SilverReport) -> None:
+    """Print a line of all tables together."""
+    what = f"{sum(done.changes.values()):,} changes into {len(done.changes)} tables"
+    if done.load is not None:
+        what += f", load {done.load}, {done.seconds:.1f} s"
+    elif done.group is not None and done.changes:
+        what += f" of group {done.group.number}/{done.group.of}, not published yet, {done.seconds:.1f} s"
+    else:
+        what = f"nothing new ({done.seconds:.1f} s)"
+    console.print(f"[bold]silver[/] {done.stream}: {what}")
 
 
 def show_positions(console: Console, state: Published, held: Progress) -> None:

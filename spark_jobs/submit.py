@@ -1,5 +1,7 @@
 """One step of a stream's load under spark-submit: `spark-submit ... submit.py STREAM --config FILE --step bronze|silver`.
 
+Of silver, `--group 2/4` brings the second of four groups of tables up ahead, for the step without a group to publish.
+
 Exits 0 when the step is done, else with the code of its error, after one line that says what happened and one what to do.
 Called by Airflow's SparkSubmitOperator; the same code as `headrace lake load`.
 """
@@ -19,20 +21,25 @@ from headrace.configuration.load import load as load_file  # noqa: E402 - as abo
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
 from spark_jobs import idle, load, report  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
+from spark_jobs.silver.table_group import TableGroup  # noqa: E402 - as above.
 
 
 @click.command()
 @click.argument("stream")
 @click.option("--config", required=True, type=click.Path(dir_okay=False), help="The lake's file.")
 @click.option("--step", type=click.Choice(["bronze", "silver"]), help="One step alone; both when not given.")
-def submit(stream: str, config: str, step: load.Step | None) -> None:
+@click.option(
+    "--group", metavar="NUMBER/COUNT", help="Of silver the tables of one group alone, which are not published."
+)
+def submit(stream: str, config: str, step: load.Step | None, group: str | None) -> None:
     """Run one step of a stream's load."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         lake = load_file(config, LakeFile)
         lake.stream(stream)
-        done = idle.report(lake, stream, step) or _run(lake, stream, step)
+        tables = TableGroup.parse(group) if group else None
+        done = idle.report(lake, stream, step) or _run(lake, stream, step, tables)
         report.show(Console(highlight=False, soft_wrap=True), done)
         done.check()
     except ReplicationError as error:
@@ -42,10 +49,10 @@ def submit(stream: str, config: str, step: load.Step | None) -> None:
         sys.exit(error.exit_code)
 
 
-def _run(lake: LakeFile, stream: str, step: load.Step | None) -> load.Report:
+def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None) -> load.Report:
     spark = session(lake, name=f"headrace {stream} {step or 'load'}")
     try:
-        return load.run(spark, lake, stream, only=step)
+        return load.run(spark, lake, stream, only=step, group=group)
     finally:
         spark.stop()
 

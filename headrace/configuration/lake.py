@@ -49,6 +49,13 @@ class Schedule(Section, frozen=True, kw_only=True):
     pool: Annotated[str, Meta(min_length=1)] = "default_pool"
 
 
+class LoadSchedule(Schedule, frozen=True, kw_only=True):
+    """The same of a load."""
+
+    #: In how many tasks, side by side, tables of silver are brought up; of 1 the task that publishes does it.
+    table_groups: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
 Deletes = Literal["hard", "soft"]
 
 
@@ -89,7 +96,7 @@ class Stream(Section, frozen=True, kw_only=True):
     sources: Annotated[list[SourceName], Meta(min_length=1)]
     #: Most records that one bronze micro-batch takes.
     records_per_batch: Annotated[int, Meta(ge=1)] = 2_000_000
-    schedule: Schedule = Schedule()
+    schedule: LoadSchedule = LoadSchedule()
     #: Whether the former rows of every table are kept.
     history: bool = False
     #: Whether rows that were deleted at their source go, or stay and are marked.

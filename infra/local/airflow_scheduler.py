@@ -104,8 +104,11 @@ class Scheduler:
             runs = database.execute(
                 "SELECT run_id, run_type, state FROM dag_run WHERE dag_id = ? ORDER BY id", [dag_id]
             ).fetchall()
+            # One of several that a task was mapped to has its number behind the name.
             tasks = database.execute(
-                "SELECT run_id, task_id, state, try_number FROM task_instance WHERE dag_id = ?", [dag_id]
+                "SELECT run_id, task_id || CASE WHEN map_index >= 0 THEN '[' || map_index || ']' ELSE '' END, state, try_number "
+                "FROM task_instance WHERE dag_id = ?",
+                [dag_id],
             ).fetchall()
         return [
             RunState(

@@ -23,6 +23,7 @@ from spark_jobs.silver import complete, histories, published, survey, table
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
+from spark_jobs.silver.table_group import TableGroup
 
 #: Tables that are written at the same time: each waits for its own log and files most of the time.
 SIDE_BY_SIDE = 4
@@ -35,7 +36,7 @@ class SilverReport:
     """What one load of silver did."""
 
     stream: str
-    #: Number of the load; None when there was nothing to do.
+    #: Number of the load; None when nothing was published.
     load: int | None = None
     #: Source to the positions before (empty at first) and after.
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -47,14 +48,23 @@ class SilverReport:
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
     problems: dict[str, str] = field(default_factory=dict)
+    #: Whose tables were brought up ahead of a load; None of a load.
+    group: TableGroup | None = None
     seconds: float = 0.0
 
 
 def load(
-    spark: SparkSession, lake: LakeFile, stream: str, *, side_by_side: int = SIDE_BY_SIDE, tell: Tell | None = None
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    *,
+    group: TableGroup | None = None,
+    side_by_side: int = SIDE_BY_SIDE,
+    tell: Tell | None = None,
 ) -> SilverReport:
     """Apply and publish everything that bronze has and silver has not, some tables side by side.
 
+    Of a `group` the tables are applied alone, and nothing is published: a load without a group does what is left and publishes.
     `tell` hears tables done and tables in all.
 
     Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
@@ -85,12 +95,14 @@ def load(
             works = _works(lake, before, new)
             if lagging:
                 works |= _behind(lake, before, cuts, tail.rows(spark, path, None, version), lagging)
+            if group is not None:
+                works = {name: one for name, one in works.items() if group.has(name)}
             held = (before.bronze_done, raw) if few and before.bronze_done is not None else None
             job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1, held=held)
             results = _run(lambda: aside(spark), job, works, side_by_side, tell)
         done = before.bronze_done if new.more else version
         after = _after(before, cuts, results, version, done, started)
-        worth = _worth_publishing(before, after)
+        worth = group is None and _worth_publishing(before, after)
         if worth:
             published.append(spark, lake, after)
     return SilverReport(
@@ -101,6 +113,7 @@ def load(
         changes={name: done.changes for name, done in results.items() if done.changes},
         waiting=new.waiting,
         problems=_problems(after),
+        group=group,
         seconds=monotonic() - began,
     )
 

@@ -100,7 +100,8 @@ def apply(spark: SparkSession, job: Job, work: Work) -> Table:
     return replace(
         work.known,
         version=delta_log.version(spark, work.path),
-        changes=sum(one.changes for one in ahead),
+        # Those that a former attempt, or a task of the table's group, committed and nobody published count too.
+        changes=sum(one.changes for one in ahead_of(work, work.known.positions)),
         positions=work.cuts,
         schemas=texts,
         problem=None,

@@ -61,6 +61,7 @@ records_per_batch = {BATCH}
 cron = "@continuous"
 retries = 2
 retry_seconds = 1
+table_groups = 2
 """)
     with Scheduler(tmp_path / "airflow", path, jars=JARS) as airflow:
         try:
@@ -85,7 +86,10 @@ retry_seconds = 1
                 saying="the first run is over",
             )
             assert (first.kind, first.state) == ("scheduled", "success")
-            assert first.tasks["check"] == first.tasks["silver"] == TaskState(state="success", tries=1)
+            once = TaskState(state="success", tries=1)
+            assert first.tasks["check"] == first.tasks["silver"] == once
+            assert {name for name in first.tasks if name.startswith("tables")} == {"tables[0]", "tables[1]"}
+            assert first.tasks["tables[0]"] == first.tasks["tables[1]"] == once
             assert first.tasks["bronze"] == TaskState(state="success", tries=2)
 
             # And a run that is scheduled later brings only what came since.

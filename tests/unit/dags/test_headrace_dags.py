@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dags
-from headrace.configuration.lake import Schedule
+from headrace.configuration.lake import LoadSchedule
 
 DAG_FILE = Path(dags.__file__).parent / "headrace_dags.py"
 #: Parses the file once for each line of settings, and answers with what it defines and what is imported by then.
@@ -37,6 +37,7 @@ def describe(made):
                     "arguments": getattr(task, "application_args", None),
                     "jars": getattr(task, "jars", None),
                     "conf": getattr(task, "conf", None),
+                    "mapped": list(task.expand_input.value["application_args"]) if task.is_mapped else None,
                 }
                 for task in dag.tasks
             },
@@ -122,6 +123,23 @@ def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_
         assert task["jars"] == f"{tmp_path}/jars/spark/a.jar,{tmp_path}/jars/spark/b.jar"
 
 
+def test_tables_are_brought_up_group_by_group_ahead_of_silver_where_there_are_several_groups(parse, tmp_path):
+    schedule = 'retries = 5\npool = "lake"\ntable_groups = 3'
+
+    tasks = parse(stream("bank", schedule))["dags"]["headrace_load_bank"]["tasks"]
+
+    assert {name: task["after"] for name, task in tasks.items()} == {
+        "check": [],
+        "bronze": ["check"],
+        "tables": ["bronze"],
+        "silver": ["tables"],
+    }
+    common = ["bank", "--config", str(tmp_path / "lake.toml"), "--step", "silver"]
+    assert tasks["tables"]["mapped"] == [[*common, "--group", f"{number}/3"] for number in (1, 2, 3)]
+    assert (tasks["tables"]["retries"], tasks["tables"]["pool"], tasks["tables"]["outlets"]) == (5, "lake", [])
+    assert (tasks["silver"]["arguments"], tasks["silver"]["outlets"]) == (common, ["headrace/bank"])
+
+
 def test_what_the_lakes_file_sets_for_the_driver_is_known_before_its_jvm_starts(parse, tmp_path):
     settings = (
         '[spark.settings]\n"spark.driver.extraJavaOptions" = "-Xint"\n'
@@ -141,8 +159,10 @@ def test_what_the_lakes_file_sets_for_the_driver_is_known_before_its_jvm_starts(
 def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_lakes_file(parse):
     dag = parse('[streams.bank]\nsources = ["a/b"]\n')["dags"]["headrace_load_bank"]
 
-    default = Schedule()
+    default = LoadSchedule()
+    assert default.table_groups == 1
     assert dag["schedule"] is None
+    assert set(dag["tasks"]) == {"check", "bronze", "silver"}
     for task in dag["tasks"].values():
         assert task["retries"] == default.retries
         assert task["retry_seconds"] == default.retry_seconds
@@ -176,6 +196,8 @@ def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
         (stream("bank", "cron = 5"), {}, "streams.bank.schedule.cron: expected str"),
         (stream("bank", "retries = true"), {}, "streams.bank.schedule.retries: expected int"),
         (stream("bank", "tries = 3"), {}, "streams.bank.schedule.tries: no such field"),
+        (stream("bank", "table_groups = 0"), {}, "streams.bank.schedule.table_groups: expected 1 or more"),
+        (stream("bank") + "[verify.schedule]\ntable_groups = 2", {}, "verify.schedule.table_groups: no such field"),
         ('[streams."Bank/1"]\n', {}, "streams.Bank/1: "),
         (stream("bank") + "[verify.schedule]\ncron = 1", {}, "verify.schedule.cron: expected str"),
         ("[streams.bank]\nschedule = 3", {}, "streams.bank.schedule: expected a table"),
