@@ -30,6 +30,9 @@ __all__ = ["BronzeReport", "checkpoint_path", "following", "group", "load", "mir
 
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
 _RECORDS_PER_TASK = 250_000
+#: Seconds between two commits of a load that never ends. Each costs about as much as a question for live rows, which are read
+#: from Kafka where a stream has one topic (spark_jobs/kafka_tail.py): nobody waits for bronze then.
+_EVERY, _EVERY_PER_TABLE = 5.0, 2.0
 
 Tell = Callable[[int, int], None]
 Ranges = dict[int, tuple[int, int]]
@@ -110,7 +113,7 @@ def ranges_of(before: Progress, after: Progress, topic: str) -> Ranges:
 
 @contextmanager
 def following(
-    spark: SparkSession, lake: LakeFile, stream: str, *, accept_gap: bool = False, every: float = 2.0
+    spark: SparkSession, lake: LakeFile, stream: str, *, accept_gap: bool = False, every: float | None = None
 ) -> Iterator[Callable[[], None]]:
     """Append what comes to the topics, a commit every so many seconds at most, until the block is left.
 
@@ -125,6 +128,7 @@ def following(
         # Its small jobs do not wait behind those of a MERGE.
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bronze")
         try:
+            every = every or (_EVERY_PER_TABLE if lake.stream(stream).topic_per_table else _EVERY)
             trigger = f"{round(every * 1000)} milliseconds"
             query = _start(spark, lake, stream, there, before, sink, few=True, processingTime=trigger)
         finally:

@@ -65,21 +65,24 @@ class Topic:
     ends: dict[int, int]
 
 
-def describe(connection: KafkaConnection, name: str) -> Topic:
+def describe(connection: KafkaConnection, name: str, *, patience: float = PATIENCE) -> Topic:
     """Return the topic as it stands; raise NotConnected, or NeedsOperator when there is no such topic."""
-    return describe_all(connection, [name])[0]
+    return describe_all(connection, [name], patience=patience)[0]
 
 
-def describe_all(connection: KafkaConnection, names: Sequence[str]) -> list[Topic]:
-    """Return topics as they stand; raise NotConnected, or NeedsOperator when there is one that is not."""
+def describe_all(connection: KafkaConnection, names: Sequence[str], *, patience: float = PATIENCE) -> list[Topic]:
+    """Return topics as they stand; raise NotConnected, or NeedsOperator when there is one that is not.
+
+    Kafka has `patience` seconds for each of three answers.
+    """
     client, asked = admin(connection), names[0]
     found: dict[str, Any] = {}
     try:
-        for asked, described in client.describe_topics(Topics(list(names)), request_timeout=PATIENCE).items():
+        for asked, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():
             found[asked] = described.result()
         places = [Place(name, partition.id) for name, one in found.items() for partition in one.partitions]
         starts, ends = (
-            _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED)
+            _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED, patience=patience)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
     except KafkaException as error:
@@ -112,12 +115,14 @@ def _bounds(
     places: Sequence[Place],
     spec: OffsetSpec,
     isolation: IsolationLevel,
+    *,
+    patience: float = PATIENCE,
 ) -> dict[Place, int]:
     wanted = dict.fromkeys((TopicPartition(*place) for place in places), spec)
     if not wanted:
         return {}
     found: dict[Place, int] = {}
-    for place, answer in client.list_offsets(wanted, isolation_level=isolation, request_timeout=PATIENCE).items():
+    for place, answer in client.list_offsets(wanted, isolation_level=isolation, request_timeout=patience).items():
         try:
             found[Place(place.topic, place.partition)] = answer.result().offset
         except KafkaException as error:

@@ -1,4 +1,4 @@
-"""A stream's tables at a moment that no load has published: a published state with bronze's later changes laid over it.
+"""A stream's tables at a moment that no load has published: a published state with the changes that came later laid over it.
 
 Guarantees what a load guarantees: every source exactly up to one position, at the end of a transaction, in all tables alike;
 the changes are folded by the load's own code. Nothing of the lake is written but the folded changes of the tables that are
@@ -13,7 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import bronze, delta_log, storage, tail
+from spark_jobs import bronze, delta_log, kafka_tail, offsets, storage, tail
+from spark_jobs.kafka_tail import Beyond
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import quoting, survey, table, truncates, types
 from spark_jobs.silver.changes import OP
@@ -39,8 +40,11 @@ class Moment:
     #: The version of bronze that is read, and the one after which the changes came; None when not known.
     version: int
     after: int | None
-    #: Its rows between them.
+    #: Its rows between them, with those that Kafka has beyond.
     raw: DataFrame
+    #: Which these are, and their rows alone; None when there are none.
+    beyond: Beyond
+    ahead: DataFrame | None
 
     def let_go(self) -> None:
         """Forget rows that are held in memory."""
@@ -63,19 +67,28 @@ def moment(
 ) -> Moment | None:
     """Return the stream at the cuts, or at its newest whole transactions; None when nothing of it was ever loaded.
 
-    A moment that is `known` is returned itself while nothing came after it. Its rows are `held` in memory, if they are few,
-    until it is let go.
+    A moment that is `known` is returned itself while nothing came after it. If its rows are few they are `held` in memory until
+    it is let go, and go on to the end of Kafka's topic; else to that of bronze.
     """
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
     reached = bronze.reach(spark, lake, base.stream)
-    version = delta_log.version(spark, path)
-    if known is not None and (known.base.load, known.version) == (base.load, version):
+    version, beyond, ahead = delta_log.version(spark, path), {}, None
+    held = held and tail.few(spark, path, base.bronze_done, version)
+    if held and (found := delta_log.note(spark, path, offsets.NOTE)):
+        # A commit may have come since.
+        version, beyond = max(version, found[0]), kafka_tail.beyond(lake, base.stream, offsets.parse(found[1]))
+    if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
-    if held and tail.few(spark, path, base.bronze_done, version):
+    if held:
+        aside = for_few_rows(spark)
+        raw = tail.rows(aside, path, base.bronze_done, version)
+        if beyond:
+            ahead = kafka_tail.read(aside, lake, base.stream, beyond)
+            raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is asked.
-        raw = tail.rows(for_few_rows(spark), path, base.bronze_done, version).coalesce(1).persist()
+        raw = raw.coalesce(1).persist()
     else:
         raw = tail.rows(spark, path, base.bronze_done, version)
     try:
@@ -83,7 +96,7 @@ def moment(
     except Exception:
         raw.unpersist()
         raise
-    return Moment(base=base, new=new, version=version, after=base.bronze_done, raw=raw)
+    return Moment(base=base, new=new, version=version, after=base.bronze_done, raw=raw, beyond=beyond, ahead=ahead)
 
 
 def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str) -> str:
@@ -216,4 +229,5 @@ def work(spark: SparkSession, lake: LakeFile, at: Moment, name: str) -> Work:
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: Moment) -> DataFrame:
-    return tail.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)
+    rows = tail.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)
+    return rows if at.ahead is None else rows.unionByName(at.ahead, allowMissingColumns=True)

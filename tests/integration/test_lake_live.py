@@ -3,9 +3,12 @@
 from datetime import UTC, datetime
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import bronze, sql
+from spark_jobs import bronze, kafka_tail, offsets, sql
+from spark_jobs.offsets import Held, Progress
 from spark_jobs.silver import load as silver
 
 J, L = "jakarta/bank", "london/bank"
@@ -76,6 +79,79 @@ def test_live_rows_are_those_that_the_next_load_will_show(spark, feed, lake_file
     assert "whole" in str(live)
     silver.load(spark, lake, "bank")
     assert asked(desk, "accounts", "silver") == live
+
+
+def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, monkeypatch, caplog):
+    # given a load, then changes in bronze, and others in Kafka alone: of keys, of another source, and half a transaction
+    one = feed(J, partitions=2)
+    other = feed(L, into=one.topic, partition=1)
+    lake = lake_file(bank=one.topic)
+    for source in (one, other):
+        source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in (1, 2, 3)))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    one.commit(one.update(id=1, name="b", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    desk = desks(lake)
+    in_bronze = asked(desk, "accounts", "silver_live")
+    one.commit(one.update(id=1, name="c", balance="1.00"), one.delete(id=2))
+    one.commit(one.update(before={"id": 3}, id=30, name="moved", balance="1.00"))
+    other.commit(other.schema(table="public.fresh"), other.insert("public.fresh", id=7, name="new", balance="1.00"))
+    one.commit(one.insert(id=99, name="half", balance="0.00"), ends=False)
+    other.commit(other.insert(id=98, name="aborted", balance="0.00"), abort=True)
+    # when
+    live = {name: asked(desk, name, "silver_live") for name in ("accounts", "fresh")}
+    again = asked(desk, "accounts", "silver_live")
+    # then
+    assert live["accounts"] == again != in_bronze
+    assert "half" not in str(live)
+    assert "aborted" not in str(live)
+    # and it is what the next load shows
+    bronze.load(spark, lake, "bank")
+    assert asked(desk, "accounts", "silver_live") == live["accounts"]
+    silver.load(spark, lake, "bank")
+    assert {name: asked(desk, name, "silver") for name in live} == live
+    # when Kafka has more than a question should read
+    one.commit(one.insert(id=100, name="whole", balance="0.00"))
+    monkeypatch.setattr(kafka_tail, "_MOST", 0)
+    assert asked(desk, "accounts", "silver_live") == live["accounts"]
+    monkeypatch.undo()
+    assert {"half", "whole"} <= {row["name"] for row in desk.ask("SELECT name FROM silver_live.accounts").collect()}
+    # or cannot be asked, which is not tried again at once
+    away = desks(lake_file(bank=one.topic, bootstrap="127.0.0.1:1"))
+    for _ in range(2):
+        assert asked(away, "accounts", "silver_live") == live["accounts"]
+    told = [record.getMessage() for record in caplog.records if "of bronze alone" in record.getMessage()]
+    assert len(told) == 1
+    assert "127.0.0.1:1" in told[0]
+
+
+def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(spark, feed, lake_file, desks, kafka):
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    source.commit(source.insert(id=2, name="lost", balance="1.00"), source.insert(id=3, name="kept", balance="1.00"))
+    held = offsets.of_table(spark, bronze.table_path(lake, "bank"), "bank", [])
+    end = held.of(source.topic).offsets[0]
+    found = kafka_tail.beyond(lake, "bank", held)
+    assert list(found) == [0]
+    assert found[0][0] == end
+    assert asked(desks(lake), "accounts", "silver_live") != asked(desks(lake), "accounts", "silver")
+    # when retention takes what is next
+    admin, place = (
+        AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0}),
+        TopicPartition(source.topic, 0, end + 2),
+    )
+    admin.delete_records([place])[place].result(60)
+    # then
+    assert kafka_tail.beyond(lake, "bank", held) == {}
+    assert desks(lake).ask("SELECT name FROM silver_live.accounts").collect() == [("a",)]
+    # or the topic is another one
+    source.commit(source.insert(id=4, name="next", balance="1.00"))
+    other = Progress({source.topic: Held(held.of(source.topic).offsets, "another")})
+    assert kafka_tail.beyond(lake, "bank", other) == {}
 
 
 def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, desks):
