@@ -157,7 +157,7 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         def check() -> None:
             _command("lake", "check", stream, "--config", str(path))
 
-        count = schedule["table_groups"]
+        checked, count = check(), schedule["table_groups"]
         bronze = SparkSubmitOperator(**named("bronze"), application_args=asked("bronze"))
         silver = SparkSubmitOperator(
             **named("silver"),
@@ -167,9 +167,9 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         if count > 1:
             each = [asked("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
             tables = SparkSubmitOperator.partial(**named("tables")).expand(application_args=each)
-            check() >> bronze >> tables >> silver
+            checked >> bronze >> tables >> silver
         else:
-            check() >> bronze >> silver
+            checked >> bronze >> silver
     return dag
 
 
