@@ -16,14 +16,13 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log, kafka_tail, offsets, storage, tail
 from spark_jobs.kafka_tail import Beyond
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import quoting, survey, table, truncates, types
+from spark_jobs.silver import laid, survey, table, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.published import Positions, Published
 from spark_jobs.silver.quoting import name as _q
-from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
+from spark_jobs.silver.shape import DELETED_AT, Shape, retyped
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
-from spark_jobs.silver.truncates import Truncate
 
 #: Database of the tables that read the folders of folded changes.
 _SCRATCH = "headrace_scratch"
@@ -116,7 +115,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
             below = below.filter(F.col(DELETED_AT).isNull()).drop(DELETED_AT)
     if not ahead and below is not None:
         living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
-        return f"SELECT {', '.join(map(_q, below.columns))} FROM {_at(doing)}{living}"  # noqa: S608 - ours, and quoted.
+        return f"SELECT {', '.join(map(_q, below.columns))} FROM {laid.at(doing)}{living}"  # noqa: S608 - ours, and quoted.
     form, _ = table.formed(doing)
     table.refuse_keyless(form, ahead, floors, doing)
     if below is not None:
@@ -130,7 +129,9 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
         changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
         changed.write.parquet(scratch)
-    return _laid(doing, form, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden)
+    return laid.statement(
+        doing, form, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden
+    )
 
 
 def forget(spark: SparkSession, scratch: str) -> None:
@@ -149,62 +150,6 @@ def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
 
 def _place(scratch: str) -> str:
     return f"{_SCRATCH}.`{PurePosixPath(scratch).name}`"
-
-
-def _laid(
-    work: Work,
-    form: Shape,
-    below: DataFrame | None,
-    cleared: list[Truncate],
-    placed: dict[str, str],
-    changed: str,
-    *,
-    hidden: bool,
-) -> str:
-    """Return the statement that lays the changed rows over the published ones; those marked as deleted may be hidden."""
-    stored = [] if below is None else [column for column in below.columns if column not in form.own]
-    columns = [*form.columns, *(column for column in stored if column not in form.columns), *form.own]
-    news = ", ".join(f"{placed.get(column, 'NULL')} AS {_q(column)}" for column in columns)
-    there = "" if form.soft else f" WHERE {placed[OP]} <> 'd'"
-    over = f"SELECT {news} FROM {changed}{there}"  # noqa: S608 - names and paths are ours, and quoted.
-    if below is None:
-        return over
-    marks = _marks(cleared, DELETED_AT in below.columns) if form.soft else {}
-    old = ", ".join(
-        marks.get(column) or _stored(column, column in below.columns, form.columns.get(column)) for column in columns
-    )
-    same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *form.key))
-    join = f" LEFT ANTI JOIN {changed} s ON {same}" if form.key else ""
-    kept = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
-    if not form.soft:
-        for source, position in sorted(truncates.last_of_each(cleared).items()):
-            kept += f" AND NOT (t.{SOURCE} = {quoting.text(source)} AND t.{POSITION} < {quoting.text(position)})"
-    return f"SELECT {old} FROM {_at(work)} t{join} WHERE true{kept} UNION ALL {over}"  # noqa: S608 - as above.
-
-
-def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
-    """Return what the columns of a published row say that a truncate may have ended."""
-    values = {column: f"t.{column}" for column in (DELETED_AT, COMMIT_TIME, POSITION)}
-    if not marked:
-        values[DELETED_AT] = "CAST(NULL AS timestamp)"
-    living = f"{values[DELETED_AT]} IS NULL"
-    for one in truncates.first_of_each(cleared):
-        place = quoting.text(one.position)
-        ended = f"{living} AND t.{SOURCE} = {quoting.text(one.source)} AND t.{POSITION} < {place}"
-        for column, value in list(values.items()):
-            told = place if column == POSITION else f"timestamp_micros({one.at}L)"
-            values[column] = f"CASE WHEN {ended} THEN {told} ELSE {value} END"
-    return {column: f"{value} AS {column}" for column, value in values.items()}
-
-
-def _at(work: Work) -> str:
-    return f"delta.`{work.path}` VERSION AS OF {work.known.version}"
-
-
-def _stored(column: str, there: bool, kind: T.DataType | None) -> str:
-    """Return a column of the published rows, in the type that the newest schema gives it."""
-    value = f"t.{_q(column)}" if there else "NULL"
-    return f"{value} AS {_q(column)}" if kind is None else f"CAST({value} AS {kind.simpleString()}) AS {_q(column)}"
 
 
 def _fitted(form: Shape, below: DataFrame) -> Shape:
