@@ -30,8 +30,8 @@ __all__ = ["BronzeReport", "checkpoint_path", "following", "group", "load", "mir
 
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
 _RECORDS_PER_TASK = 250_000
-#: Seconds between two commits of a load that never ends. Each costs about as much as a question for live rows, which are read
-#: from Kafka where a stream has one topic (spark_jobs/kafka_tail.py): nobody waits for bronze then.
+#: Seconds between two commits of a load that never ends. Each takes cores from silver and from questions; where a stream has one
+#: topic live rows are read from Kafka (spark_jobs/kafka_tail.py), and nobody waits for bronze.
 _EVERY, _EVERY_PER_TABLE = 5.0, 2.0
 
 Tell = Callable[[int, int], None]

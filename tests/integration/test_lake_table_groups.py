@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from headrace.errors import ConfigurationError
 from spark_jobs import bronze, delta_log
 from spark_jobs.silver import history, load, published, read, table
 from spark_jobs.silver.table_group import TableGroup
@@ -25,18 +22,6 @@ def versions(spark, lake, name):
 
 def commits(spark, lake):
     return {name: delta_log.version(spark, table.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
-
-
-def test_a_table_is_in_one_group_alone():
-    tables = [f"public.t{number}" for number in range(100)]
-    for count in (1, 2, 7):
-        groups = [[table for table in tables if TableGroup(n, count).has(table)] for n in range(1, count + 1)]
-        assert sorted(table for group in groups for table in group) == sorted(tables)
-        assert all(groups)
-    assert TableGroup.parse("2/7") == TableGroup(2, 7)
-    for text in ("0/2", "3/2", "2", "a/b", "-1/2", "1/2/3"):
-        with pytest.raises(ConfigurationError, match="names no group of tables"):
-            TableGroup.parse(text)
 
 
 def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, feed, lake_file):
