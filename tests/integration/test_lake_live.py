@@ -172,6 +172,13 @@ def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_fil
             desk.ask("SELECT * FROM silver_live.log")
         assert desk.ask("SELECT name FROM silver_live.accounts").collect() == [("b",)]
         silver.load(spark, lake, "bank")
+    # and it goes on live, from where it stands, once a key and a change have come to Kafka
+    source.commit(source.schema(LOG, ("entry",), "public.log"), source.insert("public.log", entry="three"))
+    live = asked(desk, "log", "silver_live")
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    assert asked(desk, "log", "silver") == live
+    assert "three" in str(live)
 
 
 def test_tables_are_shown_as_of_a_moment_at_the_source(spark, feed, lake_file, desks):
