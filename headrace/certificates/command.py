@@ -2,11 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.configuration.load import SOURCE_NAME
 from headrace.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.certificates.authority import Authority
 
 
 @click.command()
@@ -22,9 +26,21 @@ from headrace.errors import ConfigurationError
     metavar="NAME=HOST[,HOST...]",
     help="A server's certificate: a bridge, a router, a broker, and the DNS names by which it is reached.",
 )
+@click.option(
+    "--interior-router",
+    "interiors",
+    multiple=True,
+    metavar="NAME=HOST[,HOST...]",
+    help="An interior router's second certificate, for links to other interior routers, of a second authority: FOLDER/routers.",
+)
 @click.option("--days", type=click.FloatRange(min=0.001), default=90, show_default=True, help="How long they last.")
 def certs(
-    folder: Path, sources: tuple[str, ...], clients: tuple[str, ...], servers: tuple[str, ...], days: float
+    folder: Path,
+    sources: tuple[str, ...],
+    clients: tuple[str, ...],
+    servers: tuple[str, ...],
+    interiors: tuple[str, ...],
+    days: float,
 ) -> None:
     """Make a private authority in FOLDER, once, and certificates from it; those that are there are renewed.
 
@@ -36,18 +52,30 @@ def certs(
     for source in sources:
         if not re.match(SOURCE_NAME, source):
             raise ConfigurationError(f"--source {source}: a source is named REGION/NAME", hint="As in the edge's file.")
-    named = [(server, *server.partition("=")[::2]) for server in servers]
-    for given, name, hosts in named:
-        if not re.fullmatch(r"[\w.-]+", name) or not all(hosts.split(",")):
-            raise ConfigurationError(
-                f"--server {given}: give NAME=HOST[,HOST...]", hint="--server bridge=bridge.example"
-            )
+    named = [_named("--server", server) for server in servers]
+    between = [_named("--interior-router", router) for router in interiors]
     for client in clients:
         if not re.fullmatch(r"[\w.-]+", client):
             raise ConfigurationError(f"--client {client}: a name has letters, digits, '.', '_' and '-'")
     authority = Authority(folder)
     made = [authority.client(name, days) for name in (*sources, *clients)]
-    made += [authority.server(name, hosts.split(","), days) for _, name, hosts in named]
+    made += [authority.server(name, hosts, days) for name, hosts in named]
+    _report(authority, made, days)
+    if between:
+        # No policy applies to a link between interior routers: whoever has a certificate of this authority is one.
+        routers = Authority(folder / "routers")
+        _report(routers, [routers.server(name, hosts, days) for name, hosts in between], days)
+
+
+def _named(option: str, given: str) -> tuple[str, list[str]]:
+    """Return the name and the host names of NAME=HOST[,HOST...]; raise ConfigurationError for anything else."""
+    name, _, hosts = given.partition("=")
+    if not re.fullmatch(r"[\w.-]+", name) or not all(hosts.split(",")):
+        raise ConfigurationError(f"{option} {given}: give NAME=HOST[,HOST...]", hint=f"{option} bridge=bridge.example")
+    return name, hosts.split(",")
+
+
+def _report(authority: "Authority", made: list[Path], days: float) -> None:
     click.echo(f"authority    {authority.certificate_file}")
     for path in made:
         click.echo(f"certificate  {path}, key {path.with_suffix('.key').name}, {days:g} days")

@@ -151,13 +151,15 @@ def test_certificates_are_made_for_all_who_need_one():
         if found := re.match(r"--(?:source|client|server)=([^=]+)", word):
             name = found[1].replace("/", "-")
             made |= {f"{name}.pem", f"{name}.key"}
+        if found := re.match(r"--interior-router=([^=]+)", word):
+            made |= {"routers/authority.pem", f"routers/{found[1]}.pem", f"routers/{found[1]}.key"}
     used = set()
     for service in SERVICES.values():
         for source in mounts(service).values():
             if source.startswith("./infra/") and (ROOT / source).is_file():
-                used |= set(re.findall(r"/certs/([\w.-]+\.(?:pem|key))", (ROOT / source).read_text()))
+                used |= set(re.findall(r"/certs/([\w./-]+\.(?:pem|key))", (ROOT / source).read_text()))
         used |= set(re.findall(r"/certs/([\w.-]+\.(?:pem|key))", " ".join(service.get("entrypoint", []))))
-    assert {"bridge.pem", "jakarta-bank.key", "interior-a.pem", "artemis.key"} <= used <= made
+    assert {"bridge.pem", "jakarta-bank.key", "interior-a.pem", "routers/interior-b.key", "artemis.key"} <= used <= made
 
 
 def test_regions_reach_nothing_by_themselves():

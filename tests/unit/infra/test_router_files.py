@@ -82,20 +82,59 @@ def test_every_attribute_is_one_that_the_router_knows(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_everybody_is_authenticated_over_tls(path):
-    (profile,) = of_kind(path, "sslProfile")
-    assert profile["uidFormat"] == "n"
+    profiles = {profile["name"]: profile for profile in of_kind(path, "sslProfile")}
+    assert all(profile["uidFormat"] == "n" for profile in profiles.values())
     for attributes in of_kind(path, "listener"):
-        assert attributes["sslProfile"] == profile["name"]
+        assert attributes["sslProfile"] in profiles
         assert (attributes["requireSsl"], attributes["authenticatePeer"]) == ("yes", "yes")
         assert attributes["saslMechanisms"] == "EXTERNAL"
         assert attributes["role"] in ROLES
-        assert (attributes["role"] == "normal") == ("policyVhost" in attributes)
     for attributes in of_kind(path, "connector"):
-        assert attributes["sslProfile"] == profile["name"]
+        assert attributes["sslProfile"] in profiles
         assert attributes["role"] in ROLES
     (policy,) = of_kind(path, "policy")
     assert policy["enableVhostPolicy"] == "true"
     assert of_kind(path, "address") == [{"prefix": "cdc", "distribution": "balanced"}]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_r1_every_listener_names_its_policy_but_those_for_interior_routers(path):
+    # The router applies its policy to the role `edge` too, and refuses everybody for whom no policy host is named.
+    for attributes in of_kind(path, "listener"):
+        assert (attributes["role"] != "inter-router") == ("policyVhost" in attributes), attributes["port"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_r3_links_between_interior_routers_trust_an_authority_of_their_own(path):
+    authorities = {profile["name"]: profile["caCertFile"] for profile in of_kind(path, "sslProfile")}
+    assert len(set(authorities.values())) == len(authorities)
+    for kind in ("listener", "connector"):
+        for attributes in of_kind(path, kind):
+            between = authorities[attributes["sslProfile"]] != "/etc/headrace/certs/authority.pem"
+            assert between == (attributes["role"] == "inter-router"), attributes
+
+
+def test_r1_a_region_has_a_group_for_its_router_and_reaches_its_own_addresses_alone():
+    regions = vhosts()["regions"]
+    assert regions["allowUnknownUser"] is False
+    for path in FILES:
+        if not path.name.startswith("edge-"):
+            continue
+        (router,) = of_kind(path, "router")
+        (profile,) = of_kind(path, "sslProfile")
+        region = router["id"].removeprefix("edge-")
+        group = regions["groups"][region]
+        # The user is the common name of the router's certificate; its addresses for edges begin with the router's id.
+        assert Path(profile["certFile"]).stem == group["users"]
+        assert group["targets"].split(", ") == [f"cdc/{region}/*", "_$qd.*", "mc/sfe.*"]
+        assert group["sources"].split(", ") == [router["id"], "_$qd.*", "sfe.*", "vfcr.*"]
+        assert not group["allowDynamicSource"]
+
+
+def test_r8_no_group_has_a_limit_of_zero_which_means_no_limit():
+    for vhost in vhosts().values():
+        for name, group in vhost["groups"].items():
+            assert "0" not in map(repr, group.values()), name
 
 
 def test_a_region_only_connects_outwards_and_to_both_interior_routers():
@@ -121,21 +160,23 @@ def test_the_interior_routers_meet():
 
 def test_a_source_may_send_to_its_own_address_alone_and_receive_nothing():
     sources = []
-    for vhost in vhosts().values():
+    for hostname, vhost in vhosts().items():
         assert vhost["allowUnknownUser"] is False
+        if hostname == "regions":
+            # Groups of routers, which carry the addresses of all edges of their region.
+            continue
         assert "$default" not in vhost["groups"]
         for name, group in vhost["groups"].items():
             assert not group["allowAnonymousSender"]
             assert not group["allowDynamicSource"]
             if name == "bridges":
                 assert "targets" not in group
-                assert (group["sources"], group["maxSenders"]) == ("cdc/*", 0)
+                assert group["sources"] == "cdc/*"
                 continue
             sources.append(group["users"])
             assert re.match(SOURCE_NAME, group["users"])
             assert group["targets"] == f"cdc/{group['users']}"
             assert "sources" not in group
-            assert group["maxReceivers"] == 0
     assert sorted(sources) == ["jakarta/bank", "london/bank"]
 
 
