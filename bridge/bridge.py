@@ -13,12 +13,12 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
-from bridge.kafka import admin
-from bridge.membership import Membership
-from bridge.receiver import Receiver
-from bridge.roster import Roster
+from bridge.amqp.receiver import Receiver
+from bridge.group.membership import Membership
+from bridge.group.registry import SourceRegistry
+from bridge.kafka.client import admin
+from bridge.kafka.topics import check, wanted
 from bridge.service import BridgeService
-from bridge.topics import check, wanted
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
@@ -45,7 +45,7 @@ class Bridge:
         #: What tells this run of a bridge from any other; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._admin = admin(file.kafka)
-        self.roster = Roster(file, self._admin, self.name, recommit_seconds)
+        self.roster = SourceRegistry(file, self._admin, self.name, recommit_seconds)
         self.receiver = Receiver(file.interconnect, self.roster.inboxes, f"headrace-bridge/{self.name}")
         self._service = BridgeService(self.roster.figures, lambda: self.receiver.connected)
         self._membership = self._sharing()
@@ -73,12 +73,12 @@ class Bridge:
         try:
             self.receiver.start()
             if self._membership is not None:
-                _log.info("bridge %s shares %d sources", self.name, len(self.roster.homes))
-                self._lost(self.roster.homes)
+                _log.info("bridge %s shares %d sources", self.name, len(self.roster.routes))
+                self._lost(self.roster.routes)
                 self._membership.start()
             else:
-                _log.info("bridge %s serves %d sources", self.name, len(self.roster.homes))
-                self.roster.start(self.roster.homes, self.receiver)
+                _log.info("bridge %s serves %d sources", self.name, len(self.roster.routes))
+                self.roster.start(self.roster.routes, self.receiver)
             self._watch()
         finally:
             self._end()
@@ -87,7 +87,7 @@ class Bridge:
         sharing = self._file.sharing
         if sharing is None:
             return None
-        first = {(home.topic, home.partitions[0]): home.source for home in self.roster.homes.values()}
+        first = {(home.topic, home.partitions[0]): home.source for home in self.roster.routes.values()}
         return Membership(self._file.kafka, sharing, first, self._gained, self._lost)
 
     def _gained(self, sources: Collection[str]) -> None:

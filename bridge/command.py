@@ -51,8 +51,8 @@ def run(path: Path, recommit_seconds: float) -> None:
 @_CONFIG
 def init(path: Path) -> None:
     """Make the topics that are missing, and add partitions where sources own more than there are."""
-    from bridge.kafka import admin
-    from bridge.topics import make
+    from bridge.kafka.client import admin
+    from bridge.kafka.topics import make
 
     file = load(path, BridgeFile)
     for made in make(admin(file.kafka), file):
@@ -92,7 +92,7 @@ def doctor(path: Path, as_json: bool) -> None:
 @_JSON
 def positions(path: Path, as_json: bool) -> None:
     """Show each source's committed position, by whom and when it was committed."""
-    from bridge.positions import survey
+    from bridge.kafka.positions import survey
 
     known = survey(load(path, BridgeFile))
     if as_json:
@@ -107,8 +107,8 @@ def positions(path: Path, as_json: bool) -> None:
 @_JSON
 def topics(path: Path, as_json: bool) -> None:
     """Show who owns which partition of which topic."""
-    from bridge.kafka import admin
-    from bridge.topics import owners
+    from bridge.kafka.client import admin
+    from bridge.kafka.topics import owners
 
     file = load(path, BridgeFile)
     known = owners(admin(file.kafka), file)
@@ -151,17 +151,18 @@ def move(path: Path, source: str) -> None:
 
     Records that stand in its former partitions stay there. A bridge that serves the source is fenced: stop it first.
     """
-    from bridge.committer import Committer
-    from bridge.kafka import admin
-    from bridge.roster import homes
+    from bridge.group.registry import routes
+    from bridge.kafka.client import admin
+    from bridge.kafka.committer import Committer
 
     file = load(path, BridgeFile)
     file.stream_of(source)
-    committer = Committer(file.kafka, admin(file.kafka), homes(file)[source], "headrace bridge move")
+    committer = Committer(file.kafka, admin(file.kafka), routes(file)[source], "headrace bridge move")
     position = committer.move()
     committer.abandon()
     print(
-        f"source {source}: goes on after {position} in {file.topic(file.stream_of(source))}{list(homes(file)[source].partitions)}"
+        f"source {source}: goes on after {position} in {file.topic(file.stream_of(source))}"
+        f"{list(routes(file)[source].partitions)}"
     )
 
 

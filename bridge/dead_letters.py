@@ -7,9 +7,9 @@ is the edge's: raise the limit and copy the rows again (edge/snapshot/letters.py
 from itertools import product
 from typing import Any
 
-from bridge.kafka import PATIENCE, KafkaError, KafkaException, TopicPartition, translated
-from bridge.letters import Letters
-from bridge.positions import reading
+from bridge.dead_letter_index import DeadLetterIndex
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, translated
+from bridge.kafka.positions import reading
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NotConnected
 
@@ -24,7 +24,7 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
     """
     found = []
     for source, partitions in file.streams[stream].sources.items():
-        letters = Letters()
+        letters = DeadLetterIndex()
         with reading(file.kafka, source) as client:
             for topic, partition in product(file.topics(stream), partitions):
                 with translated(f"read {topic}"):
@@ -33,7 +33,7 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
     return found
 
 
-def _read(client: Any, topic: str, partition: int, letters: Letters) -> None:
+def _read(client: Any, topic: str, partition: int, letters: DeadLetterIndex) -> None:
     low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
     client.assign([TopicPartition(topic, partition, low)])
     tries = 0
@@ -42,7 +42,7 @@ def _read(client: Any, topic: str, partition: int, letters: Letters) -> None:
         tries = 0 if records else tries + 1
         for record in records:
             if record.error() is None:
-                letters.take(record.key(), record.value(), f"{topic}[{partition}]@{record.offset()}")
+                letters.add(record.key(), record.value(), f"{topic}[{partition}]@{record.offset()}")
             elif record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
                 return
             else:

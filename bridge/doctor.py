@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from bridge.address import shown
-from bridge.committer import Home, check_assignment
-from bridge.kafka import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
-from bridge.positions import read_committed, reading
-from bridge.roster import homes
-from bridge.topics import check, wanted
+from bridge.amqp.authorization import shown
+from bridge.group.registry import routes
+from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
+from bridge.kafka.committer import SourceRoute, check_assignment
+from bridge.kafka.positions import read_committed, reading
+from bridge.kafka.topics import check, wanted
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
@@ -144,11 +144,11 @@ def _topic(cluster: Cluster, topic: str) -> Iterator[Finding]:
 
 def positions(cluster: Cluster) -> Iterator[Finding]:
     """Look at each source's committed position: that it is in the partitions of the file, and somebody keeps it alive."""
-    for home in homes(cluster.file).values():
+    for home in routes(cluster.file).values():
         yield from _alone("position", partial(_position, home=home), cluster)
 
 
-def _position(cluster: Cluster, home: Home) -> Iterator[Finding]:
+def _position(cluster: Cluster, home: SourceRoute) -> Iterator[Finding]:
     with reading(cluster.file.kafka, home.source) as client:
         committed = read_committed(client, home.source, home.topic)
     check_assignment(home, committed)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bridge.figures import SourceFigures, number, words
+from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
 from headrace.status.answer import Answer, Health, SourceStatus
 
@@ -20,7 +20,7 @@ _HUNG_SECONDS = 60.0
 class BridgeService:
     """Implements `headrace.metrics.endpoint.Served` over the figures of a bridge's sources."""
 
-    def __init__(self, figures: Mapping[str, SourceFigures], connected: Callable[[], bool]) -> None:
+    def __init__(self, figures: Mapping[str, SourceMetrics], connected: Callable[[], bool]) -> None:
         self._figures = figures
         self._connected = connected
         #: What keeps the bridge from starting; empty once it serves.
@@ -33,7 +33,7 @@ class BridgeService:
         """What Prometheus reads; its library is imported only for that."""
         from headrace.metrics.collector import FiguresCollector
 
-        return FiguresCollector(PREFIX, SourceFigures, lambda: self._figures)
+        return FiguresCollector(PREFIX, SourceMetrics, lambda: self._figures)
 
     def live(self) -> Health:
         """Tell whether the main thread still turns."""
@@ -68,7 +68,7 @@ class BridgeService:
         )
 
 
-def _status(source: str, figures: SourceFigures) -> SourceStatus:
+def _status(source: str, figures: SourceMetrics) -> SourceStatus:
     edge = figures.edge
     return SourceStatus(
         source=source,
@@ -91,7 +91,7 @@ def _status(source: str, figures: SourceFigures) -> SourceStatus:
     )
 
 
-def _edge_state(figures: SourceFigures) -> str | None:
+def _edge_state(figures: SourceMetrics) -> str | None:
     if not figures.served:
         return None
     told = words(figures.edge, "state") or None
@@ -99,7 +99,7 @@ def _edge_state(figures: SourceFigures) -> str | None:
     return told if figures.heard or told in {"stopped", "needs an operator"} else "silent"
 
 
-def _warnings(figures: SourceFigures) -> list[str]:
+def _warnings(figures: SourceMetrics) -> list[str]:
     if not figures.served:
         return []
     told = [words(figures.edge, name) for name in ("reason", "warnings")]

@@ -12,7 +12,7 @@ from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp import Sockets
+from bridge.amqp.transport import Sockets
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE, Batch, encode
 from headrace.position import Position
 from tests.source_log import Row, of

@@ -17,7 +17,7 @@ from proton import Condition, Delivery, Endpoint
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp import Sockets
+from bridge.amqp.transport import Sockets
 from headrace.batch import Batch, decode
 from headrace.position import Position
 from infra.local.ports import free_port

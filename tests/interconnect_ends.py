@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from bridge.chain import Gap, Next, judge
-from bridge.delivery import Accept, Delivery, Outcome, Reject, Release
-from bridge.inbox import Inbox
-from bridge.receiver import Receiver
+from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
+from bridge.amqp.receiver import Receiver
+from bridge.source.chain import Gap, Next, judge
+from bridge.source.inbox import Inbox
 from edge.batcher import SealedBatch
 from edge.figures import Figures
 from edge.outbox import Outbox

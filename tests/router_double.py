@@ -9,7 +9,7 @@ from proton import Condition, Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp import Sockets
+from bridge.amqp.transport import Sockets
 
 
 class Router(MessagingHandler):

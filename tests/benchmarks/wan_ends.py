@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from bridge.delivery import Accept
-from bridge.inbox import Inbox
-from bridge.receiver import Receiver
+from bridge.amqp.delivery import Accept
+from bridge.amqp.receiver import Receiver
+from bridge.source.inbox import Inbox
 from edge.batcher import SealedBatch
 from edge.figures import Figures
 from edge.outbox import Outbox

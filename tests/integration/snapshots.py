@@ -2,7 +2,7 @@
 
 import json
 
-from bridge.letters import Letters
+from bridge.dead_letter_index import DeadLetterIndex
 from edge.snapshot.command import snapshot
 from edge.snapshot.folder import Request, SnapshotFolder
 from tests.waiting import eventually
@@ -50,7 +50,7 @@ def replay(edge, letters):
 
 def open_letters(interconnect):
     """Return the letters that `headrace bridge dead-letters --open --json` would list of what arrived."""
-    letters = Letters()
+    letters = DeadLetterIndex()
     for batch, _ in list(interconnect.arrived):
         for key, value in zip(batch.keys, batch.values, strict=True):
             letters.take(key, value, "")

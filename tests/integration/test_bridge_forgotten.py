@@ -83,8 +83,8 @@ def test_an_idle_source_commits_its_position_again_before_kafka_forgets_it(kafka
 
 
 def committed(kafka, source, topic):
-    from bridge.positions import read_committed as read_position  # noqa: PLC0415
-    from bridge.positions import reading  # noqa: PLC0415
+    from bridge.kafka.positions import read_committed as read_position  # noqa: PLC0415
+    from bridge.kafka.positions import reading  # noqa: PLC0415
 
     with reading(KafkaConnection(bootstrap=kafka.bootstrap), source) as client:
         return read_position(client, source, topic)

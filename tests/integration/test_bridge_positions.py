@@ -5,9 +5,9 @@ import json
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bridge.committer import Committer, Home
-from bridge.kafka import admin
-from bridge.positions import read_committed, read_last_record, reading
+from bridge.kafka.client import admin
+from bridge.kafka.committer import Committer, SourceRoute
+from bridge.kafka.positions import read_committed, read_last_record, reading
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -23,7 +23,7 @@ def committer(kafka):
     made = []
 
     def make(topic, partitions=(0,), *, source=SOURCE, bridge="bridge-one"):
-        made.append(Committer(at(kafka), admin(at(kafka)), Home(source, topic, partitions), bridge))
+        made.append(Committer(at(kafka), admin(at(kafka)), SourceRoute(source, topic, partitions), bridge))
         return made[-1]
 
     yield make

@@ -6,8 +6,8 @@ import random
 import signal
 from collections import Counter
 
-from bridge.positions import read_committed as committed_position
-from bridge.positions import reading
+from bridge.kafka.positions import read_committed as committed_position
+from bridge.kafka.positions import reading
 from headrace.configuration.kafka import KafkaConnection
 from tests.edge_double import Edge
 from tests.kafka_reading import read_committed

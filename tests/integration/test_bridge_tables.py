@@ -7,10 +7,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from bridge.dead_letters import dead_letters
-from bridge.kafka import admin
-from bridge.positions import read_committed as committed_position
-from bridge.positions import reading
-from bridge.topics import check, make, owners, wanted
+from bridge.kafka.client import admin
+from bridge.kafka.positions import read_committed as committed_position
+from bridge.kafka.positions import reading
+from bridge.kafka.topics import check, make, owners, wanted
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
@@ -44,7 +44,7 @@ def pairs(kafka, topic):
 
 def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, inside, tmp_path, monkeypatch):
     # given a bridge that says for as long as the test looks what it needs
-    monkeypatch.setattr("bridge.source._OPERATOR_PAUSE", 600.0)
+    monkeypatch.setattr("bridge.source.state._OPERATOR_PAUSE", 600.0)
     # and topics made from the file
     name, source = topic(), "tables/bank"
     tables = {"public.accounts": "delete", "public.balances": "compact"}

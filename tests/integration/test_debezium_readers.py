@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from bridge.kafka import admin
-from bridge.topics import make
+from bridge.kafka.client import admin
+from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from tests.bridge_file import bridge_file

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.figures import SourceFigures
+from bridge.metrics import SourceMetrics
 from bridge.service import PREFIX
 from headrace.metrics.collector import names
 from infra.local.ports import free_port
@@ -101,7 +101,7 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
             for sample in family.samples
         }
         missing = {"edge_safe_wal_bytes", "edge_spool_bytes", "edge_spool_limit_bytes", "commit_seconds"}
-        assert names(PREFIX, SourceFigures) - {f"{PREFIX}_{name}" for name in missing} <= set(found)
+        assert names(PREFIX, SourceMetrics) - {f"{PREFIX}_{name}" for name in missing} <= set(found)
         assert found["headrace_bridge_committed_records_total"] == 101
         assert found["headrace_bridge_commit_seconds_count"] == found["headrace_bridge_transactions_total"]
         assert found["headrace_bridge_edge_heard"] == 1

@@ -9,8 +9,8 @@ from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 from proton.utils import BlockingConnection
 
-from bridge import amqp
-from bridge.amqp import Sockets
+from bridge.amqp import transport
+from bridge.amqp.transport import Sockets
 from edge import link
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator
@@ -54,8 +54,8 @@ def test_a_bridge_goes_on_by_another_router(ends, caplog):
 def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkeypatch, caplog):
     monkeypatch.setattr(link, "_IDLE_SECONDS", 1.0)
     monkeypatch.setattr(link, "_ATTEMPT_SECONDS", 1.0)
-    monkeypatch.setattr(amqp, "IDLE_TIMEOUT", 1.0)
-    monkeypatch.setattr("bridge.peer.IDLE_TIMEOUT", 1.0)
+    monkeypatch.setattr(transport, "IDLE_TIMEOUT", 1.0)
+    monkeypatch.setattr("bridge.amqp.connections.IDLE_TIMEOUT", 1.0)
     far = ends(Far)
     wire = proxies("127.0.0.1", far.receiver.port)
     edge = ends(Edge, f"amqp://127.0.0.1:{wire.port}")
@@ -66,7 +66,7 @@ def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkey
     edge.put(sealed(2, 2))
     # then both sides give the connection up, and the edge goes on trying
     eventually(lambda: "local-idle-timeout expired" in caplog.text, saying="the edge notices")
-    eventually(lambda: not far.receiver._peer.links.feeds.all(), saying="the bridge notices")
+    eventually(lambda: not far.receiver._peer.links.credit.all(), saying="the bridge notices")
     eventually(lambda: "did not answer within" in caplog.text, saying="attempts through the black hole end")
     assert not edge.outbox.empty
     # when it carries again
@@ -171,7 +171,7 @@ def test_the_link_is_named_for_its_source_and_asks_a_broker_for_a_queue(ends, ca
     edge = ends(Edge, far.url())
     edge.put(sealed(1, 1))
     edge.acknowledged(at(1))
-    (feed,) = far.receiver._peer.links.feeds.all()
+    (feed,) = far.receiver._peer.links.credit.all()
     assert feed.link.name == f"headrace {SOURCE}"
     assert "link up, from headrace-edge jakarta/bank" in caplog.text
     assert [str(each) for each in _capabilities(feed.link)] == ["queue"]

@@ -8,7 +8,7 @@ import threading
 import psutil
 import pytest
 
-from bridge import guests, receiver
+from bridge.amqp import pending_connections, receiver
 from edge import sender
 from infra.local.ports import free_port
 from tests.interconnect_ends import Edge, Far, at, pem, sealed
@@ -55,7 +55,7 @@ def stranger(port, chance):
 
 
 def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, monkeypatch):
-    monkeypatch.setattr(guests, "SECONDS", 2.0)
+    monkeypatch.setattr(pending_connections, "SECONDS", 2.0)
     chance = random.Random(7)
     open_ones = []
 
@@ -78,12 +78,12 @@ def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, 
         number += 1
         edge.put(sealed(number, number))
         edge.acknowledged(at(number))
-        assert len(far.receiver._peer.guests) <= guests.MOST
+        assert len(far.receiver._peer.pending) <= pending_connections.MOST
     sender_of_floods.join()
     # then
     for made in open_ones:
         made.close()
-    eventually(lambda: len(far.receiver._peer.guests) == 0, saying="all strangers are sent off")
+    eventually(lambda: len(far.receiver._peer.pending) == 0, saying="all strangers are sent off")
     eventually(lambda: descriptors() < files + 20, saying="their descriptors are closed")
     assert megabytes() - before < 40
     assert edge.figures.interconnect_connections == 1
@@ -91,7 +91,7 @@ def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, 
 
 
 def test_who_says_nothing_is_sent_off(far, ours, monkeypatch):
-    monkeypatch.setattr(guests, "SECONDS", 0.2)
+    monkeypatch.setattr(pending_connections, "SECONDS", 0.2)
     # given one who is silent from the start, and one who is let in by its certificate and then silent
     silent = socket.create_connection(("127.0.0.1", far.receiver.port))
     context = ssl.create_default_context(cafile=ours / "authority.pem")
@@ -112,8 +112,8 @@ def test_who_says_nothing_is_sent_off(far, ours, monkeypatch):
 
 
 def test_an_edge_s_link_makes_a_guest_an_edge(far, edge, monkeypatch):
-    monkeypatch.setattr(guests, "SECONDS", 0.0)
-    eventually(lambda: len(far.receiver._peer.guests) == 0)
+    monkeypatch.setattr(pending_connections, "SECONDS", 0.0)
+    eventually(lambda: len(far.receiver._peer.pending) == 0)
     late = socket.create_connection(("127.0.0.1", far.receiver.port))
     with late:
         late.settimeout(60)

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Producer
 
 from bridge.bridge import Bridge
-from bridge.committer import Committer, Home
 from bridge.doctor import examine
-from bridge.kafka import admin
-from bridge.roster import homes
-from bridge.topics import Wanted, check, make
+from bridge.group.registry import routes
+from bridge.kafka.client import admin
+from bridge.kafka.committer import Committer, SourceRoute
+from bridge.kafka.topics import Wanted, check, make
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
@@ -82,7 +82,7 @@ def test_a_bridge_that_may_do_one_thing_less_says_that_it_needs_an_operator(secu
     connection = secure_kafka.user(less)
 
     with pytest.raises(ReplicationError) as caught:
-        commit_a_batch(connection, Home(SOURCE, topic, (0,)))
+        commit_a_batch(connection, SourceRoute(SOURCE, topic, (0,)))
     # A user who may not see a group gets no answer at all.
     assert isinstance(caught.value, NeedsOperator) or "must be allowed to read the group" in caught.value.hint
     assert caught.value.hint
@@ -121,7 +121,7 @@ def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure
 
     def commit(allowed):
         connection = secure_kafka.user(allowed)
-        (home,) = homes(file_of(connection, topic, table)).values()
+        (home,) = routes(file_of(connection, topic, table)).values()
 
         def told():
             try:

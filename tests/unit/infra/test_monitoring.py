@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.figures import STATES as BRIDGE_STATES
-from bridge.figures import SourceFigures
+from bridge.metrics import STATES as BRIDGE_STATES
+from bridge.metrics import SourceMetrics
 from bridge.service import PREFIX as BRIDGE
 from edge.figures import STATES as EDGE_STATES
 from edge.figures import Figures
@@ -17,7 +17,7 @@ from headrace.metrics.collector import names
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
-ALL = names(EDGE, Figures) | names(BRIDGE, SourceFigures)
+ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics)
 
 
 def named(text):

@@ -1,0 +1,121 @@
+"""Credit: each source's one living link, what came on it without an outcome yet, and the credit that it may have.
+
+Sans-I/O: it calls links and deliveries that it is given, and imports no AMQP library. The rule of credit: what a link was given
+and what waits for an outcome never exceed `credit` together, so a source that cannot commit costs bounded memory. Called by
+the receiver, in its thread only.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bridge.amqp.delivery import Delivery, Outcome, Release
+from bridge.source.inbox import Inbox
+
+#: Applies an outcome to a delivery of the AMQP library's.
+Settle = Callable[[Any, Outcome], None]
+#: Does something after some seconds.
+Later = Callable[[float, Callable[[], None]], None]
+
+
+class Feed:
+    """A source's link, and what came on it and has no outcome yet."""
+
+    def __init__(self, number: int, source: str, link: Any, credit: int) -> None:
+        self.number = number
+        self.source = source
+        self.link = link
+        #: Credit to give as soon as the source may have it.
+        self.owed = credit
+        self.tickets: set[int] = set()
+
+
+class CreditManager:
+    """The feeds of all sources."""
+
+    def __init__(self, inboxes: Mapping[str, Inbox], credit: int, settle: Settle, later: Later) -> None:
+        self._inboxes = inboxes
+        self._credit = credit
+        self._settle = settle
+        self._later = later
+        self._numbers = itertools.count(1)
+        self._feeds: dict[str, Feed] = {}
+        self._unsettled: dict[int, tuple[Feed, Any]] = {}
+        self._allowed: set[str] = set()
+
+    def of(self, source: str) -> Feed | None:
+        """Return the feed of a source, None while no link is there."""
+        return self._feeds.get(source)
+
+    def all(self) -> list[Feed]:
+        """Return the feeds that there are."""
+        return list(self._feeds.values())
+
+    def open(self, source: str, link: Any) -> None:
+        """Take a link into use, and give it what credit the source may have."""
+        self._feeds[source] = Feed(next(self._numbers), source, link, self._credit)
+        self._flow(self._feeds[source])
+
+    def drop(self, feed: Feed) -> None:
+        """Forget a link and what came on it: its edge sends that again."""
+        if self._feeds.get(feed.source) is feed:
+            del self._feeds[feed.source]
+        for ticket in feed.tickets:
+            self._unsettled.pop(ticket, None)
+        feed.tickets.clear()
+        self._inboxes[feed.source].drop(feed.number)
+
+    def received(self, feed: Feed, delivery: Any, properties: Any, encoding: str, body: bytes) -> None:
+        """Put a delivery into its source's inbox, with a ticket to settle it by."""
+        ticket = next(self._numbers)
+        feed.tickets.add(ticket)
+        self._unsettled[ticket] = (feed, delivery)
+        self._inboxes[feed.source].put(Delivery(ticket, feed.number, properties, encoding, body))
+
+    def aborted(self, link: Any) -> None:
+        """Give a link the credit again of a delivery that never came whole."""
+        for feed in self._feeds.values():
+            if feed.link == link:
+                self._owe(feed, 1)
+
+    def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
+        """Settle deliveries by ticket, and give their credit again, at once or after the pause of a release."""
+        owed: dict[tuple[int, float], tuple[Feed, int]] = {}
+        for ticket, outcome in outcomes:
+            if ticket not in self._unsettled:
+                # Its link is gone.
+                continue
+            feed, delivery = self._unsettled.pop(ticket)
+            feed.tickets.discard(ticket)
+            self._settle(delivery, outcome)
+            pause = outcome.pause if isinstance(outcome, Release) else 0.0
+            owed[feed.number, pause] = (feed, owed.get((feed.number, pause), (feed, 0))[1] + 1)
+        for (_, pause), (feed, count) in owed.items():
+            if pause:
+                self._later(pause, lambda feed=feed, count=count: self._owe(feed, count))  # type: ignore[misc]
+            else:
+                self._owe(feed, count)
+
+    def grant(self, source: str) -> None:
+        """Let a source's edge send, now or when it comes."""
+        self._allowed.add(source)
+        if source in self._feeds:
+            self._flow(self._feeds[source])
+
+    def revoke(self, source: str) -> None:
+        """Give a source's edge no more credit than it has."""
+        self._allowed.discard(source)
+
+    def revoke_all(self) -> None:
+        """Give nobody any more credit."""
+        self._allowed.clear()
+
+    def _owe(self, feed: Feed, count: int) -> None:
+        feed.owed += count
+        if self._feeds.get(feed.source) is feed:
+            self._flow(feed)
+
+    def _flow(self, feed: Feed) -> None:
+        if feed.owed and feed.source in self._allowed:
+            feed.link.flow(feed.owed)
+            feed.owed = 0

@@ -1,0 +1,174 @@
+"""The links to the sources' addresses: which are taken, which is the living one, and what comes on it.
+
+One link per source is alive: the newest. A link is its source's own by the client's certificate. Others attach to the bridge, or
+the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/connections.py, in the receiver's thread.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from bridge.amqp.authorization import PREFIX, refusal
+from bridge.amqp.credit import CreditManager, Feed, Later
+from bridge.amqp.identities import Identities
+from bridge.amqp.pending_connections import PendingConnections, key
+from bridge.amqp.transport import Decoder, close, identity, peer_of, receive, release, settle
+from bridge.rate_limited_log import RateLimitedLog
+from bridge.source.inbox import Inbox
+
+_log = logging.getLogger(__name__)
+
+#: A larger message is refused before it is read, in bytes: ordinary batches have 64 kB.
+_LARGEST_MESSAGE = 64 * 1024 * 1024
+_ATTACH_AGAIN_SECONDS = 5.0
+
+
+class Links:
+    """The links of all connections."""
+
+    def __init__(
+        self,
+        name: str,
+        inboxes: Mapping[str, Inbox],
+        *,
+        credit: int,
+        identities: Identities,
+        pending: PendingConnections,
+        later: Later,
+    ) -> None:
+        self.credit = CreditManager(inboxes, credit, settle, later)
+        self._name = name
+        self._sources = inboxes
+        self._identities = identities
+        self._pending = pending
+        self._later = later
+        self._refusal = RateLimitedLog(_log.warning)
+        self._refused: dict[str, tuple[str, str]] = {}
+        self._decode = Decoder()
+        #: The container and the connection to attach by, where the bridge has connected out.
+        self._way: tuple[Any, Any] | None = None
+        self._attached = 0
+        self._parting = False
+
+    def refuse(self, source: str, condition: str, description: str) -> None:
+        """Close a source's link, and every one that comes, until it is admitted."""
+        self._refused[source] = (condition, description)
+        feed = self.credit.of(source)
+        if feed is not None:
+            self._close(feed, condition, description)
+
+    def admit(self, source: str) -> None:
+        """Take a source's links again; where the bridge connected out, attach to its address."""
+        self._refused.pop(source, None)
+        if self.credit.of(source) is None:
+            self._attach(source)
+
+    def attach_by(self, container: Any, connection: Any) -> None:
+        """Attach to the sources' addresses by this connection."""
+        self._way = container, connection
+        for source in self._sources:
+            self._attach(source)
+
+    def part(self) -> None:
+        """Give no more credit, and attach no more."""
+        self._parting = True
+        self.credit.revoke_all()
+
+    def drop_all(self) -> None:
+        """Forget all links: their connections are gone."""
+        for feed in self.credit.all():
+            self.credit.drop(feed)
+        self._way = None
+
+    def drop(self, connection: Any) -> None:
+        """Forget the links of a connection that is gone."""
+        for feed in self.credit.all():
+            if feed.link.connection == connection:
+                _log.info("%s: link lost", feed.source)
+                self.credit.drop(feed)
+        if self._way is not None and self._way[1] == connection:
+            self._way = None
+
+    def opening(self, link: Any, transport: Any) -> None:
+        """Take the addresses of who attaches over, unless it is refused, which a target left empty says."""
+        who = identity(transport) if self._identities.demanded else None
+        reason = refusal(link, self._sources, self._refused, who, self._identities)
+        if reason is not None:
+            link.refusal = reason
+            return
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.max_message_size = _LARGEST_MESSAGE
+        link.fed = link.remote_target.address.removeprefix(PREFIX)
+
+    def opened(self, link: Any, transport: Any) -> None:
+        """Take a link into use, or close it when it was refused."""
+        reason = getattr(link, "refusal", None)
+        if reason is not None:
+            address = (link.remote_source if link.is_sender else link.remote_target).address
+            self._refusal(
+                "link to %r from %s, %r, refused: %s: %s",
+                str(address or "")[:100],
+                peer_of(link.connection),
+                identity(transport) or "without a certificate",
+                *reason,
+            )
+            close(link, *reason)
+            return
+        source = getattr(link, "fed", None)
+        # A link without a source of its own is about to be closed by the other side.
+        if source is None or (self._way is not None and link.remote_source.address is None):
+            return
+        former = self.credit.of(source)
+        if former is not None:
+            self._close(former, "amqp:link:stolen", f"a newer link for {source} was attached")
+        _log.info("%s: link up, from %s", source, link.connection.remote_container or "a nameless container")
+        self._pending.remove(key(link.connection))
+        self.credit.open(source, link)
+
+    def closing(self, link: Any, said: str) -> None:
+        """Forget a link that the other side closed, with words or without."""
+        source = getattr(link, "fed", None)
+        if said:
+            warning = (
+                "%s: link closed by the other side: %s. Check what the interconnect allows this bridge to receive."
+            )
+            _log.error(warning, source or "?", said)
+        else:
+            _log.info("%s: link closed by the other side", source or "?")
+        feed = self.credit.of(source or "")
+        if feed is not None and feed.link == link:
+            self.credit.drop(feed)
+        if self._way is not None and source is not None:
+            self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
+
+    def delivered(self, link: Any, delivery: Any) -> None:
+        """Pass a delivery on to its source once it is complete."""
+        if not link.is_receiver:
+            return
+        if delivery.aborted:
+            # Its sender went away in the middle of it, behind a router that stays; it used up a credit all the same.
+            delivery.settle()
+            self.credit.aborted(link)
+        elif delivery.readable and not delivery.partial:
+            data = link.recv(delivery.pending)
+            link.advance()
+            feed = self.credit.of(getattr(link, "fed", ""))
+            if feed is not None and feed.link == link:
+                self.credit.received(feed, delivery, *self._decode(data))
+            else:
+                # Of a link that a newer one has replaced.
+                release(delivery)
+
+    def _attach(self, source: str) -> None:
+        if source in self._refused or self._way is None or self._parting:
+            return
+        self._attached += 1
+        address = PREFIX + source
+        link = receive(*self._way, address, f"{self._name}/{address}/{self._attached}")
+        link.fed = source
+
+    def _close(self, feed: Feed, condition: str, description: str) -> None:
+        self.credit.drop(feed)
+        close(feed.link, condition, description)

@@ -1,0 +1,1 @@
+"""Kafka: the client, topics, positions and transactions."""

@@ -1,0 +1,74 @@
+"""Which of a source's partitions, and of its topics, a record goes to. Frozen: another hash would break the order of every key.
+
+One partition takes all, in commit order. With several, a record goes to `partitions[crc32(key) % len(partitions)]`, so a key
+keeps its order; a record without a key goes to the first; a schema record goes to all, so that in each it stands ahead of the
+changes that it describes. A source owns the same partitions in each of its topics. Called by the committer.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+from zlib import crc32
+
+from bridge.kafka.table_router import TableRouter
+from headrace.batch import Batch, Segment
+
+
+class Share(NamedTuple):
+    """The records of a batch that go to one partition of one topic, in order."""
+
+    topic: str
+    partition: int
+    keys: list[bytes | None]
+    values: list[bytes | None]
+
+
+def shares(
+    batch: Batch, index: int, topic: str, partitions: Sequence[int], tables: TableRouter | None = None
+) -> list[Share]:
+    """Return what of the batch, from record `index` on, goes to which partition of which topic.
+
+    Args:
+        batch: whose records are shared out.
+        index: of the first that is.
+        topic: the stream's own.
+        partitions: those that the source owns.
+        tables: where a table's records go, if not there.
+
+    Raises CorruptInput or NoTopic for a record whose table, or its topic, is not known.
+    """
+    if tables is None and len(partitions) == 1:
+        keys, values = batch.keys, batch.values
+        return [Share(topic, partitions[0], keys[index:] if index else keys, values[index:] if index else values)]
+    split: dict[tuple[str, int], Share] = {}
+    ahead = {number for number in _glued(batch.segments) if batch.keys[number] is None}
+    home = topic
+    for number in range(index, len(batch)):
+        key, value = batch.keys[number], batch.values[number]
+        if number in ahead:
+            owners, at = partitions, topic
+        else:
+            owners = (partitions[crc32(key) % len(partitions)] if key is not None else partitions[0],)
+            # A tombstone goes where its delete went, which is right before it.
+            if tables is not None and value is not None:
+                home = tables.topic_of(key, value)
+            at = home
+        for owner in owners:
+            share = split.get((at, owner))
+            if share is None:
+                share = split[at, owner] = Share(at, owner, [], [])
+            share.keys.append(key)
+            share.values.append(value)
+    return list(split.values())
+
+
+def _glued(segments: list[Segment]) -> Iterator[int]:
+    """Yield the indexes of records that have a segment of their own and the position of the record after them.
+
+    Those without a key are schema records; with one, deletes that a tombstone follows, or beginnings of transactions.
+    """
+    index = 0
+    for (commit, ordinal, count), after in zip(segments, chain(segments[1:], [(0, 0, 0)]), strict=True):
+        if count == 1 and after[:2] == (commit, ordinal):
+            yield index
+        index += count

@@ -1,0 +1,166 @@
+"""Topics: made on request, checked before use, never changed silently (design decision 6).
+
+`headrace bridge init` is the only place that makes a topic or adds partitions to one. Everybody else only looks.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource, translated
+from headrace.configuration.bridge import BridgeFile, Stream
+from headrace.errors import NeedsOperator
+
+
+class Wanted(NamedTuple):
+    """What a topic has to be."""
+
+    partitions: int
+    #: Its `cleanup.policy`.
+    cleanup: str = "delete"
+
+
+class Made(NamedTuple):
+    """What `init` did about a topic."""
+
+    topic: str
+    partitions: int
+    #: `created`, `grown from N`, or `already there`.
+    what: str
+
+
+def wanted(file: BridgeFile) -> dict[str, Wanted]:
+    """Return each topic of the file with how many partitions its sources need, and what Kafka may drop of it."""
+    return {topic: need for stream in file.streams for topic, need in _wanted(file, stream).items()}
+
+
+def _wanted(file: BridgeFile, stream: str) -> dict[str, Wanted]:
+    partitions = 1 + max(partition for owned in file.stream(stream).sources.values() for partition in owned)
+    tables = file.tables(stream).values()
+    return {file.topic(stream): Wanted(partitions, "delete")} | {
+        table.topic: Wanted(partitions, table.cleanup) for table in tables
+    }
+
+
+def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) -> dict[str, int]:
+    """Return the largest record, in bytes, that each topic takes.
+
+    Args:
+        admin: an administration client.
+        topics: what each topic has to be.
+        patience: seconds to wait for an answer.
+
+    Raises:
+        NotConnected: Kafka cannot be reached.
+        NeedsOperator: a topic is missing, has too few partitions, or drops other records than the file says.
+    """
+    there = _partitions(admin, patience)
+    for topic, (needed, _) in topics.items():
+        if topic not in there:
+            raise NeedsOperator(f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
+        if there[topic] < needed:
+            raise NeedsOperator(
+                f"topic {topic!r} has {there[topic]} partitions, its sources own {needed}",
+                hint="Run 'headrace bridge init' to add partitions, or correct the sources in the bridge's file.",
+            )
+    limits = {}
+    with translated("read the topics' configuration"):
+        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=PATIENCE)
+        for resource, answer in asked.items():
+            settings = answer.result()
+            limits[resource.name] = int(settings["max.message.bytes"].value)
+            _check_cleanup(resource.name, settings["cleanup.policy"].value, topics[resource.name].cleanup)
+    return limits
+
+
+def _check_cleanup(topic: str, there: str, needed: str) -> None:
+    if set(there.split(",")) == set(needed.split(",")):
+        return
+    why = ": it would drop changes that later ones of the same key follow" if "compact" not in needed else ""
+    raise NeedsOperator(
+        f"topic {topic!r} has cleanup.policy={there}, not {needed}{why}",
+        hint=f"Set cleanup.policy={needed} on the topic, or name another topic in the bridge's file.",
+    )
+
+
+def make(admin: Any, file: BridgeFile) -> list[Made]:
+    """Make the topics that are missing, add partitions where there are too few, and return what was done."""
+    there = _partitions(admin)
+    made = []
+    for name, stream in file.streams.items():
+        for topic, (needed, cleanup) in _wanted(file, name).items():
+            if topic not in there:
+                settings = _settings(stream) | {"cleanup.policy": cleanup}
+                _wait(
+                    admin.create_topics([NewTopic(topic, needed, stream.replication, config=settings)]), f"make {topic}"
+                )
+                made.append(Made(topic, needed, "created"))
+            elif there[topic] < needed:
+                _wait(admin.create_partitions([NewPartitions(topic, needed)]), f"add partitions to {topic}")
+                made.append(Made(topic, needed, f"grown from {there[topic]}"))
+            else:
+                made.append(Made(topic, there[topic], "already there"))
+    _wait_until_seen(admin, file)
+    return made
+
+
+def _settings(stream: Stream) -> dict[str, str]:
+    hours = stream.retention_hours
+    return {
+        "retention.ms": str(hours * 3_600_000 if hours else -1),
+        # A row of a database is sometimes much larger than Kafka's 1 MB.
+        "max.message.bytes": str(stream.largest_record_megabytes << 20),
+        "min.insync.replicas": str(stream.min_insync_replicas or max(1, stream.replication - 1)),
+    }
+
+
+def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
+    """Return once what was made is known to those who ask; raise NeedsOperator when something is not as it must be."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            check(admin, wanted(file))
+        except NeedsOperator:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:
+    with translated("read the list of topics", admin):
+        listed = admin.list_topics(timeout=patience).topics
+    return {name: len(topic.partitions) for name, topic in listed.items() if topic.error is None}
+
+
+def _wait(asked: Mapping[str, Any], doing: str) -> None:
+    with translated(doing):
+        for answer in asked.values():
+            answer.result()
+
+
+def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
+    """Return each owned partition with its source, what stands in its topic, and whether it is in Kafka."""
+    there = _partitions(admin)
+    return [
+        {
+            "stream": name,
+            "topic": topic,
+            "holds": holds,
+            "partition": partition,
+            "source": source,
+            "in_kafka": partition < there.get(topic, 0),
+        }
+        for name, stream in file.streams.items()
+        for topic, holds in _holds(file, name)
+        for source, partitions in stream.sources.items()
+        for partition in partitions
+    ]
+
+
+def _holds(file: BridgeFile, stream: str) -> list[tuple[str, str]]:
+    """Return the topics of a stream, each with the table that it is of, or `all`, or `the rest`."""
+    tables = file.tables(stream)
+    own = (file.topic(stream), "the rest" if tables else "all")
+    return [own, *((found.topic, table) for table, found in tables.items())]

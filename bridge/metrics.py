@@ -1,0 +1,203 @@
+"""Figures of each source: what the bridge did since it started, where the source stands, what its edge says of itself.
+
+Written by the source's thread only; read by anybody, who may see one figure newer than another. What an edge says is shown, and
+never trusted for anything else. docs/metrics.md explains each.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headrace.batch import Figures
+from headrace.metrics.figure import Metric, Seconds, counter, gauge, histogram, states, worked_out
+from headrace.metrics.rate import Rate
+
+STATES = ("starting", "serving", "elsewhere", "gap", "waiting for Kafka", "needs an operator", "taken over", "stopped")
+#: An edge that is silent for more heartbeats than this is not heard any more; a second more for the way.
+_HEARTBEATS = 3
+#: What an edge that does not tell its heartbeat is taken to have, in seconds.
+_HEARTBEAT_SECONDS = 10.0
+
+
+class Complete(NamedTuple):
+    """What the newest committed batch with figures told: all that was then in the source's log, but for `lag` seconds of it."""
+
+    received_at: float
+    lag: float
+    commit_ms: float
+
+
+def told(figure: str, name: str, text: str) -> Any:
+    """Declare a gauge that the edge tells in its batches."""
+
+    def read(figures: "SourceMetrics") -> float | None:
+        return number(figures.edge, figure) if figures.served else None
+
+    read.metric = Metric(name, "gauge", text)  # type: ignore[attr-defined]
+    return property(read, doc=text)
+
+
+@dataclass(slots=True)
+class SourceMetrics:
+    """One source's figures; counts are since the bridge started, None is "not known"."""
+
+    state: str = states("state", "1 for the state that the source is in, 0 for the others.", STATES)
+    #: What explains the state; empty while it serves.
+    reason: str = ""
+    #: The last committed position; empty while none is known.
+    position: str = ""
+    records: int = counter("committed_records_total", "Records committed to Kafka.")
+    transactions: int = counter("transactions_total", "Kafka transactions committed with records or positions.")
+    batches: int = counter("received_batches_total", "Batches received.")
+    bytes: int = counter("received_bytes_total", "Their size, compressed.")
+    repeats: int = counter("repeated_batches_total", "Batches that stood in Kafka already: nothing was written.")
+    released: int = counter(
+        "released_batches_total", "Batches sent back: something before them was missing, or Kafka failed."
+    )
+    rejected: int = counter("rejected_batches_total", "Batches that nobody can pass: the edge stops.")
+    undecodable: int = counter("decode_errors_total", "Those of them that could not be decoded.")
+    gaps: int = counter("gaps_total", "Batches before which something was missing.")
+    setbacks: int = counter("setbacks_total", "Times that the source was set back by an error and taken over again.")
+    commit_seconds: Seconds = histogram("commit_seconds", "How long Kafka took to commit a transaction.")  # noqa: RUF009
+    committed_latency: float | None = gauge(
+        "committed_latency_seconds", "From commit in the source to commit in Kafka, of a recent change; by two clocks."
+    )
+    #: Times by the monotonic clock: the start, the last batch (0 before), the oldest delivery that is not committed.
+    started_at: float = field(default_factory=time.monotonic)
+    heard_at: float = 0.0
+    waiting_since: float | None = None
+    complete: Complete | None = None
+    #: What the edge said of itself in its last batch with figures.
+    edge: Figures = field(default_factory=dict)
+    rate: Rate = field(default_factory=Rate)
+
+    edge_captured_lag = told(
+        "captured_lag_seconds",
+        "edge_captured_lag_seconds",
+        "The edge: by how much reading lags behind the source's log.",
+    )
+    edge_accepted_lag = told(
+        "accepted_lag_seconds",
+        "edge_accepted_lag_seconds",
+        "The edge: by how much acceptance lags behind the source's log.",
+    )
+    edge_retained = told("retained_wal_bytes", "edge_retained_wal_bytes", "The edge: log that its source keeps for it.")
+    edge_safe = told(
+        "safe_wal_bytes", "edge_safe_wal_bytes", "The edge: log that may still be written before that is lost."
+    )
+    edge_spool = told("spool_bytes", "edge_spool_bytes", "The edge: size of the batches in its spool.")
+    edge_spool_limit = told("spool_limit_bytes", "edge_spool_limit_bytes", "The edge: size at which its spool is full.")
+    edge_unacknowledged = told(
+        "unacknowledged_batches", "edge_unacknowledged_batches", "The edge: batches not accepted."
+    )
+    edge_captured = told("captured", "edge_captured_records", "The edge: records captured since it was started.")
+
+    @property
+    @worked_out(
+        "lag_seconds", "By how much what is committed in Kafka lags behind the source's log, as far as is known."
+    )
+    def lag(self) -> float | None:
+        """Seconds; what is not heard of counts as missing. None where another bridge has the source, or after the end."""
+        if not self.served:
+            return None
+        now = time.monotonic()
+        if self.complete is None:
+            return now - self.started_at
+        silent = now - self.complete.received_at
+        unheard = silent if silent > self._patience else 0.0
+        waited = now - self.waiting_since if self.waiting_since is not None else 0.0
+        return self.complete.lag + max(unheard, waited)
+
+    @property
+    @worked_out("edge_silent_seconds", "How long the edge has not been heard; absent before the first time.")
+    def silent(self) -> float | None:
+        """Seconds since the last batch came."""
+        return time.monotonic() - self.heard_at if self.heard_at and self.served else None
+
+    @property
+    @worked_out("edge_heard", "1 while the edge is heard as often as it promises, 0 while not.")
+    def heard(self) -> int | None:
+        """Whether a batch came lately; None where another bridge has to know."""
+        return int(self.silent is not None and self.silent <= self._patience) if self.served else None
+
+    @property
+    @worked_out("edge_ready", "1 while the edge is heard and says that it captures, 0 while not.")
+    def edge_ready(self) -> int | None:
+        """Whether all is well at the edge."""
+        return (
+            int(self.heard and self.edge.get("state", "capturing") == "capturing") if self.heard is not None else None
+        )
+
+    @property
+    @worked_out("edge_warned", "1 while the edge tells of a warning, 0 while not.")
+    def edge_warned(self) -> int | None:
+        """Whether the edge has something to say."""
+        return int("warnings" in self.edge) if self.served else None
+
+    @property
+    def _patience(self) -> float:
+        return _HEARTBEATS * (number(self.edge, "heartbeat_seconds") or _HEARTBEAT_SECONDS) + 1.0
+
+    @property
+    def served(self) -> bool:
+        """Whether it is for this bridge to know how the source is doing."""
+        return self.state not in {"elsewhere", "taken over", "stopped"}
+
+    def begin(self) -> None:
+        """Note that the source falls to this bridge now: what is known of it from before says nothing."""
+        self.state, self.reason = "starting", ""
+        self.started_at, self.heard_at = time.monotonic(), 0.0
+        self.waiting_since = self.complete = None
+        self.edge = {}
+
+    def hear(self, figures: Figures, size: int) -> None:
+        """Note that a batch came, with the figures that it carries, if any."""
+        self.heard_at = time.monotonic()
+        if self.waiting_since is None:
+            self.waiting_since = self.heard_at
+        self.batches += 1
+        self.bytes += size
+        if figures:
+            self.edge = figures
+
+    def commit(self, records: int, seconds: float) -> None:
+        """Note a committed transaction."""
+        self.transactions += 1
+        self.records += records
+        self.rate.add(records)
+        self.commit_seconds.add(seconds)
+
+    def settle(self, complete: Complete | None) -> None:
+        """Note that nothing waits any more, and what the newest committed batch with figures told."""
+        self.waiting_since = None
+        if complete is not None:
+            if complete.commit_ms and (self.complete is None or complete.commit_ms != self.complete.commit_ms):
+                self.committed_latency = time.time() - complete.commit_ms / 1000
+            self.complete = complete
+
+    def set_back(self, state: str, reason: str) -> None:
+        """Note that an error keeps the source from being served: from now on something may be missing."""
+        self.setbacks += 1
+        self.state, self.reason = state, reason
+        if self.waiting_since is None:
+            self.waiting_since = time.monotonic()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the figures that the log shows, by name."""
+        names = ("state", "position", "records", "batches", "repeats", "released", "rejected", "transactions")
+        silent = None if self.silent is None else round(self.silent, 1)
+        return {name: getattr(self, name) for name in names} | {"edge": self.edge, "silent_seconds": silent}
+
+
+def number(figures: Mapping[str, int | float | str], name: str) -> float | None:
+    """Return a figure that the edge told, None when it told none or no number."""
+    value = figures.get(name)
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def words(figures: Mapping[str, int | float | str], name: str) -> str:
+    """Return a text that the edge told, fit to be shown in a line; empty when it told none."""
+    value = figures.get(name)
+    return "".join(each if each.isprintable() else " " for each in value)[:300] if isinstance(value, str) else ""

@@ -1,0 +1,18 @@
+"""Where a bridge's sources stand by what Kafka holds, whether or not a bridge runs; for `headrace status`."""
+
+from bridge.kafka.positions import survey
+from headrace.configuration.bridge import BridgeFile
+from headrace.status.answer import SourceStatus
+
+
+def durable(file: BridgeFile) -> list[SourceStatus]:
+    """Return the status of each source by its committed position."""
+    return [
+        SourceStatus(
+            source=each["source"],
+            state="not asked",
+            position=each["position"],
+            committed_at=each["committed_at"],
+        )
+        for each in survey(file)
+    ]

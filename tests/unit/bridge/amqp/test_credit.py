@@ -1,0 +1,159 @@
+"""CreditManager: credit never exceeds its bound, and what belongs to a lost link is forgotten."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.amqp.credit import CreditManager
+from bridge.amqp.delivery import Accept, Reject, Release
+from bridge.source.inbox import Inbox
+
+SOURCE = "jakarta/bank"
+CREDIT = 5
+
+
+class Link:
+    """A link that counts the credit that it has."""
+
+    def __init__(self):
+        self.credit = 0
+
+    def flow(self, count):
+        self.credit += count
+
+
+class Wire:
+    """CreditManager of one source, with everything around them written down."""
+
+    def __init__(self):
+        self.inbox = Inbox()
+        self.settled = []
+        self.timers = []
+        self.manager = CreditManager(
+            {SOURCE: self.inbox},
+            CREDIT,
+            lambda delivery, outcome: self.settled.append((delivery, outcome)),
+            lambda seconds, action: self.timers.append((seconds, action)),
+        )
+
+    def attach(self):
+        link = Link()
+        self.manager.open(SOURCE, link)
+        return link
+
+    def deliver(self, link, name):
+        link.credit -= 1
+        self.manager.received(self.manager.of(SOURCE), name, {}, "zstd", b"")
+
+    def tickets(self):
+        return [delivery.ticket for delivery in self.inbox.clear()]
+
+
+def test_credit_is_given_only_once_the_source_may_have_it():
+    wire = Wire()
+    link = wire.attach()
+    assert link.credit == 0
+    wire.manager.grant(SOURCE)
+    assert link.credit == CREDIT
+    assert wire.attach().credit == CREDIT
+
+
+def test_credit_comes_back_with_the_outcome_and_not_before():
+    wire = Wire()
+    wire.manager.grant(SOURCE)
+    link = wire.attach()
+    for name in range(CREDIT):
+        wire.deliver(link, name)
+    assert link.credit == 0
+    first, second, *_ = wire.tickets()
+    wire.manager.settle([(first, Accept()), (second, Reject("a", "b"))])
+    assert link.credit == 2
+    assert wire.settled == [(0, Accept()), (1, Reject("a", "b"))]
+
+
+def test_the_credit_of_an_aborted_delivery_comes_back_when_the_source_may_have_it():
+    wire = Wire()
+    wire.manager.grant(SOURCE)
+    link, other = wire.attach(), Link()
+    link.credit -= 1
+    wire.manager.aborted(other)
+    assert link.credit == CREDIT - 1
+    wire.manager.aborted(link)
+    assert link.credit == CREDIT
+    wire.manager.revoke(SOURCE)
+    link.credit -= 1
+    wire.manager.aborted(link)
+    assert link.credit == CREDIT - 1
+
+
+def test_the_credit_of_a_release_with_a_pause_comes_back_after_it():
+    wire = Wire()
+    wire.manager.grant(SOURCE)
+    link = wire.attach()
+    for name in range(3):
+        wire.deliver(link, name)
+    one, two, three = wire.tickets()
+    wire.manager.settle([(one, Release(2.5)), (two, Release(2.5)), (three, Release())])
+    assert link.credit == CREDIT - 2
+    ((seconds, action),) = wire.timers
+    assert seconds == 2.5
+    action()
+    assert link.credit == CREDIT
+
+
+def test_a_withheld_source_gets_its_credit_later_all_at_once():
+    wire = Wire()
+    wire.manager.grant(SOURCE)
+    link = wire.attach()
+    for name in range(3):
+        wire.deliver(link, name)
+    wire.manager.revoke(SOURCE)
+    wire.manager.settle([(ticket, Release()) for ticket in wire.tickets()])
+    assert link.credit == CREDIT - 3
+    wire.manager.grant(SOURCE)
+    assert link.credit == CREDIT
+
+
+def test_outcomes_of_a_lost_link_are_passed_over_and_its_deliveries_forgotten():
+    wire = Wire()
+    wire.manager.grant(SOURCE)
+    former = wire.attach()
+    wire.deliver(former, "old")
+    ticket = wire.inbox.take(0).ticket
+    wire.deliver(former, "waiting")
+    wire.manager.drop(wire.manager.of(SOURCE))
+    newer = wire.attach()
+    wire.manager.settle([(ticket, Accept())])
+    assert wire.settled == []
+    assert len(wire.inbox) == 0
+    assert newer.credit == CREDIT
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["deliver", "accept", "release", "pause", "forbid", "allow", "attach"]), st.integers(0, 9)
+        )
+    )
+)
+def test_credit_and_what_waits_never_exceed_the_bound_together(steps):
+    wire = Wire()
+    link, waiting = wire.attach(), []
+    for step, number in steps:
+        if step == "deliver" and link.credit > 0:
+            wire.deliver(link, number)
+            waiting += wire.tickets()
+        elif step in {"accept", "release", "pause"} and waiting:
+            outcome = {"accept": Accept(), "release": Release(), "pause": Release(1.0)}[step]
+            wire.manager.settle([(waiting.pop(number % len(waiting)), outcome)])
+        elif step == "allow":
+            wire.manager.grant(SOURCE)
+            while wire.timers:
+                wire.timers.pop()[1]()
+        elif step == "forbid":
+            wire.manager.revoke(SOURCE)
+        elif step == "attach":
+            wire.manager.drop(wire.manager.of(SOURCE))
+            link, waiting = wire.attach(), []
+        assert link.credit >= 0
+        assert link.credit + len(waiting) <= CREDIT

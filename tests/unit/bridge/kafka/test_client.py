@@ -1,0 +1,40 @@
+"""The administration client is made anew when it is of no use, and not more often than that takes; errors have words."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from bridge.kafka import client
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NotConnected, Retryable
+
+
+def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch):
+    shared = client.admin(KafkaConnection(bootstrap="127.0.0.1:1"))
+    first = shared.list_topics.__self__
+    shared.renew()
+    assert shared.list_topics.__self__ is first
+    monkeypatch.setattr(client, "PATIENCE", 0.0)
+    shared.renew()
+    assert shared.list_topics.__self__ is not first
+    assert list(shared.refusals) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, NotConnected),
+        (KafkaError.CONCURRENT_TRANSACTIONS, Retryable),
+        (KafkaError.NOT_ENOUGH_REPLICAS, Retryable),
+        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Retryable),
+    ],
+)
+def test_a_cluster_with_too_few_brokers_is_told_from_others(code, kind):
+    with pytest.raises(kind) as raised, client.translated("commit a/b"):
+        raise KafkaException(KafkaError(code))
+    assert "too few brokers are up" in raised.value.hint
+
+
+def test_any_other_trouble_passes_without_words():
+    with pytest.raises(Retryable) as raised, client.translated("commit a/b"):
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN))
+    assert raised.value.hint == ""

@@ -1,0 +1,113 @@
+"""Topics of tables: what a record is about is read from its source, never from its row."""
+
+import pytest
+
+from bridge.kafka.partitioner import shares
+from bridge.kafka.table_router import TableRouter
+from edge.mysql import envelope as mysql
+from edge.postgres import envelope as postgres
+from edge.postgres import others
+from headrace.batch import Batch
+from headrace.configuration.bridge import TableTopic
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+
+ACCOUNTS, TRANSFERS = "bank.public.accounts", "bank.public.transfers"
+EPOCH = 1_700_000_000
+
+
+@pytest.fixture
+def tables():
+    return TableRouter(
+        "bank",
+        {
+            "public.accounts": TableTopic(ACCOUNTS, "delete"),
+            "public.transfers": TableTopic(TRANSFERS, "compact"),
+            'pub"lic.a,ö': TableTopic("bank.pub_lic.a__", "delete"),
+        },
+    )
+
+
+def value(schema, table, row=b'{"id":1}', end=b',"txId":7,"position":"p"},"op":"c"}'):
+    return (
+        b'{"before":null,"after":%b,"source":{"version":"0.1.0","connector":"postgresql","db":"bank","schema":%b,"table":%b%b'
+        % (row, schema, table, end)
+    )
+
+
+def test_a_record_goes_to_the_topic_of_its_table(tables):
+    assert tables.topic_of(b"1", value(b'"public"', b'"accounts"')) == ACCOUNTS
+    assert tables.topic_of(None, value(b'"public"', b'"accounts"')) == ACCOUNTS
+    # In JSON, as the edge writes it.
+    assert tables.topic_of(b"1", value(rb'"pub\"lic"', '"a,ö"'.encode())) == "bank.pub_lic.a__"
+
+
+def test_what_is_about_no_table_goes_to_the_streams_own_topic(tables):
+    assert tables.topic_of(b"1", value(b'""', b'""')) == "bank"
+
+
+def test_a_row_that_looks_like_a_source_decides_nothing(tables):
+    note = rb'"note":"\"source\":{\"version\":\"1\",\"schema\":\"public\",\"table\":\"transfers\""'
+    row = b'{"id":1,%b,"schema":"x","table":"y"}' % note
+    assert tables.topic_of(b"1", value(b'"public"', b'"accounts"', row)) == ACCOUNTS
+    # Nor do columns that are named so.
+    row = b'{"source":"x","schema":"public","table":"transfers"}'
+    assert tables.topic_of(b"1", value(b'"public"', b'"accounts"', row)) == ACCOUNTS
+
+
+def test_a_record_without_a_key_stays_out_of_a_compacted_topic(tables):
+    assert tables.topic_of(b"1", value(b'"public"', b'"transfers"')) == TRANSFERS
+    assert tables.topic_of(None, value(b'"public"', b'"transfers"')) == "bank"
+
+
+def test_a_table_without_a_topic_is_named_with_what_to_do(tables):
+    with pytest.raises(NeedsOperator, match=r"table public\.loans has no topic") as raised:
+        tables.topic_of(b"1", value(b'"public"', b'"loans"'))
+    assert "headrace bridge init" in raised.value.hint
+
+
+@pytest.mark.parametrize("wrong", [b"", b"{}", b'{"schema":"public","table":"accounts"}', value(b'"p"', rb'"\ud8"')])
+def test_a_record_that_tells_of_no_table_is_refused(tables, wrong):
+    with pytest.raises(CorruptInput):
+        tables.topic_of(b"1", wrong)
+
+
+def test_edges_of_every_engine_say_it_where_it_is_looked_for(tables):
+    around = postgres.Around(b"1", b'7,"lsn":9,"position":"p/', b"0", b"5", b"1}")
+    at_postgres = postgres.Table(source="jakarta/bank", database="bank", schema="public", table="accounts")
+    for told in (at_postgres, at_postgres.for_snapshot()):
+        assert tables.topic_of(b"1", b'{"before":null,"after":{"id":1},' + told.rest(b"c", around)) == ACCOUNTS
+    begin = others.Others(source="jakarta/bank", database="bank").begin(b"7:9", around, 5)
+    assert tables.topic_of(*begin) == "bank"
+    at_mysql = mysql.Table(connector="mariadb", source="london/bank", database="public", table="accounts")
+    transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_ms=1, server_id=1, gtid="0-1-2", file="binlog.1")
+    assert tables.topic_of(b"1", b'{"after":{"id":1},' + at_mysql.middle(transaction) + b'0"}}') == ACCOUNTS
+
+
+def test_a_transaction_is_shared_out_by_table_and_key(tables):
+    # given a beginning, a schema record, two changes, a delete with its tombstone in another table, and a marker
+    accounts, transfers, nothing = (b'"public"', b'"accounts"'), (b'"public"', b'"transfers"'), (b'""', b'""')
+    begin, schema, message = value(*nothing, b"0"), value(*accounts, b"1"), value(*nothing, b"5")
+    one, two, delete = value(*accounts, b"2"), value(*accounts, b"3"), value(*transfers, b"4")
+    batch = Batch(
+        source="jakarta/bank",
+        follows=Position(EPOCH, 8, 0),
+        first=Position(EPOCH, 9, 0),
+        last=Position(EPOCH, 9, 3),
+        segments=[(9, 0, 1), (9, 0, 1), (9, 0, 3), (9, 2, 1), (9, 3, 1)],
+        keys=[b"t", None, b'{"id":1}', b'{"id":2}', b'{"id":1}', b'{"id":1}', b"m"],
+        values=[begin, schema, one, two, delete, None, message],
+    )
+    # when
+    found = {
+        (topic, partition): list(zip(keys, values, strict=True))
+        for topic, partition, keys, values in shares(batch, 0, "bank", [0, 1], tables)
+    }
+    # then each table's records are in its topic, by key; the schema record in every partition of the stream's own
+    at = {key: partition for (topic, partition), pairs in found.items() if topic == ACCOUNTS for key, _ in pairs}
+    assert set(at) == {b'{"id":1}', b'{"id":2}'}
+    assert found[ACCOUNTS, at[b'{"id":1}']][0] == (b'{"id":1}', one)
+    assert found[TRANSFERS, at[b'{"id":1}']] == [(b'{"id":1}', delete), (b'{"id":1}', None)]
+    own = [pair for partition in (0, 1) for pair in found["bank", partition]]
+    assert own.count((None, schema)) == 2
+    assert sorted(own, key=str) == sorted([(None, schema), (None, schema), (b"t", begin), (b"m", message)], key=str)
