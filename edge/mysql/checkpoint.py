@@ -1,12 +1,10 @@
 """What a MariaDB or MySQL source's checkpoint holds besides its position: where the binlog is read again, and whose it is."""
 
-from collections.abc import Iterable
 from typing import Literal, Self
 
 import msgspec
 
 from edge.checkpoint import Checkpoint
-from edge.mysql.event import Group
 from edge.mysql.gtid import Gtids, MariadbGtids, MysqlGtids
 from edge.mysql.place import file_name, place, split_name
 from headrace.position import Position
@@ -45,11 +43,8 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
         """The GTID set as a value."""
         return MariadbGtids.parse(self.gtids) if self.engine == "mariadb" else MysqlGtids.parse(self.gtids)
 
-    def advanced(self, position: Position, confirmed: int, groups: Iterable[Group]) -> Self:
-        """Return the checkpoint moved to a position and a place, neither of them backward, with the groups up to there."""
-        gtids = self.gtid_set
-        for group in groups:
-            gtids = gtids.with_group(group)
+    def advanced(self, position: Position, confirmed: int, gtids: Gtids) -> Self:
+        """Return the checkpoint moved to a position and a place, neither of them backward, with the set of that place."""
         reached = max(confirmed, self.confirmed)
         return msgspec.structs.replace(
             self,

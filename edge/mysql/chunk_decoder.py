@@ -13,9 +13,9 @@ from typing import Any
 
 from edge.mysql import event
 from edge.mysql.chunk_reader import Watermark
-from edge.mysql.decoder import Mark
 from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.gtid_progress import Mark
 from edge.mysql.ordinals import Ordinals
 from edge.mysql.place import file_name
 from edge.mysql.statement import Kind, read_statement

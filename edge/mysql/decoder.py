@@ -10,8 +10,7 @@ edge/mysql/xa_decoder.py's.
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 from edge.batcher import Batcher
 from edge.mysql import event, payload, refusals
@@ -19,6 +18,7 @@ from edge.mysql.beside import Ends
 from edge.mysql.changes import Changes
 from edge.mysql.envelope import Transaction
 from edge.mysql.event import Group
+from edge.mysql.gtid_progress import Mark
 from edge.mysql.place import file_name, place, split_name
 from edge.mysql.statement import Kind, Statement, read_statement
 from edge.mysql.table import MissingColumns, Table
@@ -28,13 +28,6 @@ from headrace.errors import CorruptInput
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
-
-
-class Mark(NamedTuple):
-    """What a GTID set gains when everything below a place is read."""
-
-    place: int
-    group: Group
 
 
 #: Images of a rows event from a place to another, whose they are, and the type of event that tells them.
@@ -269,9 +262,3 @@ def _split(name: str) -> tuple[str, int]:
         return split_name(name)
     except CorruptInput as error:
         raise ValueError(error.message) from error
-
-
-def taken(marks: deque[Mark], until: int) -> Iterator[Group]:
-    """Take the transactions that end at or before a place."""
-    while marks and marks[0].place <= until:
-        yield marks.popleft().group

@@ -1,6 +1,5 @@
 """MariaDB and MySQL as an engine of the agent (edge/engine.py): ties server, binlog stream and decoder together."""
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, Self
@@ -15,8 +14,8 @@ from edge.mysql.chunk_connection import ChunkConnection
 from edge.mysql.chunk_decoder import ChunkDecoder
 from edge.mysql.chunk_reader import ChunkReader
 from edge.mysql.database import Database
-from edge.mysql.decoder import Mark, taken
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.gtid_progress import GtidProgress
 from edge.mysql.keyed import condition
 from edge.mysql.log_again import LogAgain
 from edge.mysql.log_stream import LogStream
@@ -39,7 +38,7 @@ class MysqlEngine:
         self.address = str(names)
         self.state = State(config.beside(config.state.folder), MysqlCheckpoint)
         #: What was read and is not in the checkpoint yet: shared with the session that runs.
-        self._marks: deque[Mark] = deque()
+        self._gtids = GtidProgress()
         # Of files that are whole, by their numbers: a session that follows need not read them again.
         self._undecided: dict[int, dict[str, int]] = {}
 
@@ -59,11 +58,11 @@ class MysqlEngine:
             database.close()
             raise
         again = LogAgain(self._names, source, database, checkpoint.base, self._undecided)
-        return MysqlSession(self._config, self._names, self._engine, self._marks, stream, database, again)
+        return MysqlSession(self._config, self._names, self._engine, self._gtids, stream, database, again)
 
     def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
-        return checkpoint.advanced(position, place, taken(self._marks, place))
+        return self._gtids.advanced(checkpoint, position, place)
 
     def watch(self, checkpoint: Callable[[], MysqlCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at settings and binlog."""
@@ -118,12 +117,12 @@ class MysqlSession:
         config: EdgeFile,
         names: Mysql,
         engine: Literal["mariadb", "mysql"],
-        marks: deque[Mark],
+        gtids: GtidProgress,
         stream: LogStream,
         database: Database,
         again: LogAgain,
     ) -> None:
-        self._config, self._names, self._engine, self._marks = config, names, engine, marks
+        self._config, self._names, self._engine, self._gtids = config, names, engine, gtids
         self._stream, self._database, self._again = stream, database, again
         self._charsets: dict[int, str] = {}
         self.pid = stream.pid
@@ -158,8 +157,8 @@ class MysqlSession:
             records=self._config.records,
         )
         # What a session before read is read again.
-        self._marks.clear()
-        self._decoder.marks = self._marks
+        self._gtids.restart()
+        self._decoder.marks = self._gtids.marks
         gtids = checkpoint.gtid_set
         if isinstance(gtids, MysqlGtids):
             self._stream.start_mysql(str(gtids), gtids.encoded())

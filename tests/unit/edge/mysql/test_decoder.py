@@ -5,7 +5,6 @@ import json
 import pytest
 import zstandard
 
-from edge.mysql.decoder import taken
 from headrace.configuration.policy import ColumnRule, Policy
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import (
@@ -59,7 +58,7 @@ def test_mysql_transaction_becomes_records(version):
     assert [change["transaction"]["total_order"] for change in changes(batcher)] == [1, 2, 3]
     assert [change["transaction"].get("last") for change in changes(batcher)] == [None, None, True]
     assert made.passed == 7 << 32 | 500
-    assert [group.text for group in taken(made.marks, 7 << 32 | 500)] == [f"{SERVER_UUID}:1"]
+    assert [(mark.place, mark.group.text) for mark in made.marks] == [(7 << 32 | 500, f"{SERVER_UUID}:1")]
 
 
 @pytest.mark.parametrize("compressed", [True, False])

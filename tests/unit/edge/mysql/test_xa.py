@@ -6,7 +6,6 @@ from collections import deque
 import pytest
 
 from edge.mysql.chunk_reader import ChunkReader
-from edge.mysql.decoder import taken
 from edge.mysql.event import xid as xid_of
 from edge.mysql.prepared import Prepared
 from edge.mysql.tables import Copied
@@ -79,7 +78,7 @@ def test_prepared_changes_come_at_the_place_of_their_commit():
     assert changes(batcher) == [(3, "0-5-2", 490 - 90), (1, "0-5-3", 600), (2, "0-5-3", 600)]
     last = json.loads(batcher.values[-1])
     assert (last["source"]["position"], last["transaction"]["last"]) == ("00000001/0000000700000258/00000001", True)
-    assert [group.number for group in taken(made.marks, made.passed)] == [1, 2, 3]
+    assert [mark.group.number for mark in made.marks] == [1, 2, 3]
     assert list(made.decided) == ["X'61',X'',1"]
 
 

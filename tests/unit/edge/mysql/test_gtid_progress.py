@@ -1,0 +1,139 @@
+"""The GTID set of the checkpoint: whole at its place, whatever happened to earlier writes of the file (E3)."""
+
+import contextlib
+import errno
+import os
+
+import pytest
+
+from edge.batcher import Batcher
+from edge.checkpoint import NoRoom, State
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.event import Group
+from edge.mysql.gtid_progress import GtidProgress, Mark
+from edge.mysql.place import place
+from edge.outbox import Outbox
+from edge.progress import Progress
+from headrace.position import Position
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+SOURCE = "jakarta/bank"
+
+
+def start(engine, gtids):
+    return MysqlCheckpoint(
+        source=SOURCE, stage="made", acknowledged=str(Position(7, place(1, 500), 0)), engine=engine, gtids=gtids,
+        file="binlog.000001", offset=600, server_id=1, server="x",
+    )  # fmt: skip
+
+
+class Edge:
+    """Window, progress and checkpoint of an edge, without its server and its far side."""
+
+    def __init__(self, folder, engine="mariadb", gtids="0-1-10"):
+        self.engine = engine
+        checkpoint = start(engine, gtids)
+        self.state = State(folder, MysqlCheckpoint)
+        self.state.write(checkpoint)
+        self.gtids = GtidProgress()
+        self.outbox = Outbox(limit_bytes=1 << 20, tail=checkpoint.position, confirmed=checkpoint.confirmed)
+        self.progress = Progress(self.state, checkpoint, self.outbox, self.gtids.advanced)
+        self.batcher = Batcher(source=SOURCE, tail=checkpoint.position)
+
+    def read(self, number, end):
+        """Read a transaction that ends at an offset, send it, and have it acknowledged."""
+        self.batcher.begin(place(1, end - 100), 1)
+        self.batcher.keys.append(b"k")
+        self.batcher.values.append(b"{}")
+        self.batcher.commit(place(1, end))
+        self.gtids.marks.append(Mark(place(1, end), Group(0, "1" if self.engine == "mariadb" else UUID, number)))
+        self.outbox.put([self.batcher.seal()])
+        delivery, _ = self.outbox.take()
+        self.outbox.accepted(delivery)
+
+    @property
+    def durable(self):
+        """GTID set and offset as they are on disk."""
+        found = self.state.read(SOURCE)
+        return found.gtids, found.offset
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Return a context in which the disk of the state folder takes nothing."""
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextlib.contextmanager
+    def context():
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            yield
+
+    return context
+
+
+@pytest.mark.parametrize(
+    ("engine", "begin", "end"), [("mariadb", "0-1-10", "0-1-11"), ("mysql", f"{UUID}:1-10", f"{UUID}:1-11")]
+)
+def test_a_write_that_failed_leaves_no_transaction_out_of_the_next_one(tmp_path, full_disk, engine, begin, end):
+    edge = Edge(tmp_path, engine, begin)
+    edge.read(11, 900)
+
+    with full_disk():
+        edge.progress.save_now()
+        edge.progress.save_now()
+    assert edge.durable == (begin, 600)
+    edge.progress.save_now()
+
+    assert edge.durable == (end, 900)
+
+
+def test_transactions_that_are_acknowledged_while_the_disk_is_full_are_all_in_the_set(tmp_path, full_disk):
+    edge = Edge(tmp_path, "mysql", f"{UUID}:1-10")
+
+    with full_disk():
+        for number in range(11, 16):
+            edge.read(number, number * 100)
+            edge.progress.save_now()
+    edge.read(17, 1700)
+    edge.progress.save_now()
+
+    assert edge.durable == (f"{UUID}:1-15:17", 1700)
+
+
+def test_a_session_that_follows_a_full_disk_starts_after_what_the_former_one_had_acknowledged(tmp_path, full_disk):
+    edge = Edge(tmp_path)
+    edge.read(11, 900)
+
+    with full_disk(), pytest.raises(NoRoom):
+        edge.progress.restart()
+    edge.progress.restart()
+
+    assert edge.durable == ("0-1-11", 900)
+
+
+def test_what_is_read_and_not_acknowledged_is_in_no_set_and_is_forgotten_by_the_next_session(tmp_path):
+    edge = Edge(tmp_path)
+    edge.gtids.marks.append(Mark(place(1, 900), Group(0, "1", 11)))
+    edge.progress.restart()
+    edge.gtids.restart()
+    edge.read(11, 900)
+    edge.progress.save_now()
+
+    assert edge.durable == ("0-1-11", 900)
+    assert edge.progress.checkpoint.place == "0-1-11 (binlog.000001:900)"
+
+
+def test_a_long_time_without_a_write_takes_no_memory_for_each_transaction(tmp_path, full_disk):
+    edge = Edge(tmp_path)
+
+    with full_disk():
+        for number in range(11, 2011):
+            edge.read(number, number * 100)
+            edge.progress.save_now()
+
+    assert len(edge.gtids.marks) == 0
+    edge.progress.save_now()
+    assert edge.durable == ("0-1-2010", 201000)
