@@ -28,14 +28,18 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
 	@touch $@
 
-.setup/ready: .setup/python infra/local/jars.py spark_jobs/rehearsal.py
+.setup/ready: .setup/demo
+	@$(BIN)/python -m infra.local.jars tests
+	@touch $@
+
+.setup/demo: .setup/python infra/local/jars.py spark_jobs/rehearsal.py
 	@command -v java >/dev/null || { echo "headrace needs Java 17 on PATH"; exit 1; }
 	@echo "headrace: fetching jars into .setup/jars (once)"
-	@$(BIN)/python -m infra.local.jars
+	@$(BIN)/python -m infra.local.jars demo
 	@$(BIN)/python -m infra.local.class_archives
 	@touch $@
 
-demo: setup ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof
+demo: .setup/demo ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof
 	@$(BIN)/headrace demo
 
 check: .setup/python lint type unit ## The gate before every commit: lint, types, unit tests

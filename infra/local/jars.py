@@ -2,9 +2,10 @@
 
 Guarantees that a group is either complete (every file has the size its manifest names, for the pins below) or absent;
 a fetch that was cut off is done again. Assumes Java on PATH and PySpark installed, whose jars include Ivy.
-`make setup` runs it (`python -m infra.local.jars`); everything else only asks for the paths.
+`make setup` runs it (`python -m infra.local.jars tests`); everything else only asks for the paths.
 """
 
+import argparse
 import fcntl
 import json
 import os
@@ -79,8 +80,12 @@ FLINK = Group(
     ),
     alone=True,
 )
-#: What set-up fetches.
-GROUPS = (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values())
+#: What set-up fetches, by what it is for: loads alone (an image of the lake), the demo, or everything that tests start.
+PURPOSES = {
+    "lake": (SPARK,),
+    "demo": (SPARK, KAFKA, MARIADB),
+    "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
+}
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
@@ -158,7 +163,7 @@ def fetch(group: Group, into: Path, console: Console) -> None:
     console.print(f"headrace: jars/{group.name}: fetched {_describe(files)}")
 
 
-def fetch_all(into: Path, console: Console, groups: Iterable[Group] = GROUPS) -> None:
+def fetch_all(into: Path, console: Console, groups: Iterable[Group]) -> None:
     """Make the groups complete; one process at a time does it, others wait."""
     into.mkdir(parents=True, exist_ok=True)
     with _locked(into / ".lock"):
@@ -207,11 +212,14 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def main() -> None:
-    """Fetch what is missing; exit with the code of the error, if there is one."""
+def main(arguments: list[str]) -> None:
+    """Fetch what is missing for a purpose; exit with the code of the error, if there is one."""
+    parser = argparse.ArgumentParser(prog="python -m infra.local.jars", description="Fetch jars, once.")
+    parser.add_argument("purpose", choices=PURPOSES, help="what they are for")
+    purpose = parser.parse_args(arguments).purpose
     console = Console(highlight=False, soft_wrap=True, markup=False)
     try:
-        fetch_all(folder(), console)
+        fetch_all(folder(), console, PURPOSES[purpose])
     except ReplicationError as error:
         console.print(f"headrace: {error.message}")
         console.print(f"What to do: {error.hint}")
@@ -219,4 +227,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

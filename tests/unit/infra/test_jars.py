@@ -81,6 +81,19 @@ def test_folder_whose_files_differ_from_its_manifest_is_not_complete(tmp_path, m
         jars.kafka()
 
 
+def test_o8_no_purpose_fetches_what_it_does_not_start(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+    monkeypatch.setattr(jars, "fetch", lambda group, into, console: asked.setdefault(purpose, []).append(group.name))
+    for purpose in ("lake", "demo", "tests"):
+        jars.main([purpose])
+
+    assert asked["lake"] == ["spark"]
+    assert asked["demo"] == ["spark", "kafka", "mariadb"]
+    assert set(asked["tests"]) > set(asked["demo"])
+    assert "debezium" not in asked["tests"]
+
+
 def test_group_is_fetched_with_what_it_needs_once_and_repaired(tmp_path, repository, said):
     # Given a group with an override, and a fetch that was cut off.
     group = Group(name="it", pins=("org.example:water:1.0",), overrides=("org.example:sluice:2.0",))
