@@ -8,7 +8,7 @@ on reading the log again it is not there.
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.mysql import event
@@ -22,7 +22,8 @@ from edge.mysql.statement import Kind, read_statement
 from edge.mysql.table import Table
 from edge.mysql.tables import Copied
 from edge.mysql.xa_decoder import XaDecoder
-from edge.snapshot.engine import Chunk, Put
+from edge.snapshot.engine import Chunk, Moved, Put
+from edge.snapshot.plan import LogTable
 from edge.snapshot.window import Window
 from headrace.errors import CorruptInput
 from headrace.position import Position
@@ -69,12 +70,15 @@ class ChunkDecoder(XaDecoder):
             self._now_ms, self._clock_ms = now_ms, watermark.now_ms
             self.marked(watermark.content)
 
+    def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
+        """Follow nothing: every row image has all columns."""
+
     def watch(self, table: Copied, window: Window) -> None:
-        """Tell a window of every change of a table from here on."""
+        """Report every change of a table to a window from here on."""
         self._watched, self._window = (table.table.schema.schema, table.table.schema.table), window
 
     def unwatch(self) -> None:
-        """Tell no window any more."""
+        """Report to no window any more."""
         self._watched = self._window = None
 
     def opened(self) -> None:

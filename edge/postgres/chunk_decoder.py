@@ -2,12 +2,12 @@
 
 A chunk's rows become Insert messages of the relation and go through the code that decodes the log's, so a row has the same bytes
 whichever way it comes. They are the records of the watermark's transaction, numbered from 0; on reading the log again the
-watermark is nobody's any more, and its transaction is empty. Only the table that is being copied pays for being watched.
+watermark is nobody's any more, and its transaction is empty. Only the tables that are copied in part pay for being watched.
 """
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.postgres import chunk_text, generated
@@ -16,8 +16,8 @@ from edge.postgres.chunk_table import ChunkTable
 from edge.postgres.others import LogicalMessage
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.table import HEADER, PAD, TEXT, Change, Table
-from edge.snapshot.engine import Chunk, Put
-from edge.snapshot.plan import Key
+from edge.snapshot.engine import Chunk, Moved, Put
+from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.window import Window
 from headrace.position import Position
 
@@ -44,16 +44,26 @@ class ChunkDecoder(Decoder):
         self._before: tuple[int, ...] = ()
         self._watched: ChunkTable | None = None
         self._window: Window | None = None
+        # By OID, the tables of which rows that move are reported.
+        self._followed: dict[int, list[LogTable]] = {}
+        self._moved: Moved = lambda _table, _key: None
         # The snapshot's form of a table, with its functions.
         self._reading: tuple[Table, Table, Change] | None = None
 
+    def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
+        """Report rows of these tables that move to another key without all of their columns, from here on."""
+        self._followed, self._moved = {}, moved
+        for table in tables:
+            self._followed.setdefault(table.oid, []).append(table)
+            self._forget(table.oid)
+
     def watch(self, table: ChunkTable, window: Window) -> None:
-        """Tell a window of every change of a table from here on."""
+        """Report every change of a table to a window from here on."""
         self._watched, self._window = table, window
         self._forget(table.oid)
 
     def unwatch(self) -> None:
-        """Tell no window any more."""
+        """Report to no window any more."""
         self._watched = self._window = self._reading = None
 
     def opened(self) -> None:
@@ -130,28 +140,32 @@ class ChunkDecoder(Decoder):
 
     def _change(self, message: bytes) -> None:
         super()._change(message)
-        watched = self._watched
-        if watched is not None and self._window is not None and _XID(message, 1)[0] == watched.oid:
+        oid = _XID(message, 1)[0]
+        watched, followed = self._watched, self._followed.get(oid, [])
+        window = self._window if watched is not None and watched.oid == oid else None
+        if (window is not None or followed) and self._tables[oid].admitted:
             # So that the next change comes here as well.
-            self._forget(watched.oid)
-            self._tell(watched, self._window, message)
+            self._forget(oid)
+            self._report(self._tables[oid], followed, window, message)
 
-    def _tell(self, watched: ChunkTable, window: Window, message: bytes) -> None:
-        """Tell the window of a change that was added just now."""
-        table, key, value = self._tables[watched.oid], self._batcher.keys[-1], self._batcher.values[-1]
+    def _report(self, table: Table, followed: list[LogTable], window: Window | None, message: bytes) -> None:
+        """Report a change that was added just now."""
+        key, value = self._batcher.keys[-1], self._batcher.values[-1]
         if key is None:
-            window.alter()
+            if window is not None:
+                window.alter()
             return
         whole = value is None or _UNCHANGED not in value
         former: bytes | None = None
-        place: Key | None = None
         if message[:1] == b"U" and message[5:6] != b"N":
             former = table.former_key(message + PAD)
             if former == key:
                 former = None
-            elif not whole:
-                place = _new_key(message + PAD, table, watched.key_names)
-        window.change(key, former, whole=whole, place=place)
+        if window is not None:
+            window.change(key, former, whole=whole)
+        if former is not None and not whole:
+            for one in followed:
+                self._moved(one, _new_key(message + PAD, table, one.key))
 
     def _truncate(self, message: bytes) -> None:
         super()._truncate(message)
@@ -194,9 +208,11 @@ def _key(row: bytes, table: ChunkTable) -> Key:
     return [(texts[number] or b"").decode() for number in table.key]
 
 
-def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key:
-    """Return the key in the new tuple of an Update message that has an old one as well."""
+def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key | None:
+    """Return the key in the new tuple of an Update message that has an old one as well; None when it has no such columns."""
     columns = [column.name for column in table.relation.columns]
+    if not set(names) <= set(columns):
+        return None
     _, offset = _texts(message, 8, len(columns))
     texts, _ = _texts(message, offset + 3, len(columns))
     return [texts[columns.index(name)].decode() for name in names]

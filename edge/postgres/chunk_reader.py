@@ -11,7 +11,7 @@ from edge.postgres import chunk_text
 from edge.postgres.chunk_table import ChunkTable, describe, named, published, shape
 from edge.postgres.database import Database
 from edge.snapshot.engine import Chunk, Described
-from edge.snapshot.plan import Key
+from edge.snapshot.plan import Key, LogTable
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, Retryable
 
@@ -54,7 +54,7 @@ class ChunkReader:
             )
         table = describe(self._database, self._publication, name)
         (plan,) = self._database.asked(table.estimate(where))[0][0]
-        return Described(table, int(plan["Plan"]["Plan Rows"]))
+        return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names))
 
     def mark(self, content: bytes) -> None:
         """Commit a watermark; the server's own synchronous_commit says when that is done."""

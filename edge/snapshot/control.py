@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edge.snapshot.engine import Reader
 from edge.snapshot.folder import Request, SnapshotFolder
-from edge.snapshot.plan import Key, Plan, State, TablePlan
+from edge.snapshot.plan import Key, LogTable, Plan, State, TablePlan
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +49,23 @@ class Control:
         self.save()
         self._folder.taken(path)
 
-    def started(self, table: TablePlan, estimate: int) -> None:
-        """Note that a table is being copied."""
-        table.state, table.estimate = "running", estimate
+    def started(self, table: TablePlan, estimate: int, log_table: LogTable | None) -> None:
+        """Note that a table is being copied; from its first row where it is not the table of before, or has another key."""
+        if log_table != table.log_table and (table.cursor is not None or table.whole):
+            _log.warning("the snapshot of %s begins again: the table or its key is not the one of before", table.name)
+            table.restart()
+        table.state, table.estimate, table.log_table = "running", estimate, log_table
         table.started_ms = table.started_ms or time.time_ns() // 1_000_000
+        self.save()
+
+    @property
+    def followed(self) -> set[LogTable]:
+        """The tables of which a part may be copied already, and not all."""
+        return {table.log_table for table in self.plan.unfinished() if table.log_table is not None}
+
+    def restart(self, table: TablePlan) -> None:
+        """Copy a table again from its first row; durable before the log behind it can be confirmed."""
+        table.restart()
         self.save()
 
     def moved(self, table: TablePlan, key: Key) -> None:

@@ -5,6 +5,10 @@ and where that one stands in the log the chunk's rows take their place, without 
 ahead of the next chunk as well. Guarantees that the plan is never ahead of what is acknowledged; that no transaction is held
 longer than one chunk; that a failure here ends a table's snapshot at most, never the stream. One for each session: what was on
 the way with the session before is read again. Everything but the worker's jobs runs in the capturing thread.
+
+PostgreSQL's log leaves large values out that did not change. A row that moves from a key that is not copied yet to one that
+is would lack them permanently, so rows of a table that is copied in part are followed from the first byte of each session on,
+whether the table's turn has come or not, and those that move are read once more.
 """
 
 import logging
@@ -15,7 +19,7 @@ from typing import Any
 
 from edge.snapshot.control import Control
 from edge.snapshot.engine import Chunk, Described, Reader, Source
-from edge.snapshot.plan import Key, TablePlan
+from edge.snapshot.plan import Key, LogTable, TablePlan
 from edge.snapshot.table import TableCopy
 from edge.snapshot.window import Window
 from edge.snapshot.worker import Job, Worker
@@ -49,9 +53,9 @@ class Copying:
         self._aim_bytes = aim_bytes
         self._worker = worker(source.reader, wake)
         self._stream = source.stream(self._marked)
-        self._window = Window(self._moved)
+        self._window = Window()
         self._backoff = Backoff(first=0.2, longest=10.0)
-        self._looked_at = self._not_before = 0.0
+        self._now = self._looked_at = self._not_before = 0.0
         # Watermarks of other sessions are not ours.
         self._session, self._number = secrets.token_hex(8), 0
         self._plan: TablePlan | None = None
@@ -59,9 +63,11 @@ class Copying:
         #: The watermark that is waited for, and the chunk that was read ahead of some watermark.
         self._expected: bytes | None = None
         self._read: tuple[bytes, Chunk | None] = (b"", None)
+        self._follow()
 
     def attend(self, now: float) -> float:
-        """Do what is due; return the seconds until something may be due again."""
+        """Do what is due at a time of a monotonic clock; return the seconds until something may be due again."""
+        self._now = now
         self._worker.take()
         if now - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = now
@@ -93,6 +99,7 @@ class Copying:
         if self._plan is not None and not self._plan.unfinished:
             _log.info("the snapshot of %s was cancelled", self._plan.name)
             self._leave()
+            self._follow()
 
     def _settle(self, now: float) -> None:
         copy = self._copy
@@ -104,6 +111,7 @@ class Copying:
             _log.info("the snapshot of %s is done: %d rows", copy.plan.name, copy.plan.rows)
             self._control.ended(copy.plan, "done")
             self._leave()
+            self._follow()
 
     def _go_on(self) -> None:
         """Take the step that no watermark leads to."""
@@ -121,9 +129,10 @@ class Copying:
         """Start a table, or go on with it."""
         if plan is not self._plan:
             return
+        self._control.started(plan, described.estimate, described.log_table)
+        self._follow()
         _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
         self._copy = TableCopy(plan, described.table, self._aim_bytes)
-        self._control.started(plan, described.estimate)
         self._stream.watch(described.table, self._window)
 
     def _may_read(self) -> bool:
@@ -171,10 +180,21 @@ class Copying:
         else:
             window.close()
 
-    def _moved(self, key: Key) -> None:
-        copy = self._copy
-        if copy is not None and copy.moved(key):
-            self._control.moved(copy.plan, key)
+    def _follow(self) -> None:
+        self._stream.follow(self._control.followed, self._moved)
+
+    def _moved(self, log_table: LogTable, key: Key | None) -> None:
+        """Have a row read once more that moved without all of its columns: its new key may be among those that are copied."""
+        for plan in [plan for plan in self._control.plan.unfinished() if plan.log_table == log_table]:
+            if key is None:
+                _log.warning("the snapshot of %s begins again: its key was altered", plan.name)
+                if plan is self._plan:
+                    self._leave()
+                self._control.restart(plan)
+                continue
+            if self._copy is not None and plan is self._copy.plan:
+                self._copy.moved(key)
+            self._control.moved(plan, key)
 
     def _do(self, job: Job, then: Callable[[Any], None]) -> None:
         """Do a job, and then what follows; a failure ends the attempt at the table, or its snapshot."""
@@ -188,11 +208,11 @@ class Copying:
                 self._leave()
             if isinstance(outcome, NotConnected | Retryable):
                 pause = self._backoff.pause()
-                self._not_before = time.monotonic() + pause
+                self._not_before = self._now + pause
                 _log.warning("snapshot: %s; trying again in %.1f s", outcome.message, pause)
             elif isinstance(outcome, NeedsOperator):
                 _log.error("snapshot of %s: %s. %s", plan and plan.name, outcome.message, outcome.hint)
-                self._not_before = time.monotonic() + self._backoff.pause()
+                self._not_before = self._now + self._backoff.pause()
                 if plan is not None and plan.unfinished:
                     self._control.ended(plan, "failed", f"{outcome.message}. {outcome.hint}")
             else:

@@ -5,11 +5,11 @@ and is used by the capturing thread alone, mostly from within `read` of that ses
 in the log, and the decoder calls `marked` at its place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from edge.snapshot.plan import Key
+from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.window import Window
 from headrace.position import Position
 
@@ -38,6 +38,8 @@ class Described(NamedTuple):
     table: Any
     #: Rows by the database's own statistics; -1 when it has none.
     estimate: int
+    #: What identifies it in the log; None where every row in the log has all columns.
+    log_table: LogTable | None = None
 
 
 class Put(NamedTuple):
@@ -77,14 +79,21 @@ class Reader(Protocol):
         """Close the connection."""
 
 
+#: Called with the new key of a row that moved to it and whose log record lacks columns; None when the key cannot be determined.
+Moved = Callable[[LogTable, Key | None], None]
+
+
 class Stream(Protocol):
     """The decoder's side."""
 
+    def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
+        """Report rows of these tables that move to another key without all of their columns, from here on; of no others."""
+
     def watch(self, table: Any, window: Window) -> None:
-        """Tell a window of every change of a table from here on."""
+        """Report every change of a table to a window from here on."""
 
     def unwatch(self) -> None:
-        """Tell no window any more."""
+        """Report to no window any more."""
 
     def opened(self) -> None:
         """Note that a chunk is read behind the watermark that is read now."""

@@ -2,6 +2,8 @@
 
 One JSON file in the state folder, written by the edge alone, and only after the far side has what it counts. So it may fall
 behind what was sent, never ahead: after a crash a chunk is read again, none is left out. It holds keys of rows, no rows.
+
+Version 2 adds `TablePlan.log_table`; version 1 is read.
 """
 
 from collections.abc import Iterator
@@ -11,11 +13,20 @@ import msgspec
 
 from headrace.errors import NeedsOperator
 
-_VERSION = 1
+_VERSION, _READ_VERSIONS = 2, {1, 2}
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 #: A key, as the engine writes it: for PostgreSQL each column as the database prints it.
 Key = list[str]
+
+
+class LogTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What identifies a table in the log, so that its rows can be followed before the catalog is queried."""
+
+    #: PostgreSQL's OID; another table under the same name has another one.
+    oid: int
+    #: Names of the key's columns, in key order.
+    key: tuple[str, ...]
 
 
 class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +39,8 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     #: Whether consumers are told first to forget the table.
     replace: bool = False
     state: State = "waiting"
+    #: Set when the copy begins; None before, and for engines whose log carries whole rows.
+    log_table: LogTable | None = None
     #: Key of the last row of the last acknowledged chunk; None before there is one.
     cursor: Key | None = None
     #: Whether every row up to the end was read and acknowledged, `again` excepted.
@@ -52,6 +65,11 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def unfinished(self) -> bool:
         """Whether there is still something to do."""
         return self.state in {"waiting", "running"}
+
+    def restart(self) -> None:
+        """Copy the table again from its first row."""
+        self.state, self.cursor, self.whole, self.again, self.rows, self.chunks = "waiting", None, False, [], 0, 0
+        self.log_table = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -83,12 +101,12 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return True
 
     def enter(self, epoch: int) -> bool:
-        """Begin what is unfinished anew in another epoch, before which changes may be missing; return whether it is another."""
+        """Restart what is unfinished in another epoch, before which changes may be missing; return whether it is another."""
         if self.epoch == epoch:
             return False
         self.epoch = epoch
         for it in self.unfinished():
-            it.state, it.cursor, it.whole, it.again, it.rows, it.chunks = "waiting", None, False, [], 0, 0
+            it.restart()
         return True
 
     def cancel(self, names: list[str], now_ms: int) -> None:
@@ -114,11 +132,12 @@ def parse(data: bytes, source: str, path: str) -> Plan:
         plan = msgspec.json.decode(data, type=Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NeedsOperator(f"snapshot plan {path} is damaged", hint=hint) from error
-    if plan.version != _VERSION:
+    if plan.version not in _READ_VERSIONS:
         raise NeedsOperator(
             f"snapshot plan {path} has version {plan.version}, this edge reads version {_VERSION}",
             hint="Run the release of Headrace that wrote it.",
         )
+    plan.version = _VERSION
     if plan.source != source:
         raise NeedsOperator(f"snapshot plan {path} is of source {plan.source!r}, not of {source!r}", hint=hint)
     return plan

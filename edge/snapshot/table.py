@@ -94,12 +94,10 @@ class TableCopy:
         self.replaces = False
         self._sent.append(_Sent(position, 0, self._cursor, self._whole, [], []))
 
-    def moved(self, key: Key) -> bool:
-        """Let a row be read once more; return whether it was not going to be."""
-        if key in self._again:
-            return False
-        self._again.append(key)
-        return True
+    def moved(self, key: Key) -> None:
+        """Let a row be read once more."""
+        if key not in self._again:
+            self._again.append(key)
 
     def settle(self, acknowledged: Position, now: float) -> bool:
         """Move the plan over the chunks that are acknowledged; return whether it moved."""

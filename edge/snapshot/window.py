@@ -2,22 +2,16 @@
 
 A chunk is put into the log's order at the watermark behind it. Every row that the log told to have changed between the
 watermark ahead of the chunk and the one behind it is left out of it: the log tells that row's newer state. Where it does
-so without all columns (large values that did not change), the row is read once more, in a later chunk; the same goes at
-any time for a row that moved to another key, since its new place may have been read already. What the log tells of a
-table as a whole, a truncate or another shape, drops the chunk. Called by an engine's decoder for each change of the table.
+so without all columns (large values that did not change), the row is read once more, in a later chunk. (Rows that moved to
+another key are followed at any time, edge/snapshot/copying.py.) What the log tells of a table as a whole, a truncate or
+another shape, drops the chunk. Called by an engine's decoder for each change of the table.
 """
-
-from collections.abc import Callable
-
-from edge.snapshot.plan import Key
 
 
 class Window:
     """Open from a watermark to the next, again and again, while a table's snapshot runs."""
 
-    def __init__(self, moved: Callable[[Key], None]) -> None:
-        #: Called with the new key of a row that moved without all of its columns, at any time.
-        self._moved = moved
+    def __init__(self) -> None:
         #: Keys, as records have them, of rows that changed.
         self._changed: set[bytes] = set()
         #: Those of them of which the log did not tell all columns.
@@ -29,7 +23,7 @@ class Window:
         self.altered = False
 
     def open(self) -> None:
-        """Start anew at a watermark: what is told from here on counts."""
+        """Start again at a watermark: what is noted from here on counts."""
         self._changed, self._partly = set(), set()
         self.truncated = self.altered = False
         self.is_open = True
@@ -39,13 +33,8 @@ class Window:
         self.open()
         self.is_open = False
 
-    def change(self, key: bytes, former: bytes | None = None, *, whole: bool = True, place: Key | None = None) -> None:
-        """Note a change of a row: its key, its former one when that is another, and whether all columns were told.
-
-        `place` is the key in the database's own form; it is asked for where a row moved and not all columns were told.
-        """
-        if former is not None and not whole and place is not None:
-            self._moved(place)
+    def change(self, key: bytes, former: bytes | None = None, *, whole: bool = True) -> None:
+        """Note a change of a row: its key, its former one when that is another, and whether the log had all columns."""
         if not self.is_open:
             return
         self._changed.add(key)

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.integration.snapshots import copy, held, raw, records, stored
+from tests.integration.snapshots import ask, copy, ended, folder, held, plans, raw, records, stored
 from tests.integration.test_edge_values import COLUMNS
 from tests.integration.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
 from tests.waiting import eventually
@@ -107,3 +107,29 @@ def test_writers_never_make_a_copied_row_older_than_the_log_nor_incomplete(edge,
         wanted = stored(database, "w")
         eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
     assert tables["public.w"].state == "done"
+
+
+def test_a_row_that_moves_into_the_copied_part_while_the_edge_is_down_and_paused_keeps_its_large_column(
+    edges, database, interconnect
+):
+    """E4: the log lacks the large column, which did not change, and nothing but the copy can bring it."""
+    database.execute("create table w (id int primary key, body text); alter table w alter body set storage external")
+    database.execute("insert into w select i, repeat(chr(65 + i % 26), 2100) from generate_series(1, 3000) i")
+    edge = edges(database, interconnect.url, rest="[snapshot]\nchunk_kilobytes = 64")
+    edge.init()
+    interconnect.hold(after=3)
+    with edge.running():
+        ask(edge, "public.w")
+        eventually(lambda: interconnect.held, saying="chunks are copied")
+        ask(edge, kind="pause")
+        eventually(lambda: folder(edge).plan().paused, saying="it is paused")
+        interconnect.let_go()
+        eventually(lambda: plans(edge)["public.w"].cursor, saying="chunks are acknowledged")
+    assert 0 < int(plans(edge)["public.w"].cursor[0]) < 3000
+    database.execute("update w set id = 0 where id = 3000")
+    with edge.running():
+        eventually(lambda: records(interconnect, "w", "u"), saying="the move has arrived")
+        ask(edge, kind="resume")
+        ended(edge, "public.w")
+        wanted = stored(database, "w")
+        eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")

@@ -72,7 +72,7 @@ class Stream:
             largest=1 << 20,
             records=Records(**records),
         )
-        self.window = Window(lambda _key: None)
+        self.window = Window()
         self.copied = self.tables.copied(table())
         self.marked = []
         self.decoder.marked = self.marked.append

@@ -12,7 +12,8 @@ import msgspec
 from edge.snapshot.control import Control
 from edge.snapshot.copying import Copying
 from edge.snapshot.engine import Chunk, Described, Put
-from edge.snapshot.plan import Plan
+from edge.snapshot.plan import LogTable, Plan
+from headrace.errors import NotConnected
 from headrace.position import Position
 
 #: The key of a row that consumers have and the source has no more.
@@ -123,7 +124,7 @@ class Reader:
         return [name]
 
     def describe(self, name: str, where: str | None) -> Described:
-        return Described("t", -1)
+        return Described("t", -1, LogTable(1, ("key",)))
 
     def mark(self, content: bytes) -> None:
         self._meanwhile()
@@ -167,8 +168,11 @@ class Edge:
         self.acknowledged = 0
         self._before = 0
         self._window: Any = None
+        self._followed: tuple[Any, Any] = ((), None)
         self._marked: Any = None
         self.jobs: list[Any] = []
+        #: Whether the next job loses its connection.
+        self.fail_next = False
         self.control = Control(folder, 1)
         self.copying = Copying(
             self.control,
@@ -196,7 +200,8 @@ class Edge:
     def work(self) -> None:
         for job, _, outcome in self.jobs:
             if not outcome:
-                outcome.append(job(self.reader()))
+                failed, self.fail_next = self.fail_next, False
+                outcome.append(NotConnected("lost") if failed else job(self.reader()))
                 return
 
     def stop(self, seconds: float) -> None:
@@ -212,6 +217,9 @@ class Edge:
         return self
 
     # The stream.
+
+    def follow(self, tables: Any, moved: Any) -> None:
+        self._followed = tuple(tables), moved
 
     def watch(self, table: Any, window: Any) -> None:
         self._window = window
@@ -251,15 +259,19 @@ class Edge:
             self._marked(entry.content)
             return
         self._consumer.take(self.decoded, 1, entry)
+        whole = entry.row is None or entry.row[1] is not None
+        followed, moved = self._followed
+        if entry.former is not None and not whole:
+            for table in followed:
+                moved(table, [str(entry.key)])
         window = self._window
         if window is None:
             return
         if entry.kind == "truncate":
             window.truncate()
             return
-        whole = entry.row is None or entry.row[1] is not None
         former = None if entry.former is None else b"%d" % entry.former
-        window.change(b"%d" % entry.key, former, whole=whole, place=[str(entry.key)])
+        window.change(b"%d" % entry.key, former, whole=whole)
 
 
 class Folder:
