@@ -44,6 +44,13 @@ def decoder(charset: str, column: str) -> str:
     )
 
 
+def statement_text(words: bytes, charset: str) -> str:
+    """Return a statement as text; what its client's character set does not have becomes U+FFFD."""
+    if charset == "latin1":
+        return words.decode("headrace_latin1")
+    return words.decode(_CODECS.get(charset, "utf-8"), "replace")
+
+
 def _find(name: str) -> codecs.CodecInfo | None:
     if name != "headrace_latin1":
         return None

@@ -18,7 +18,7 @@ from edge.mysql.gtid import MysqlGtids
 from edge.mysql.gtid_progress import Mark
 from edge.mysql.ordinals import Ordinals
 from edge.mysql.place import file_name
-from edge.mysql.statement import Kind, read_statement
+from edge.mysql.statement import Kind
 from edge.mysql.table import Table
 from edge.mysql.tables import Copied
 from edge.mysql.xa_decoder import XaDecoder
@@ -159,13 +159,10 @@ class ChunkDecoder(XaDecoder):
     def _query(self, found: bytes, end: int) -> None:
         window, watched = self._window, self._watched
         if window is not None and watched is not None:
-            words = event.query(found, end, compressed=found[4] == event.QUERY_COMPRESSED).words.decode(
-                "utf-8", "replace"
-            )
-            said = words.lower()
+            query = event.query(found, end, compressed=found[4] == event.QUERY_COMPRESSED)
+            text, statement = self._tables.statement(query)
+            lower = text.lower()
             # Whatever names the table may empty it, alter it, or put another one in its place.
-            if read_statement(words).kind not in _PLAIN and any(
-                name.lower().replace("`", "``") in said for name in watched
-            ):
+            if statement.kind not in _PLAIN and any(name.lower().replace("`", "``") in lower for name in watched):
                 window.alter()
         super()._query(found, end)

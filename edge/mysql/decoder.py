@@ -20,7 +20,7 @@ from edge.mysql.envelope import Transaction
 from edge.mysql.event import Group
 from edge.mysql.gtid_progress import Mark
 from edge.mysql.place import file_name, place, split_name
-from edge.mysql.statement import Kind, Statement, read_statement
+from edge.mysql.statement import Kind, Statement
 from edge.mysql.table import MissingColumns, Table
 from edge.mysql.tables import Tables
 from headrace.configuration.records import Records
@@ -188,7 +188,7 @@ class Decoder:
 
     def _query(self, found: bytes, end: int) -> None:
         query = event.query(found, end, compressed=found[4] == event.QUERY_COMPRESSED)
-        statement = read_statement(query.words.decode("utf-8", "replace"))
+        _, statement = self._tables.statement(query)
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
@@ -219,7 +219,7 @@ class Decoder:
     def _apply(self, statement: Statement, database: str) -> None:
         if statement.kind is Kind.MOVES:
             _log.warning(
-                "%s in database %s: rows moved in a way that the log does not tell; copy the tables that it names again",
+                "%s in database %s: rows moved or vanished, and the log does not show which; copy the tables that it names again",
                 statement.opening, database,
             )  # fmt: skip
         for named, table_name in statement.tables:

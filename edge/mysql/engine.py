@@ -140,6 +140,7 @@ class MysqlSession:
             zero_dates=self._names.zero_dates,
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
+            lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint

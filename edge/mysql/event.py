@@ -48,6 +48,9 @@ _QUERY = struct.Struct("<IIBHH").unpack_from
 _UINT64 = struct.Struct("<Q").unpack_from
 _XA = struct.Struct("<BIII").unpack_from
 _STANDALONE, _PREPARED_XA, _COMPLETED_XA = 0x01, 0x40, 0x80
+#: Codes of variables in a query event, and the sizes of those that precede the client's collation.
+_SQL_MODE, _CLIENT_COLLATION, _CATALOG = 1, 4, 6
+_VARIABLE_SIZES = {0: 4, _SQL_MODE: 8, 3: 4}
 #: What a compressed part may unpack to, in bytes: MariaDB's largest max_allowed_packet.
 _LARGEST = 1 << 30
 
@@ -78,6 +81,10 @@ class Query(NamedTuple):
 
     database: str
     words: bytes
+    #: Number of a collation of the client's character set, in which the statement is written; None where it is not given.
+    collation: int | None = None
+    #: The `sql_mode` under which it was executed.
+    sql_mode: int = 0
 
 
 class Prepared(NamedTuple):
@@ -137,7 +144,28 @@ def query(event: bytes, end: int, *, compressed: bool) -> Query:
     if event[at + length] != 0:
         raise ValueError("a query's database does not end where its length says")
     words = event[at + length + 1 : end]
-    return Query(event[at : at + length].decode(), unpacked(words) if compressed else words)
+    sql_mode, collation = _variables(event[at - variables : at])
+    return Query(event[at : at + length].decode(), unpacked(words) if compressed else words, collation, sql_mode)
+
+
+def _variables(found: bytes) -> tuple[int, int | None]:
+    """Int8 code and a value for each variable, in this order: 0 flags, Int32; 1 sql_mode, Int64; 6 catalog, Int8 length and
+    bytes; 3 auto increment, two Int16; 4 collations of client, connection and server, three Int16; and more that is not needed.
+    """
+    sql_mode, at = 0, 0
+    while at < len(found):
+        code = found[at]
+        if code == _CLIENT_COLLATION:
+            return sql_mode, int.from_bytes(found[at + 1 : at + 3], "little")
+        if code == _SQL_MODE:
+            sql_mode = int.from_bytes(found[at + 1 : at + 9], "little")
+        if code == _CATALOG:
+            at += 2 + found[at + 1]
+        elif code in _VARIABLE_SIZES:
+            at += 1 + _VARIABLE_SIZES[code]
+        else:
+            break
+    return sql_mode, None
 
 
 def unpacked(data: bytes) -> bytes:

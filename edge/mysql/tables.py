@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
-from edge.mysql.charset import BINARY
+from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.chunk_column import taken
 from edge.mysql.chunk_rows import Rows
 from edge.mysql.chunk_table import ChunkTable
 from edge.mysql.column import Code, code, treated, without_zero_dates
+from edge.mysql.event import Query
+from edge.mysql.statement import Statement, read_statement
 from edge.mysql.table import Table
 from edge.mysql.table_map import TableMap, parse
 from edge.mysql.versions import Versions, may_have_period, period
@@ -66,9 +68,12 @@ class Tables:
         zero_dates: Literal["text", "null"] = "text",
         charset_of: Callable[[int], str],
         kinds_of: Callable[[str, str], dict[str, str]],
+        lower_case: bool = False,
     ) -> None:
+        """`lower_case`: the server keeps names of tables in lower case, however statements write them."""
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
+        self._lower_case = lower_case
         self._described: dict[bytes, Table | None] = {}
         # What was described last, as long as it is what its table is.
         self._last: tuple[bytes, Table | None] = (b"", None)
@@ -97,11 +102,21 @@ class Tables:
         self._last = description, table
         return table
 
+    def statement(self, query: Query) -> tuple[str, Statement]:
+        """Return a statement's text and what it means."""
+        words = query.words
+        # Every client's character set has ASCII.
+        charset = "ascii" if query.collation is None or words.isascii() else self._charset_of(query.collation)
+        text = statement_text(words, charset)
+        return text, read_statement(text, query.sql_mode)
+
     def emptied(self, database: str, table: str) -> Table | None:
         """Return a captured table that loses its rows, None when it is not captured or its schema is not known yet.
 
         A table that no change of this session came from is described by nothing but its name.
         """
+        if self._lower_case:
+            database, table = database.lower(), table.lower()
         if not self.chosen(database, table):
             return None
         known = self._current.get((database, table))

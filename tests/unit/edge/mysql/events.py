@@ -62,9 +62,14 @@ def xa_prepared(name: bytes, end: int, *, one_phase: bool = False) -> bytes:
     return event(38, struct.pack("<BIII", one_phase, 1, len(name), 0) + name, end)
 
 
-def query(words: str, end: int, database: str = "bank") -> bytes:
-    name = database.encode()
-    return event(2, struct.pack("<IIBHH", 3, 0, len(name), 0, 0) + name + b"\0" + words.encode(), end)
+def query(words: str | bytes, end: int, database: str = "bank", collation: int | None = None) -> bytes:
+    name, text = database.encode(), words.encode() if isinstance(words, str) else words
+    # As servers write them: flags, sql_mode, the catalog `std`, the client's collations.
+    variables = (
+        b"" if collation is None else bytes(5) + b"\1" + bytes(8) + b"\6\3std\4" + struct.pack("<HHH", collation, 8, 8)
+    )
+    head = struct.pack("<IIBHH", 3, 0, len(name), 0, len(variables))
+    return event(2, head + variables + name + b"\0" + text, end)
 
 
 def table_map(
@@ -128,6 +133,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
         policy=policy,
         charset_of=CHARSETS.__getitem__,
         kinds_of=lambda _database, _table: options.get("kinds", {}),
+        lower_case=options.get("lower_case", False),
     )
     largest = options.get("largest", 15 << 20)
     made = XaDecoder(

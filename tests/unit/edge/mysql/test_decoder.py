@@ -245,3 +245,23 @@ def test_record_that_is_too_large_calls_an_operator_and_names_no_value():
         feed(made, rotate(), *transaction(table, rows(30, 2, b"\0\1\0\0\0" + b"\x88\x13" + b"s" * 5000)))
     assert "sss" not in caught.value.message
     assert not changes(batcher)
+
+
+def test_a_table_is_emptied_whatever_its_client_writes_its_name_in():
+    """A statement is in its client's character set, its names in the case in which they were typed (E8)."""
+    made, batcher = decoder("mariadb", lower_case=True)
+
+    feed(made, rotate(), mariadb_gtid(1, 200, standalone=True))
+    feed(made, query("truncate Größe".encode("latin1"), 250, database="BANK", collation=8))
+
+    (emptied,) = changes(batcher)
+    assert (emptied["op"], emptied["source"]["db"], emptied["source"]["table"]) == ("t", "bank", "größe")
+
+
+def test_a_name_that_cannot_be_read_is_reported(caplog):
+    made, batcher = decoder("mariadb")
+
+    feed(made, rotate(), mariadb_gtid(1, 200, standalone=True), query(b"truncate gr\xf6\xdfe", 250, collation=45))
+
+    assert changes(batcher) == []
+    assert "TRUNCATE in database bank: rows moved or vanished" in caplog.text
