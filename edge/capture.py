@@ -119,7 +119,8 @@ class Capture:
             wait = self._attend(now, dry=not fed and not full)
             if self._copying is not None:
                 wait = min(wait, self._copying.attend(now))
-            self._listen(now, full=full)
+            # A session may have work without a frame, as a prepared transaction that is decoded.
+            self._listen(now, heard=bool(full or fed))
             if not fed:
                 (bell if full else both).poll(wait * 1000)
 
@@ -212,9 +213,9 @@ class Capture:
             self._confirm(now)
         return _STATUS_SECONDS if wait is None else wait
 
-    def _listen(self, now: float, *, full: bool) -> None:
+    def _listen(self, now: float, *, heard: bool) -> None:
         """Notice a server that is silent although it was asked to answer, as a half-open connection is."""
-        if full or self._session.frames != self._frames:
+        if heard or self._session.frames != self._frames:
             self._frames, self._heard_at = self._session.frames, now
         elif now - self._heard_at > _SILENCE_SECONDS:
             raise NotConnected(f"nothing was heard from {self._address} for {_SILENCE_SECONDS:.0f} s")

@@ -1,11 +1,13 @@
 """Reads parts of the binlog a second time, for XA transactions whose rows were not kept, over a connection of its own.
 
 Guarantees that the stream is not disturbed: the server does not take this reader for the replica that the edge is. A search goes
-from a place backward, file by file, and so reads no more of the log than stands between; what was found in a file that is whole
-is kept. Blocks until the server has sent what is asked for. Called by edge/mysql/xa_decoder.py within the capturing thread.
+from a place backward, file by file, and so reads no more of the log than is between; what was found in a file that is whole
+is kept. Yields None after each round of reading, and when nothing has arrived for a moment: the capturing thread, in which
+edge/mysql/xa_decoder.py calls it, has other duties, and reading many files takes minutes.
 """
 
 import select
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 
@@ -21,6 +23,8 @@ from headrace.errors import CorruptInput, NotConnected
 
 #: A server that sends nothing for so long, in seconds, is gone.
 _SILENCE_SECONDS = 60.0
+#: A round waits at most so long for something to arrive, in seconds.
+_ROUND_SECONDS = 0.25
 _BEGINNINGS = frozenset({event.MARIADB_GTID, event.GTID})
 _QUERIES = frozenset({event.QUERY, event.QUERY_COMPRESSED})
 _DECISIONS = frozenset({Kind.XA_COMMIT, Kind.XA_ROLLBACK})
@@ -36,27 +40,27 @@ class LogAgain:
         self._undecided = undecided
         self._stream: LogStream | None = None
 
-    def rows(self, start: int) -> Iterator[Event]:
+    def rows(self, start: int) -> Iterator[Event | None]:
         """Yield the rows, with what describes them, of the transaction that begins at a place."""
         with closing(self._events(start)) as events:
-            for found, end in events:
-                if found[4] == event.XA_PREPARE:
+            for arrived in events:
+                if arrived is None or arrived[0][4] in event.ROWS:
+                    yield arrived
+                elif arrived[0][4] == event.XA_PREPARE:
                     return
-                if found[4] in event.ROWS:
-                    yield found, end
         raise CorruptInput(
             f"the XA transaction that begins at {file_name(self._base, start >> 32)}:{start & 0xFFFFFFFF} has no end",
             hint="Nothing was skipped or confirmed: look at the binlog with mariadb-binlog or mysqlbinlog.",
         )
 
-    def find(self, xid: str, before: int) -> dict[str, int]:
+    def find(self, xid: str, before: int) -> Generator[None, None, dict[str, int]]:
         """Return where transactions begin that are undecided at a place, at least from where this one was prepared on."""
         found: dict[str, int] = {}
         newest = before >> 32
         for number in range(newest, log(self._database).first - 1, -1):
             known = self._undecided.get(number) if number < newest else None
             if known is None:
-                known = self._search(number, before)
+                known = yield from self._search(number, before)
             if number < newest:
                 self._undecided[number] = known
             found = known | found
@@ -74,12 +78,16 @@ class LogAgain:
             self._stream.close()
             self._stream = None
 
-    def _search(self, number: int, before: int) -> dict[str, int]:
+    def _search(self, number: int, before: int) -> Generator[None, None, dict[str, int]]:
         """Return where transactions begin that a file prepares and does not decide, ahead of a place."""
         undecided: dict[str, int] = {}
         file, start = file_name(self._base, number), 0
         with closing(self._events(place(number, FIRST))) as events:
-            for found, end in events:
+            for arrived in events:
+                if arrived is None:
+                    yield
+                    continue
+                found, end = arrived
                 kind = found[4]
                 if kind == event.ROTATE and event.rotated(found, end)[0] != file:
                     break
@@ -98,13 +106,16 @@ class LogAgain:
                         undecided.pop(statement.xid, None)
         return undecided
 
-    def _events(self, start: int) -> Generator[Event]:
-        """Yield the events from a place on, those of compressed transactions among them, as far as the log goes now."""
+    def _events(self, start: int) -> Generator[Event | None]:
+        """Yield the events from a place on, those of compressed transactions among them, as far as the log goes now.
+
+        None ends each round.
+        """
         self.close()
         stream = self._stream = LogStream(self._config, self._source)
         arrives = select.poll()
         arrived: list[Event] = []
-        goes_on = True
+        goes_on, heard_at = True, time.monotonic()
         try:
             arrives.register(stream.fileno(), select.POLLIN)
             stream.start_at(file_name(self._base, start >> 32), start & 0xFFFFFFFF)
@@ -116,8 +127,11 @@ class LogAgain:
                 for found, end in arrived:
                     yield from _unpacked(found, end)
                 arrived.clear()
-                if goes_on and not fed and not arrives.poll(_SILENCE_SECONDS * 1000):
+                if fed or not goes_on or arrives.poll(_ROUND_SECONDS * 1000):
+                    heard_at = time.monotonic()
+                elif time.monotonic() - heard_at > _SILENCE_SECONDS:
                     raise NotConnected(f"nothing was heard from {self._config} for {_SILENCE_SECONDS:.0f} s")
+                yield None
         finally:
             stream.close()
 

@@ -22,6 +22,8 @@ from headrace.errors import CorruptInput, NotConnected
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
 #: An idle server says so often that it is still there, in seconds.
 HEARTBEAT_SECONDS = 1.0
+#: So long the server waits until more of the log is taken, in seconds.
+_PATIENCE_SECONDS = 3600
 #: A round of reading ends after so many bytes, so that other duties get their turn.
 _ROUND_BYTES = 1 << 20
 #: A packet of this length goes on in the next one.
@@ -185,6 +187,9 @@ class LogStream:
         for name in ("master", "source"):
             self._database.rows(f"set @{name}_binlog_checksum = @@global.binlog_checksum")
             self._database.rows(f"set @{name}_heartbeat_period = {nanoseconds}")
+        # Nothing is read of it while a prepared transaction is decoded, or while what was read is not acknowledged: a server that
+        # gives up after its usual 60 s would have all of that read again, and again.
+        self._database.rows(f"set session net_write_timeout = {_PATIENCE_SECONDS}")
 
     def _register(self) -> None:
         """Int8 command, Int32 server id, strings host, user and password, Int16 port, Int32 rank, Int32 master id."""

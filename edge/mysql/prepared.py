@@ -1,10 +1,11 @@
 """XA transactions that are prepared and not decided: their rows, or where the log has them.
 
 The log has a transaction's rows where it was prepared, which may be long before its commit. Guarantees that memory is bounded:
-what does not fit is read again from the log, as is what was prepared before this session. Called by edge/mysql/xa_decoder.py.
+what does not fit is read again from the log, as is what was prepared before this session. Nothing here blocks: what has to wait
+for the server yields None instead of an event, and is resumed later. Called by edge/mysql/xa_decoder.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Protocol
 
 #: An event and where it ends without its checksum.
@@ -14,16 +15,20 @@ _MOST = 32 << 20
 
 
 class Again(Protocol):
-    """Reads parts of the log again."""
+    """Reads parts of the log again; yields None wherever it has to wait, or has read for long enough."""
 
-    def rows(self, start: int) -> Iterator[Event]:
+    def rows(self, start: int) -> Iterator[Event | None]:
         """Yield the rows, with what describes them, of the transaction that begins at a place."""
 
-    def find(self, xid: str, before: int) -> dict[str, int]:
+    def find(self, xid: str, before: int) -> Generator[None, None, dict[str, int]]:
         """Return where transactions begin that are undecided at a place, at least from where this one was prepared on."""
 
     def first(self) -> str:
         """Return the log's oldest file."""
+
+
+class NotPrepared(LookupError):  # noqa: N818 - a state, which reads best without a suffix.
+    """The log has the rows of a transaction nowhere."""
 
 
 class _Held:
@@ -74,23 +79,29 @@ class Prepared:
         if held is not None:
             self._release(held)
 
-    def take(self, xid: str, before: int) -> Iterator[Event] | None:
-        """Return the rows of a transaction whose commit begins at a place, and forget it; None when the log has it nowhere."""
+    def take(self, xid: str, before: int) -> Iterator[Event | None]:
+        """Yield the rows of a transaction whose commit begins at a place, and forget it.
+
+        Raises NotPrepared when the log has it nowhere.
+        """
         if xid not in self._held:
-            for other, start in self._again.find(xid, before).items():
+            found = yield from self._again.find(xid, before)
+            for other, start in found.items():
                 if other not in self._held:
                     self._held[other] = known = _Held(start)
                     known.events = None
         held = self._held.pop(xid, None)
-        return None if held is None else self._rows(held)
+        if held is None:
+            raise NotPrepared(xid)
+        yield from self._rows(held)
 
-    def last(self) -> Iterator[Event]:
+    def last(self) -> Iterator[Event | None]:
         """Return the rows of the transaction that was begun last, which commits in one phase, and forget it."""
         held, self._open = self._open, None
         assert held is not None
         return self._rows(held)
 
-    def _rows(self, held: _Held) -> Iterator[Event]:
+    def _rows(self, held: _Held) -> Iterator[Event | None]:
         events = held.events
         self._release(held)
         return self._again.rows(held.start) if events is None else iter(events)

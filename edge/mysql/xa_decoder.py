@@ -2,7 +2,8 @@
 
 The log has their rows ahead of the decision: they are held aside (edge/mysql/prepared.py) and decoded when the commit comes; a
 rollback drops them. So positions follow the order of commits and depend on the log alone, and nothing of an undecided
-transaction is sent. The rows are decoded in rounds, while the events behind the commit wait.
+transaction is sent. The rows are looked for and decoded in rounds, while the events behind the commit wait: the capturing thread
+gets its turn after each.
 """
 
 from collections import deque
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from edge.mysql import event, refusals
 from edge.mysql.decoder import Decoder
-from edge.mysql.prepared import Again, Event, Prepared
+from edge.mysql.prepared import Again, Event, NotPrepared, Prepared
 from edge.mysql.statement import Kind, Statement
 
 #: A round of decoding ends after so many bytes.
@@ -32,7 +33,7 @@ class XaDecoder(Decoder):
         self._start = 0
         self._holds = False
         # What is decoded at a commit, the event of that commit, and the events that came behind it.
-        self._replayed: Iterator[Event] | None = None
+        self._replayed: Iterator[Event | None] | None = None
         self._decision = b""
         self._waiting: deque[Event] = deque()
         self._handlers[event.XA_PREPARE] = self._prepare
@@ -47,24 +48,38 @@ class XaDecoder(Decoder):
         return self._replayed is not None or bool(self._waiting)
 
     def replay(self, now_ms: int) -> int:
-        """Decode a round of what was prepared, and then the events that wait; return how many."""
-        fed = size = 0
+        """Decode a round of what was prepared, and then the events that wait; return how many, at least 1 while it goes on."""
+        fed = 0
         if self._replayed is not None:
-            self._aside = None
-            for found, end in self._replayed:
-                self.feed(found, end, now_ms)
-                fed, size = fed + 1, size + end
-                if size >= _ROUND_BYTES:
-                    self._aside = self._wait
-                    return fed
+            fed, is_whole = self._round(self._replayed, now_ms)
+            if not is_whole:
+                self._aside = self._wait
+                return fed
             self._replayed = None
             self._end(self._decision)
-            fed += 1
         while self._waiting and self._replayed is None:
             found, end = self._waiting.popleft()
             self.feed(found, end, now_ms)
             fed += 1
         return fed
+
+    def _round(self, replayed: Iterator[Event | None], now_ms: int) -> tuple[int, bool]:
+        """Decode a round; return how many steps were taken, and whether everything is decoded."""
+        steps = size = 0
+        self._aside = None
+        try:
+            for event_or_pause in replayed:
+                steps += 1
+                if event_or_pause is None:
+                    return steps, False
+                found, end = event_or_pause
+                self.feed(found, end, now_ms)
+                size += end
+                if size >= _ROUND_BYTES:
+                    return steps, False
+        except NotPrepared as error:
+            raise refusals.not_prepared(str(error), self._again.first(), self._where(self._decision)) from error
+        return steps + 1, True
 
     def _begin(self, found: bytes, end: int = 0) -> None:
         super()._begin(found, end)
@@ -90,11 +105,8 @@ class XaDecoder(Decoder):
         """Wait for what follows: the prepare."""
 
     def _xa_commit(self, found: bytes, statement: Statement) -> None:
-        rows = self._prepared.take(statement.xid, self._start)
-        if rows is None:
-            raise refusals.not_prepared(statement.xid, self._again.first(), self._where(found))
         self._decide(statement.xid)
-        self._replay(rows, found)
+        self._replay(self._prepared.take(statement.xid, self._start), found)
 
     def _xa_rollback(self, found: bytes, statement: Statement) -> None:
         self._prepared.drop(statement.xid)
@@ -128,7 +140,7 @@ class XaDecoder(Decoder):
         self._prepared.hold(found, end)
         return True
 
-    def _replay(self, rows: Iterator[Event], decision: bytes) -> None:
+    def _replay(self, rows: Iterator[Event | None], decision: bytes) -> None:
         self._replayed, self._decision, self._aside = rows, decision, self._wait
 
     def _wait(self, found: bytes, end: int) -> bool:

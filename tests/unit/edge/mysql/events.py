@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -156,7 +156,8 @@ class EmptyLog:
     def rows(self, start: int) -> Iterator[tuple[bytes, int]]:
         return iter([])
 
-    def find(self, xid: str, before: int) -> dict[str, int]:
+    def find(self, xid: str, before: int) -> Generator[None, None, dict[str, int]]:
+        yield
         return {}
 
     def first(self) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from edge.mysql.chunk_reader import ChunkReader
 from edge.mysql.event import xid as xid_of
-from edge.mysql.prepared import Prepared
+from edge.mysql.prepared import NotPrepared, Prepared
 from edge.mysql.tables import Copied
 from headrace.errors import Retryable
 from tests.unit.edge.mysql import chunks
@@ -39,12 +39,15 @@ class Log(EmptyLog):
 
     def __init__(self, places=None, **held):
         self.held, self.places, self.asked = held, places or {}, []
+        self.rounds = 0
 
     def rows(self, start):
-        return iter([(one, len(one)) for one in self.held[f"at{start & 0xFFFFFFFF}"]])
+        return iter([one and (one, len(one)) for one in self.held[f"at{start & 0xFFFFFFFF}"]])
 
     def find(self, xid, before):
         self.asked.append((xid, before & 0xFFFFFFFF))
+        for _ in range(self.rounds):
+            yield
         return self.places
 
 
@@ -123,6 +126,24 @@ def test_what_was_prepared_before_this_session_is_read_again():
     assert log.asked == [("X'61',X'',1", 300 - len(mariadb_gtid(1, 300)))]
 
 
+def test_a_long_search_gives_the_capturing_thread_its_turn():
+    """Reading files of the binlog again takes minutes: each call returns after a round, and counts as work done (E10)."""
+    log = Log({"X'61',X'',1": 6 << 32 | 77}, at77=[ACCOUNTS, None, FIRST])
+    log.rounds = 3
+    made, batcher = decoder("mariadb", again=log)
+    for one in (rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300), *plain(THIRD)):
+        made.feed(one, len(one), NOW_MS)
+
+    rounds = []
+    while made.is_replaying:
+        assert changes(batcher) == []
+        rounds.append(made.replay(NOW_MS))
+
+    assert len(rounds) == 5
+    assert all(rounds)
+    assert [found[0] for found in changes(batcher)] == [1, 3]
+
+
 def test_what_is_too_much_to_hold_is_read_again():
     log = Log(at1=[FIRST], at2=[SECOND])
     held = Prepared(log, most=2 * len(FIRST))
@@ -135,7 +156,8 @@ def test_what_is_too_much_to_hold_is_read_again():
 
     assert [one for one, _ in held.take("a", 9)] == [FIRST]
     assert [one for one, _ in held.take("b", 9)] == [FIRST, SECOND]
-    assert held.take("b", 9) is None
+    with pytest.raises(NotPrepared, match="b"):
+        next(held.take("b", 9))
 
 
 def test_large_commit_is_decoded_in_rounds_and_what_follows_waits():
