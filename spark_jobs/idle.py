@@ -13,7 +13,7 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs import check, delta_log, offsets
 from spark_jobs.bronze import BronzeReport, mirror, table_path
 from spark_jobs.load import Report, Step
-from spark_jobs.silver import published
+from spark_jobs.silver import published, table
 from spark_jobs.silver.load import SilverReport
 
 
@@ -52,7 +52,7 @@ def _silver_stands(lake: LakeFile, stream: str) -> bool:
 
 def _stands(lake: LakeFile, stream: str, name: str, one: dict[str, Any]) -> bool:
     wanted = lake.stream(stream).history_of(name) is not None and one["keyed"]
-    return Path(lake.root, "silver", stream, name, "_delta_log").is_dir() and (one["history"] or not wanted)
+    return Path(table.path(lake, stream, name), "_delta_log").is_dir() and (one["history"] or not wanted)
 
 
 def _notes(lake: LakeFile) -> Iterator[delta_log.Note]:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log, overlays, storage
 from spark_jobs.failures import explained
-from spark_jobs.silver import history, published, table
+from spark_jobs.silver import history, published, quoting, table
 from spark_jobs.silver.published import Table
 
 #: Files smaller than this are put together, into files of this size.
@@ -55,7 +55,7 @@ def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
             paths += [table.path(lake, stream, name), history.path(lake, stream, name)]
         for path in paths:
             if delta_log.is_table(session, path):
-                session.sql(f"VACUUM delta.`{path}` RETAIN {lake.lake.keep_days * 24} HOURS")
+                session.sql(f"VACUUM {quoting.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
         _sweep(session, lake)
     return replace(done, seconds=monotonic() - began)
 
@@ -110,7 +110,9 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
 
 def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
     """Put a table's small files together; return how many went and how many came, None when there was nothing to do."""
-    row = spark.sql(f"OPTIMIZE delta.`{path}`").select("metrics.numFilesRemoved", "metrics.numFilesAdded").first()
+    row = (
+        spark.sql(f"OPTIMIZE {quoting.table(path)}").select("metrics.numFilesRemoved", "metrics.numFilesAdded").first()
+    )
     return (int(row[0]), int(row[1])) if row is not None and row[0] else None
 
 

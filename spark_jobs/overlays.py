@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from spark_jobs import storage
-from spark_jobs.silver import overlay, past, read
+from spark_jobs.silver import name_registry, overlay, past
+from spark_jobs.silver.names import Place
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.silver.published import Published
-from spark_jobs.silver.read import Place
 
 
 def scratch(lake: LakeFile) -> str:
@@ -48,7 +48,7 @@ class Overlays:
 
         `streams` is what they published last.
         """
-        for place, name in read.names(self._places(streams)).items():
+        for place, name in name_registry.of(self._spark, self._lake, self._places(streams)).items():
             moment = self._moments[place[0]]
             old = self._written.get(place)
             if not (everything or name.casefold() in asked) or (old and old[0] is moment):

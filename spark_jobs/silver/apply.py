@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from spark_jobs.silver import sifting, truncates, types
+from spark_jobs.silver import quoting, sifting, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
 from spark_jobs.silver.truncates import Truncate
@@ -116,7 +116,7 @@ def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:
     Raises NeedsOperator when a column's new type cannot hold its old values, and when deleted rows stand where none shall stay.
     Each step is harmless to repeat.
     """
-    table = f"delta.`{path}`"
+    table = quoting.table(path)
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
     if DELETED_AT in fields and not shape.soft:
         raise NeedsOperator(

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import fold, truncates
+from spark_jobs.silver import fold, places, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.quoting import name as _q
 from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
@@ -26,8 +26,8 @@ _VERSION, _BEGINS = "_version", "_begins"
 
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
-    """Return where a table's history stands."""
-    return f"{lake.root}/history/{stream}/{table}"
+    """Return the path of a table's history."""
+    return f"{lake.root}/history/{stream}/{places.folder(table)}"
 
 
 def versions(

@@ -59,7 +59,7 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
 
 def at(work: Work) -> str:
     """Return the table as it was published, as SQL names it."""
-    return f"delta.`{work.path}` VERSION AS OF {work.known.version}"
+    return quoting.table(work.path, work.known.version)
 
 
 def _stored(column: str, there: bool, kind: T.DataType | None) -> str:

@@ -19,7 +19,7 @@ from spark_jobs import bronze as bronze_job
 from spark_jobs import delta_log, tail
 from spark_jobs.failures import explained
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import complete, histories, published, survey, table
+from spark_jobs.silver import complete, histories, name_registry, published, survey, table
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
@@ -104,6 +104,9 @@ def load(
         after = _after(before, cuts, results, version, done, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
+            # Before anybody can query them, so a name never changes.
+            former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
+            name_registry.record(spark, lake, former, [(stream, name) for name in after.tables])
             published.append(spark, lake, after)
     return SilverReport(
         stream=stream,

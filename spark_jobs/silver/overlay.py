@@ -16,7 +16,7 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log, kafka_tail, offsets, storage, tail
 from spark_jobs.kafka_tail import Beyond
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import laid, survey, table, types
+from spark_jobs.silver import laid, quoting, survey, table, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.published import Positions, Published
 from spark_jobs.silver.quoting import name as _q
@@ -144,7 +144,7 @@ def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
     """Return the name of a table that reads the folder: a bare path is looked at by two jobs each time it is named."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_SCRATCH}")
-    spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION '{scratch}'")
+    spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION {quoting.text(scratch)}")
     return _place(scratch)
 
 

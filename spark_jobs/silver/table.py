@@ -16,7 +16,7 @@ from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs import delta_log, tail
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import changes, fold, history, shape, survey, truncates
+from spark_jobs.silver import changes, fold, history, places, shape, survey, truncates
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent, SchemaRecord, Seen
 from spark_jobs.silver.truncates import Truncate
@@ -69,8 +69,8 @@ class Work:
 
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
-    """Return where a silver table stands: `silver/<stream>/<schema>.<table>`, so streams never collide."""
-    return f"{lake.root}/silver/{stream}/{table}"
+    """Return the path of a silver table: `silver/<stream>/<schema>.<table>`, so streams never collide."""
+    return f"{lake.root}/silver/{stream}/{places.folder(table)}"
 
 
 def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: int | None) -> Work:

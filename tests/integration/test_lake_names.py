@@ -1,0 +1,62 @@
+"""L8, T1, T7, L28: tables whose names collide, or hold what SQL and paths do not take, are loaded and queried like others."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from spark_jobs import sql
+from spark_jobs.silver import name_registry, read
+
+COLUMNS = {"id": ("int8", None, None), "name": ("text", None, None)}
+TABLES = [
+    *("sales.orders", "public.sales_orders", "public.Orders", "public.orders", "a.b_c", "A.b_c", "public.a_b_c"),
+    *("public.special\"[`]$'", "public.orders.renamed", "own.заказы", "own.обзоры", "public./../../x", "public.a b"),
+]
+
+
+def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake_file, loaded):
+    # given a stream of tables with such names, two of them loaded before the others
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    for table in TABLES[:2]:
+        source.commit(source.schema(COLUMNS, table=table), source.insert(table, id=1, name=table))
+    loaded(lake)
+    first = name_registry.of(spark, lake, [("bank", table) for table in TABLES[:2]])
+    source.commit(
+        *(it for t in TABLES[2:] for it in (source.schema(COLUMNS, table=t), source.insert(t, id=1, name=t))),
+        source.insert(TABLES[0], id=2, name=TABLES[0]),
+    )
+    # when
+    assert loaded(lake).problems == {}
+    # then each has rows of its own, under a name that stayed
+    names = name_registry.of(spark, lake, [("bank", table) for table in TABLES])
+    assert {place: names[place] for place in first} == first
+    with closing(sql.Desk(spark.newSession(), lake)) as desk:
+        listed = {row["tableName"] for row in desk.ask("SHOW TABLES IN silver").collect()}
+        assert {name.casefold() for name in names.values()} <= listed
+        for database in ("silver", "silver_live"):
+            each = (f"SELECT DISTINCT '{name}' AS named, name FROM {database}.{name}" for name in names.values())
+            rows = desk.ask(" UNION ALL ".join(each)).collect()
+            assert {row["named"]: row["name"] for row in rows} == {name: table for (_, table), name in names.items()}
+    # and nothing is outside of the lake's folder
+    assert {path.name for path in Path(lake.root).parent.iterdir()} == {"lake.toml", Path(lake.root).name}
+    assert all(read.frame(spark, lake, "bank", table) is not None for table in TABLES)
+
+
+def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):
+    lake = lake_file(bank="bank")
+    places = [(f"s{number}", table) for number in range(4) for table in ("public.accounts", "sales.orders")]
+
+    def record(place):
+        name_registry.record(spark.newSession(), lake, [], [place])
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        list(pool.map(record, places))
+    # Nothing is remembered by this process alone.
+    name_registry._read.clear()
+    recorded = spark.read.format("delta").load(name_registry.path(lake)).collect()
+    assert {(row["stream"], row["table"]) for row in recorded} == set(places)
+    assert len({row["name"] for row in recorded}) == len(recorded) == len(places)
+    # and recording them again adds nothing
+    name_registry.record(spark, lake, places, places)
+    assert len(spark.read.format("delta").load(name_registry.path(lake)).collect()) == len(places)
