@@ -1,4 +1,4 @@
-"""The bridge: one receiver, a thread for each source that it serves, and what starts, watches and stops them.
+"""The bridge: a receiver, a membership, a recovery and a few lanes, each in a thread; what starts, watches and stops them.
 
 Refuses to start over topics that are missing or too small; waits for a Kafka that cannot be reached. Stops within seconds:
 credit first, then open transactions, then the outcomes. Called by the command.
@@ -10,15 +10,23 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Any
 
 from bridge.amqp.receiver import Receiver
+from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
+from bridge.group.recovery import Recovery
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.client import admin
+from bridge.kafka.lane import Lane, LaneSettings
+from bridge.kafka.positions import Positions
+from bridge.kafka.producer import opener
+from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, wanted
 from bridge.service import BridgeService
+from bridge.source.route import routes
+from bridge.stalls import Stalls
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
@@ -27,11 +35,10 @@ from headrace.metrics.endpoint import Endpoint
 _log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 6.0
-#: A source that got nothing commits its position again after so long: Kafka forgets groups that nobody uses (7 days).
+#: A source that got nothing commits its position again after so long: Kafka forgets what nobody commits (7 days).
 RECOMMIT_SECONDS = 3600.0
 _REPORT_SECONDS = 60.0
-#: What an edge is told whose source another bridge serves: it tries its next address.
-ELSEWHERE = "amqp:link:redirect"
+_TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
 
@@ -41,14 +48,30 @@ class Bridge:
 
     def __init__(self, file: BridgeFile, *, recommit_seconds: float = RECOMMIT_SECONDS) -> None:
         self._file = file
+        self._recommit_seconds = recommit_seconds
         self._stopping = threading.Event()
-        #: What tells this run of a bridge from any other; it goes with every committed position.
+        #: Identifies this run of a bridge; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._admin = admin(file.kafka)
-        self.roster = SourceRegistry(file, self._admin, self.name, recommit_seconds)
-        self.receiver = Receiver(file.interconnect, self.roster.inboxes, f"headrace-bridge/{self.name}")
-        self._service = BridgeService(self.roster.figures, lambda: self.receiver.connected)
-        self._membership = self._sharing()
+        known = routes(file)
+        self._reader = Positions(file.kafka, self._admin, file.group, known)
+        self.recovery = Recovery(self._reader)
+        self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
+        self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
+        self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
+        self._limits = RecordLimits(self._admin, wanted(file))
+        self.lanes: list[Lane] = []
+        self._membership: Membership | None = None
+        self._threads: list[threading.Thread] = []
+        self._ending = threading.Event()
+        #: What went wrong that nobody expected; the bridge ends with it.
+        self._failure: BaseException | None = None
+        self._stalls = Stalls(self.registry.states)
+        self._service = BridgeService(
+            {source: state.figures for source, state in self.registry.states.items()},
+            lambda: self.receiver.connected,
+            self._trouble,
+        )
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None
 
@@ -56,7 +79,7 @@ class Bridge:
         """Serve until `stop` is called.
 
         Raises:
-            NeedsOperator: topics are missing, or other bridges have taken over all sources.
+            NeedsOperator: topics are missing, or another process uses this instance's name.
             ConfigurationError: the address to listen on is taken.
         """
         if self._file.metrics.listen is not None:
@@ -68,48 +91,75 @@ class Bridge:
             if self.endpoint is not None:
                 self.endpoint.stop()
 
-    def _serve(self) -> None:
-        self._service.waits_for = ""
-        try:
-            self.receiver.start()
-            if self._membership is not None:
-                _log.info("bridge %s shares %d sources", self.name, len(self.roster.routes))
-                self._lost(self.roster.routes)
-                self._membership.start()
-            else:
-                _log.info("bridge %s serves %d sources", self.name, len(self.roster.routes))
-                self.roster.start(self.roster.routes, self.receiver)
-            self._watch()
-        finally:
-            self._end()
-
-    def _sharing(self) -> Membership | None:
-        sharing = self._file.sharing
-        if sharing is None:
-            return None
-        first = {(home.topic, home.partitions[0]): home.source for home in self.roster.routes.values()}
-        return Membership(self._file.kafka, sharing, first, self._gained, self._lost)
-
-    def _gained(self, sources: Collection[str]) -> None:
-        _log.info("sources that fell to this bridge: %s", ", ".join(sorted(sources)) or "none")
-        for source in sources:
-            self.roster.figures[source].begin()
-            self.receiver.admit(source)
-        self.roster.start(sources, self.receiver)
-
-    def _lost(self, sources: Collection[str]) -> None:
-        self.roster.end(sources, self.receiver, _STOP_SECONDS)
-        for source in sources:
-            self.roster.figures[source].state = "elsewhere"
-            self.receiver.refuse(source, ELSEWHERE, f"{source} is served by another bridge")
-
     def stop(self) -> None:
         """Have `run` end: open transactions are finished, their batches accepted."""
         self._stopping.set()
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """Return the figures of every source."""
-        return {name: figures.snapshot() for name, figures in self.roster.figures.items()}
+        return {source: state.figures.snapshot() for source, state in self.registry.states.items()}
+
+    def _serve(self) -> None:
+        self._service.waits_for = ""
+        file = self._file
+        try:
+            self.receiver.start()
+            _log.info(
+                "bridge %s, instance %s of group %s: %d sources",
+                self.name,
+                file.instance,
+                file.group,
+                len(self.registry.states),
+            )
+            member = KafkaMember(file.kafka, file.group, file.instance, file.sharing.session_seconds)
+            first = {state.route.places[0]: source for source, state in self.registry.states.items()}
+            self._membership = Membership(member, first, self.registry)
+            self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
+            for number, lane in enumerate(self.lanes):
+                self._start_lane(number, lane)
+            self._start("recovery", lambda: self.recovery.turn(0.25))
+            self._start("membership", self._membership.turn)
+            self._watch()
+        finally:
+            self._end()
+
+    def _lane(self, number: int | None) -> Lane:
+        file = self._file
+        name = f"{file.kafka.prefix}.{file.instance}.{'isolated' if number is None else number}"
+        return Lane(
+            name,
+            opener(file.kafka, lambda: self._limits.smallest),
+            self.registry,
+            self.receiver,
+            self._limits,
+            LaneSettings(self.name, file.kafka.transaction_milliseconds / 1000),
+            isolated=number is None,
+        )
+
+    def _start_lane(self, number: int, lane: Lane) -> None:
+        self.lanes[number] = lane
+        self._start(f"lane {number}", lambda: lane.turn(0.25), lambda: lane.given_up)
+
+    def _start(self, name: str, turn: Callable[[], None], over: Callable[[], bool] = lambda: False) -> None:
+        def loop() -> None:
+            try:
+                while not self._ending.is_set() and not over():
+                    turn()
+            except NeedsOperator as error:
+                self._failure = self._failure or error
+            except BaseException as error:  # noqa: BLE001 - the bridge ends with it.
+                _log.exception("unexpected error")
+                self._failure = self._failure or error
+
+        thread = threading.Thread(target=loop, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _trouble(self) -> str:
+        """Return what keeps all sources of this bridge from being served; empty when nothing does."""
+        told = [self._membership.state if self._membership is not None else "", self.recovery.trouble]
+        told += [f"lane {lane.transactional_id}: {lane.reason}" for lane in self.lanes if lane.reason]
+        return "; ".join(filter(None, told))
 
     def _wait_for_kafka(self) -> bool:
         """Return once the topics are seen to be right; False when stopped before."""
@@ -117,7 +167,7 @@ class Bridge:
         while not self._stopping.is_set():
             self._service.turned_at = time.monotonic()
             try:
-                check(self._admin, wanted(self._file), patience=2.0)
+                self._limits.load(check(self._admin, wanted(self._file), patience=2.0))
             except (NotConnected, Retryable) as error:
                 self._admin.renew()
                 self._service.waits_for = f"Kafka at {self._file.kafka.bootstrap} does not answer: {error.message}"
@@ -142,18 +192,15 @@ class Bridge:
     def _watch(self) -> None:
         """Return when it is time to stop; raise what ended a thread."""
         report_at = time.monotonic() + _REPORT_SECONDS
-        while not self._stopping.wait(0.25):
+        while not self._stopping.wait(_TURN_SECONDS):
             self._service.turned_at = time.monotonic()
-            parts: list[Any] = [self.receiver, *self.roster.running.copy().values(), *filter(None, [self._membership])]
-            for failure in filter(None, (part.failure for part in parts)):
+            for failure in filter(None, (self._failure, self.receiver.failure)):
                 raise failure
-            if self._membership is None and all(
-                figures.state == "taken over" for figures in self.roster.figures.values()
-            ):
-                raise NeedsOperator(
-                    "other bridges have taken over all sources of this one",
-                    hint="Two bridges must not serve the same sources: see 'headrace bridge positions', and stop one.",
-                )
+            for number, lane in enumerate(self.lanes):
+                if lane.hangs():
+                    self._start_lane(number, lane.give_up())
+            self.registry.recommit(self._recommit_seconds)
+            self._stalls.look()
             if time.monotonic() >= report_at:
                 report_at += _REPORT_SECONDS
                 self._report()
@@ -173,9 +220,15 @@ class Bridge:
             )
 
     def _end(self) -> None:
-        if self._membership is not None:
-            self._membership.stop(2 * _STOP_SECONDS)
-        self.roster.end(list(self.roster.running), self.receiver, _STOP_SECONDS)
+        self.registry.stop(_STOP_SECONDS)
+        self._ending.set()
+        until = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        if self._membership is not None and not any(t.is_alive() for t in self._threads if t.name == "membership"):
+            self._membership.close()
         self.receiver.stop(2.0)
+        for lane in self.lanes:
+            lane.close()
         self._report()
         _log.info("stopped")

@@ -92,7 +92,7 @@ def doctor(path: Path, as_json: bool) -> None:
 @_JSON
 def positions(path: Path, as_json: bool) -> None:
     """Show each source's committed position, by whom and when it was committed."""
-    from bridge.kafka.positions import survey
+    from bridge.kafka.survey import survey
 
     known = survey(load(path, BridgeFile))
     if as_json:
@@ -149,20 +149,17 @@ def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> 
 def move(path: Path, source: str) -> None:
     """Have SOURCE go on, from its committed position, in the partitions that the file names now.
 
-    Records that stand in its former partitions stay there. A bridge that serves the source is fenced: stop it first.
+    Records in its former partitions stay there. First stop all bridges that share sources with this file, and name the new
+    partitions in their files too.
     """
-    from bridge.group.registry import routes
     from bridge.kafka.client import admin
-    from bridge.kafka.committer import Committer
+    from bridge.kafka.survey import move as move_source
 
     file = load(path, BridgeFile)
-    file.stream_of(source)
-    committer = Committer(file.kafka, admin(file.kafka), routes(file)[source], "headrace bridge move")
-    position = committer.move()
-    committer.abandon()
+    stream = file.stream_of(source)
+    moved = move_source(file, admin(file.kafka), source)
     print(
-        f"source {source}: goes on after {position} in {file.topic(file.stream_of(source))}"
-        f"{list(routes(file)[source].partitions)}"
+        f"source {source}: goes on after {moved.position} in {file.topic(stream)}{list(file.stream(stream).sources[source])}"
     )
 
 

@@ -23,9 +23,9 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
     Raises ConfigurationError for a stream that the file has not, NotConnected, or NeedsOperator.
     """
     found = []
-    for source, partitions in file.streams[stream].sources.items():
+    for partitions in file.streams[stream].sources.values():
         letters = DeadLetterIndex()
-        with reading(file.kafka, source) as client:
+        with reading(file.kafka, file.group) as client:
             for topic, partition in product(file.topics(stream), partitions):
                 with translated(f"read {topic}"):
                     _read(client, topic, partition, letters)

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bridge.amqp.authorization import shown
-from bridge.group.registry import routes
 from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
-from bridge.kafka.committer import SourceRoute, check_assignment
-from bridge.kafka.positions import read_committed, reading
+from bridge.kafka.ports import Committed
+from bridge.kafka.positions import check_assignment
+from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import check, wanted
+from bridge.source.route import SourceRoute, routes
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
@@ -144,25 +145,28 @@ def _topic(cluster: Cluster, topic: str) -> Iterator[Finding]:
 
 def positions(cluster: Cluster) -> Iterator[Finding]:
     """Look at each source's committed position: that it is in the partitions of the file, and somebody keeps it alive."""
-    for home in routes(cluster.file).values():
-        yield from _alone("position", partial(_position, home=home), cluster)
+    yield from _alone("position", _positions, cluster)
 
 
-def _position(cluster: Cluster, home: SourceRoute) -> Iterator[Finding]:
-    with reading(cluster.file.kafka, home.source) as client:
-        committed = read_committed(client, home.source, home.topic)
-    check_assignment(home, committed)
+def _positions(cluster: Cluster) -> Iterator[Finding]:
+    committed = positions_of(cluster.file)
+    for route in routes(cluster.file).values():
+        yield from _alone("position", partial(_position, route=route, committed=committed[route.source]), cluster)
+
+
+def _position(_cluster: Cluster, route: SourceRoute, committed: Committed | None) -> Iterator[Finding]:
+    check_assignment(route, committed)
     if committed is None or committed.position is None:
-        yield Finding("position", "ok", f"{home.source}: none yet: its first batch starts an epoch")
+        yield Finding("position", "ok", f"{route.source}: none yet: its first batch starts an epoch")
         return
     hours = (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(committed.at)).total_seconds() / 3600
     if hours > _OLD_HOURS:
-        said = f"{home.source}: {committed.position}, committed {hours:.0f} hours ago: no bridge serves it"
+        said = f"{route.source}: {committed.position}, committed {hours:.0f} hours ago: no bridge serves it"
         yield Finding(
             "position", "warning", said, "Start a bridge before Kafka forgets it (offsets.retention.minutes)."
         )
     else:
-        yield Finding("position", "ok", f"{home.source}: {committed.position}")
+        yield Finding("position", "ok", f"{route.source}: {committed.position}")
 
 
 def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Finding]:

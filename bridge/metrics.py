@@ -14,11 +14,13 @@ from headrace.batch import Figures
 from headrace.metrics.figure import Metric, Seconds, counter, gauge, histogram, states, worked_out
 from headrace.metrics.rate import Rate
 
-STATES = ("starting", "serving", "elsewhere", "gap", "waiting for Kafka", "needs an operator", "taken over", "stopped")
+STATES = ("starting", "serving", "elsewhere", "gap", "waiting for Kafka", "needs an operator", "stopped")
 #: An edge that is silent for more heartbeats than this is not heard any more; a second more for the way.
 _HEARTBEATS = 3
 #: What an edge that does not tell its heartbeat is taken to have, in seconds.
 _HEARTBEAT_SECONDS = 10.0
+#: An edge with batches that sends none for so long, in seconds, is kept from it.
+_QUIET_SECONDS = 5.0
 
 
 class Complete(NamedTuple):
@@ -65,6 +67,10 @@ class SourceMetrics:
         "committed_latency_seconds", "From commit in the source to commit in Kafka, of a recent change; by two clocks."
     )
     #: Times by the monotonic clock: the start, the last batch (0 before), the oldest delivery that is not committed.
+    stalled_seconds: float | None = gauge(
+        "stalled_seconds",
+        "How long nothing was committed although the edge has batches; absent while it moves, or is idle.",
+    )
     started_at: float = field(default_factory=time.monotonic)
     heard_at: float = 0.0
     waiting_since: float | None = None
@@ -137,13 +143,19 @@ class SourceMetrics:
         return int("warnings" in self.edge) if self.served else None
 
     @property
+    def has_unsent(self) -> bool:
+        """Whether a batch came that is not committed, or the edge has batches and does not send them."""
+        unacknowledged = number(self.edge, "unacknowledged_batches") or 0
+        return self.waiting_since is not None or bool(unacknowledged and (self.silent or 0.0) > _QUIET_SECONDS)
+
+    @property
     def _patience(self) -> float:
         return _HEARTBEATS * (number(self.edge, "heartbeat_seconds") or _HEARTBEAT_SECONDS) + 1.0
 
     @property
     def served(self) -> bool:
         """Whether it is for this bridge to know how the source is doing."""
-        return self.state not in {"elsewhere", "taken over", "stopped"}
+        return self.state not in {"elsewhere", "stopped"}
 
     def begin(self) -> None:
         """Note that the source falls to this bridge now: what is known of it from before says nothing."""

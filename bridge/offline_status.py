@@ -1,6 +1,6 @@
 """Where a bridge's sources stand by what Kafka holds, whether or not a bridge runs; for `headrace status`."""
 
-from bridge.kafka.positions import survey
+from bridge.kafka.survey import survey
 from headrace.configuration.bridge import BridgeFile
 from headrace.status.answer import SourceStatus
 

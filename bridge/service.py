@@ -20,9 +20,13 @@ _HUNG_SECONDS = 60.0
 class BridgeService:
     """Implements `headrace.metrics.endpoint.Served` over the figures of a bridge's sources."""
 
-    def __init__(self, figures: Mapping[str, SourceMetrics], connected: Callable[[], bool]) -> None:
+    def __init__(
+        self, figures: Mapping[str, SourceMetrics], connected: Callable[[], bool], trouble: Callable[[], str]
+    ) -> None:
         self._figures = figures
         self._connected = connected
+        #: What keeps a lane, the recovery or the membership from working; empty when nothing does.
+        self._trouble = trouble
         #: What keeps the bridge from starting; empty once it serves.
         self.waits_for = "Kafka has not answered yet"
         #: When the main thread turned last, by the monotonic clock.
@@ -55,9 +59,10 @@ class BridgeService:
         ]
         told = f"{len(served)} of {len(self._figures)} sources are served"
         told += f", {len(elsewhere)} by other bridges" if elsewhere else ""
-        # One to which no source fell stands by.
-        well = bool(served) or len(elsewhere) == len(self._figures)
-        return Health(well=well, reason="; ".join([told, *troubled]))
+        trouble = self._trouble()
+        # A bridge without sources is ready to take some over, if the group has admitted it.
+        well = bool(served) or (len(elsewhere) == len(self._figures) and not trouble)
+        return Health(well=well, reason="; ".join([told, *filter(None, [trouble]), *troubled]))
 
     def status(self) -> Answer:
         """Tell how every source is doing."""
@@ -103,6 +108,8 @@ def _warnings(figures: SourceMetrics) -> list[str]:
     if not figures.served:
         return []
     told = [words(figures.edge, name) for name in ("reason", "warnings")]
+    if figures.stalled_seconds is not None:
+        told.insert(0, f"nothing was committed for {figures.stalled_seconds:.0f} s although its edge has batches")
     if figures.silent is None:
         return ["its edge has not been heard since the bridge started"]
     unheard = [] if figures.heard else [f"its edge has not been heard for {figures.silent:.0f} s"]

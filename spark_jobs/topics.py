@@ -58,12 +58,18 @@ def observe(lake: LakeFile, stream: str) -> Reach | None:
 def _position(lake: LakeFile, source: str, places: list[Place]) -> str | None:
     """Return the position that a bridge committed for a source, of several the newest; None when there is none.
 
-    Beside the group's offsets stands `POSITION TIME BRIDGE`.
+    The offsets of the group of bridges carry `2 POSITION TIME SOURCE BRIDGE`; in a group of the source's own, a release of before
+    that group wrote `POSITION TIME BRIDGE`.
     """
-    group = f"headrace.{source}"
+    group = f"{lake.kafka.prefix}.bridges"
     try:
-        notes = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
-        position = max(((at, position) for position, at, _ in notes), default=("", "-"))[1]
+        texts = [text.split(" ", 4) for text in groups.committed(lake.kafka, group, places)]
+        found = [(at, position) for _, position, at, owner, _ in texts if owner == source]
+        if not found:
+            group = f"headrace.{source}"
+            former = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
+            found = [(at, position) for position, at, _ in former]
+        position = max(found, default=("", "-"))[1]
         return None if position == "-" else str(Position.parse(position))
     except (CorruptInput, ValueError) as error:
         raise NeedsOperator(

@@ -14,16 +14,21 @@ def bridge_file(
     credit: int = 64,
     metrics: str = "",
     sharing: str = "",
+    instance: str = "",
     tables: dict[str, str] | None = None,
 ) -> Path:
-    """Write a bridge's file with one stream and return its path."""
+    """Write a bridge's file with one stream and return its path.
+
+    Bridges of one topic are one instance after the other, in a group of their own, unless they share sources.
+    """
     owned = ", ".join(f'"{source}" = {partitions}' for source, partitions in sources.items())
     interconnect = f'url = "{url}"' if url else f'listen = "127.0.0.1:{port}"'
     path = folder / f"bridge-{len(list(folder.iterdir()))}.toml"
     path.write_text(
-        f'[kafka]\nbootstrap = "{bootstrap}"\n\n'
+        f'[kafka]\nbootstrap = "{bootstrap}"\nprefix = "headrace.{topic}"\n\n'
         f"[interconnect]\n{interconnect}\ncredit = {credit}\n\n"
-        + (f'[sharing]\ngroup = "{sharing}"\nsession_seconds = 6\n\n' if sharing else "")
+        + (f'[sharing]\ngroup = "{sharing}"\n' if sharing else "[sharing]\n")
+        + f'instance = "{instance or (path.stem if sharing else "bridge")}"\nsession_seconds = 6\n\n'
         + (f'[metrics]\nlisten = "{metrics}"\n\n' if metrics else "")
         + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n'
         + "".join(f'tables."{table}" = "{cleanup}"\n' for table, cleanup in (tables or {}).items()),

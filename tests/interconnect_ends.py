@@ -5,7 +5,7 @@ import random
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
@@ -95,6 +95,13 @@ class Edge:
         self._sender.stop(5)
 
 
+class Session(NamedTuple):
+    """What a source's deliveries go to."""
+
+    source: str
+    inbox: Inbox
+
+
 class Far:
     """The bridge's receiver, with a thread for each source that keeps the chain and accepts what is in order.
 
@@ -114,13 +121,13 @@ class Far:
         self.sums: dict[str, list[int]] = {source: [] for source in sources}
         self.batches = 0
         self.bytes = 0
-        self.receiver = Receiver(bridge_configuration.Interconnect(**settings), self.inboxes, "headrace-bridge/test")
+        self.receiver = Receiver(bridge_configuration.Interconnect(**settings), sources, "headrace-bridge/test")
         self.receiver.start()
         self._threads = [threading.Thread(target=self._accept, args=(source,), daemon=True) for source in sources]
         for thread in self._threads:
             thread.start()
         for source in sources:
-            self.receiver.give_credit(source)
+            self.receiver.grant(Session(source, self.inboxes[source]))
 
     def url(self, *, host: str = "127.0.0.1", scheme: str = "amqp") -> str:
         return f"{scheme}://{host}:{self.receiver.port}"

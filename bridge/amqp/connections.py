@@ -5,7 +5,7 @@ The same `Peer` answers edges that connect, and connects out to a router or brok
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from bridge.amqp.authorization import shown
@@ -15,7 +15,6 @@ from bridge.amqp.links import Links
 from bridge.amqp.pending_connections import PendingConnections, key
 from bridge.amqp.transport import FRAME_BYTES, IDLE_TIMEOUT, EndpointStateHandler, Handler, abort, after, peer_of
 from bridge.rate_limited_log import RateLimitedLog
-from bridge.source.inbox import Inbox
 from headrace.certificates import words
 from headrace.configuration.bridge import Interconnect
 
@@ -29,7 +28,7 @@ _TIDY_SECONDS = 1.0
 class Peer(Handler):  # type: ignore[misc]
     """What the receiver's thread does for each event of Proton's."""
 
-    def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
+    def __init__(self, interconnect: Interconnect, sources: Collection[str], name: str) -> None:
         super().__init__()
         self.handlers = [EndpointStateHandler(False, self)]
         self.commands: deque[Callable[[], None]] = deque()
@@ -46,7 +45,7 @@ class Peer(Handler):  # type: ignore[misc]
         )
         self.links = Links(
             name,
-            inboxes,
+            sources,
             credit=interconnect.credit,
             identities=self._identities,
             pending=self.pending,

@@ -6,11 +6,10 @@ the receiver, in its thread only.
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from bridge.amqp.delivery import Delivery, Outcome, Release
-from bridge.source.inbox import Inbox
+from bridge.amqp.delivery import Delivery, Granted, Outcome, Release
 
 #: Applies an outcome to a delivery of the AMQP library's.
 Settle = Callable[[Any, Outcome], None]
@@ -33,15 +32,15 @@ class Feed:
 class CreditManager:
     """The feeds of all sources."""
 
-    def __init__(self, inboxes: Mapping[str, Inbox], credit: int, settle: Settle, later: Later) -> None:
-        self._inboxes = inboxes
+    def __init__(self, credit: int, settle: Settle, later: Later) -> None:
         self._credit = credit
         self._settle = settle
         self._later = later
         self._numbers = itertools.count(1)
         self._feeds: dict[str, Feed] = {}
         self._unsettled: dict[int, tuple[Feed, Any]] = {}
-        self._allowed: set[str] = set()
+        #: The session that each source's deliveries go to: none, no credit.
+        self._granted: dict[str, Granted] = {}
 
     def of(self, source: str) -> Feed | None:
         """Return the feed of a source, None while no link is there."""
@@ -63,14 +62,17 @@ class CreditManager:
         for ticket in feed.tickets:
             self._unsettled.pop(ticket, None)
         feed.tickets.clear()
-        self._inboxes[feed.source].drop(feed.number)
+        if feed.source in self._granted:
+            self._granted[feed.source].inbox.drop(feed.number)
 
     def received(self, feed: Feed, delivery: Any, properties: Any, encoding: str, body: bytes) -> None:
-        """Put a delivery into its source's inbox, with a ticket to settle it by."""
+        """Put a delivery into the inbox of its source's session, with a ticket to settle it by; release it when there is none."""
         ticket = next(self._numbers)
         feed.tickets.add(ticket)
         self._unsettled[ticket] = (feed, delivery)
-        self._inboxes[feed.source].put(Delivery(ticket, feed.number, properties, encoding, body))
+        session = self._granted.get(feed.source)
+        if session is None or not session.inbox.put(Delivery(ticket, feed.number, properties, encoding, body)):
+            self.settle([(ticket, Release())])
 
     def aborted(self, link: Any) -> None:
         """Give a link the credit again of a delivery that never came whole."""
@@ -96,19 +98,20 @@ class CreditManager:
             else:
                 self._owe(feed, count)
 
-    def grant(self, source: str) -> None:
-        """Let a source's edge send, now or when it comes."""
-        self._allowed.add(source)
-        if source in self._feeds:
-            self._flow(self._feeds[source])
+    def grant(self, session: Granted) -> None:
+        """Let a source's edge send, now or when it comes, to this session and to no former one."""
+        self._granted[session.source] = session
+        if session.source in self._feeds:
+            self._flow(self._feeds[session.source])
 
-    def revoke(self, source: str) -> None:
-        """Give a source's edge no more credit than it has."""
-        self._allowed.discard(source)
+    def revoke(self, session: Granted) -> None:
+        """Give a session's edge no more credit than it has; nothing happens when another session has taken its place."""
+        if self._granted.get(session.source) is session:
+            del self._granted[session.source]
 
     def revoke_all(self) -> None:
         """Give nobody any more credit."""
-        self._allowed.clear()
+        self._granted.clear()
 
     def _owe(self, feed: Feed, count: int) -> None:
         feed.owed += count
@@ -116,6 +119,6 @@ class CreditManager:
             self._flow(feed)
 
     def _flow(self, feed: Feed) -> None:
-        if feed.owed and feed.source in self._allowed:
+        if feed.owed and feed.source in self._granted:
             feed.link.flow(feed.owed)
             feed.owed = 0

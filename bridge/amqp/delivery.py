@@ -5,7 +5,10 @@ Proton object leaves the receiver's thread.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from bridge.source.inbox import Inbox
 
 
 class Delivery(NamedTuple):
@@ -41,17 +44,32 @@ class Reject(NamedTuple):
 Outcome = Accept | Release | Reject
 
 
+class Granted(Protocol):
+    """What deliveries of a source go to: a session (bridge/source/session.py)."""
+
+    @property
+    def source(self) -> str:
+        """The source, `region/name`."""
+
+    @property
+    def inbox(self) -> "Inbox":
+        """Where its deliveries wait."""
+
+
 class Deliverer(Protocol):
-    """What a source asks of the receiver, from any thread."""
+    """The receiver, for any thread."""
 
     def settle(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Settle deliveries by ticket; a ticket whose link is gone is passed over."""
 
-    def give_credit(self, source: str) -> None:
-        """Let the source's edge send."""
+    def grant(self, session: Granted) -> None:
+        """Let the source's edge send to a session."""
 
-    def withhold_credit(self, source: str) -> None:
-        """Give no credit to the source's edge beyond what it has."""
+    def revoke(self, session: Granted) -> None:
+        """Give the session's edge no credit beyond what it has."""
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""
+
+    def admit(self, source: str) -> None:
+        """Take the source's links again that `refuse` closed."""

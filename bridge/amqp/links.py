@@ -5,7 +5,7 @@ the bridge attaches at a router or broker that it connects out to. Called by bri
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from bridge.amqp.identities import Identities
 from bridge.amqp.pending_connections import PendingConnections, key
 from bridge.amqp.transport import Decoder, close, identity, peer_of, receive, release, settle
 from bridge.rate_limited_log import RateLimitedLog
-from bridge.source.inbox import Inbox
 
 _log = logging.getLogger(__name__)
 
@@ -30,16 +29,16 @@ class Links:
     def __init__(
         self,
         name: str,
-        inboxes: Mapping[str, Inbox],
+        sources: Collection[str],
         *,
         credit: int,
         identities: Identities,
         pending: PendingConnections,
         later: Later,
     ) -> None:
-        self.credit = CreditManager(inboxes, credit, settle, later)
+        self.credit = CreditManager(credit, settle, later)
         self._name = name
-        self._sources = inboxes
+        self._sources = sources
         self._identities = identities
         self._pending = pending
         self._later = later

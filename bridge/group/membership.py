@@ -1,97 +1,87 @@
-"""Membership in the group of bridges that share sources: Kafka's consumer-group assignment says which bridge serves which.
+"""Membership in the group of bridges: Kafka's consumer-group assignment says which bridge serves which source.
 
-A source belongs to the member that is assigned the first of its partitions. Nothing is ever fetched: the assigned partitions are
-paused, and others commit positions (bridge/kafka/positions.py). Partitions move as few as possible, and only when a bridge
-comes or goes. What a member lost without being asked, as after a pause that outlasted its session, another has taken over and
-fenced already. Made, started and stopped by the bridge; `gained` and `lost` are called in its own thread.
+A source belongs to the member that is assigned the first of its partitions. Nothing is ever fetched. Every bridge is a member;
+one alone is a group of one. Called in a loop by a thread of the bridge's.
 """
 
 import logging
-import threading
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+import time
+from collections.abc import Collection, Mapping
 
-from bridge.kafka.client import member, translated
-from headrace.configuration.bridge import Sharing
-from headrace.configuration.kafka import KafkaConnection
+from bridge.group.registry import SourceRegistry
+from bridge.kafka.ports import GroupMember, Partition
 from headrace.errors import NotConnected, Retryable
 
 _log = logging.getLogger(__name__)
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.1
+#: Without an assignment for so long, in seconds, something is wrong with the group.
+_LONG_SECONDS = 30.0
 
 
-class Membership(threading.Thread):
+class Membership:
     """One bridge's part in the group."""
 
-    def __init__(
-        self,
-        kafka: KafkaConnection,
-        sharing: Sharing,
-        sources: Mapping[tuple[str, int], str],
-        gained: Callable[[Collection[str]], None],
-        lost: Callable[[Collection[str]], None],
-    ) -> None:
-        super().__init__(name="membership", daemon=True)
-        self._kafka = kafka
-        self._sharing = sharing
-        #: Which source a topic's partition stands for; others stand for none.
+    def __init__(self, member: GroupMember, sources: Mapping[Partition, str], registry: SourceRegistry) -> None:
+        self._member = member
+        #: Which source a partition stands for; others stand for none.
         self._sources = sources
-        self._gained = gained
-        self._lost = lost
-        self._stopping = threading.Event()
-        #: What went wrong that nobody expected; the bridge ends with it.
-        self.failure: BaseException | None = None
+        self._registry = registry
+        self._trouble = ""
+        self._joined = False
+        self._since = time.monotonic()
+        #: How often this member was assigned partitions, or they were taken from it.
+        self.rebalances = 0
 
-    def stop(self, seconds: float) -> None:
-        """Leave the group, so that the others take over at once, waiting at most `seconds`."""
-        self._stopping.set()
-        if self.ident is not None:
-            self.join(seconds)
+    @property
+    def state(self) -> str:
+        """What keeps this bridge from having sources; empty when nothing does."""
+        if self._trouble:
+            return self._trouble
+        if self._registry.ownership.snapshot.metadata is not None:
+            return ""
+        waited = time.monotonic() - self._since
+        return f"not a member of the group for {waited:.0f} s" if waited > _LONG_SECONDS else ""
 
-    def run(self) -> None:
-        """Take part until stopped."""
+    def turn(self) -> None:
+        """Take part for a moment; raise InstanceFenced when another process has this instance's name."""
+        if not self._joined:
+            self._member.join({topic for topic, _ in self._sources}, self._assigned, self._revoked, self._lost)
+            self._joined = True
         try:
-            consumer = member(self._kafka, self._sharing.group, self._sharing.session_seconds)
-            try:
-                self._take_part(consumer)
-            finally:
-                consumer.close()
-        except BaseException as error:  # noqa: BLE001 - the bridge ends with it.
-            _log.exception("unexpected error")
-            self.failure = error
+            self._member.poll(_POLL_SECONDS)
+        except (NotConnected, Retryable) as error:
+            # The client goes on by itself.
+            if error.message != self._trouble:
+                _log.warning("%s", error.message)
+            self._trouble = error.message
+            time.sleep(_POLL_SECONDS)
+        else:
+            self._trouble = ""
+        self._publish()
 
-    def _take_part(self, consumer: Any) -> None:
-        consumer.subscribe(
-            sorted({topic for topic, _ in self._sources}),
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
-            on_lost=self._revoked,
-        )
-        said = ""
-        while not self._stopping.is_set():
-            try:
-                with translated(f"share sources in group {self._sharing.group}"):
-                    event = consumer.poll(_POLL_SECONDS)
-                    if event is not None and event.error() is not None:
-                        raise Retryable(f"Kafka: {event.error().str()}")
-            except (NotConnected, Retryable) as error:
-                # The client goes on by itself; the sources say when it lasts.
-                if error.message != said:
-                    _log.warning("group %s: %s", self._sharing.group, error.message)
-                said = error.message
-                self._stopping.wait(_POLL_SECONDS)
+    def close(self) -> None:
+        """End the membership; the others take over at once if there are any, else this instance may return."""
+        alone = len(self._registry.ownership.snapshot.leases) == len(self._registry.states)
+        self._member.close(leave=not alone)
 
-    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        consumer.incremental_assign(partitions)
-        if partitions:
-            consumer.pause(partitions)
-        self._gained(self._named(partitions))
+    def _publish(self) -> None:
+        metadata = self._member.metadata()
+        self._registry.ownership.publish(metadata)
+        if self._registry.ownership.snapshot.metadata is not None:
+            self._since = time.monotonic()
 
-    def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
-        self._lost(self._named(partitions))
-        consumer.incremental_unassign(partitions)
+    def _assigned(self, partitions: Collection[Partition]) -> None:
+        self.rebalances += 1
+        self._registry.assigned(self._named(partitions), self._member.metadata())
 
-    def _named(self, partitions: list[Any]) -> list[str]:
-        found = (self._sources.get((each.topic, each.partition)) for each in partitions)
-        return [source for source in found if source is not None]
+    def _revoked(self, partitions: Collection[Partition]) -> None:
+        self.rebalances += 1
+        self._registry.revoked(self._named(partitions))
+
+    def _lost(self, partitions: Collection[Partition]) -> None:
+        self.rebalances += 1
+        self._registry.lost(self._named(partitions))
+
+    def _named(self, partitions: Collection[Partition]) -> list[str]:
+        return [self._sources[place] for place in partitions if place in self._sources]

@@ -1,78 +1,177 @@
-"""The roster: the sources of the bridge's file, and the threads of those that it serves now.
+"""The registry of sources: what each assignment, revocation, failure and recovery means for a source and its session.
 
-Inboxes and figures stay for as long as the bridge; threads come and go where sources are shared with other bridges. Made by
-the bridge; `start` and `end` are called by one thread.
+No socket and no thread of its own: the membership's thread assigns and revokes, the recovery's thread begins sessions, lanes
+report failures. A session ends with the first error or with its lease, and what waits in it goes back to the edge.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
 
-from bridge.amqp.receiver import Receiver
-from bridge.kafka.commit_throttle import Rests
-from bridge.kafka.committer import Committer, SourceRoute
-from bridge.kafka.table_router import TableRouter
-from bridge.metrics import SourceMetrics
-from bridge.source.inbox import Inbox
-from bridge.source.state import Source
-from headrace.configuration.bridge import BridgeFile
+from bridge.amqp.delivery import Deliverer, Outcome, Release
+from bridge.group.ownership import Ownership
+from bridge.kafka.ports import Committed, GroupMetadata
+from bridge.source.ready import ReadyQueue
+from bridge.source.route import SourceRoute
+from bridge.source.session import Session
+from bridge.source.state import SourceState
+from headrace.errors import ReplicationError
 
 _log = logging.getLogger(__name__)
 
+#: What an edge gets whose source another bridge serves: it tries its next address.
+ELSEWHERE = "amqp:link:redirect"
+#: How long revoked sources may take to finish their transaction, in seconds.
+FINISH_SECONDS = 3.0
+
 
 class SourceRegistry:
-    """Every source of one file."""
+    """Every source of one bridge's file."""
 
-    def __init__(self, file: BridgeFile, client: Any, bridge: str, recommit_seconds: float) -> None:
-        self._file = file
-        self._client = client
-        self._bridge = bridge
-        self._recommit_seconds = recommit_seconds
-        self._rests = Rests()
-        self.routes = routes(file)
-        self.inboxes = {name: Inbox() for name in self.routes}
-        self.figures = {name: SourceMetrics() for name in self.routes}
-        #: The thread of each source that is served, or was until it ended by itself.
-        self.running: dict[str, Source] = {}
+    def __init__(
+        self, routes: Iterable[SourceRoute], deliverer: Deliverer, recover: Callable[[str, int, float], None]
+    ) -> None:
+        self.states = {route.source: SourceState(route) for route in routes}
+        self.ownership = Ownership()
+        self.ready = ReadyQueue()
+        self._deliverer = deliverer
+        #: Has the position of a source read, for a lease, after some seconds.
+        self._recover = recover
+        self._lock = threading.RLock()
+        # Before the first assignment links wait, without credit.
+        self._is_assigned = False
 
-    def start(self, names: Collection[str], receiver: Receiver) -> None:
-        """Serve sources, from what Kafka says of each."""
-        for name in names:
-            self.inboxes[name].open()
-            self.running[name] = source = Source(
-                name,
-                Committer(self._file.kafka, self._client, self.routes[name], self._bridge, self._rests),
-                receiver,
-                self.inboxes[name],
-                self.figures[name],
-                transaction_seconds=self._file.kafka.transaction_milliseconds / 1000,
-                recommit_seconds=self._recommit_seconds,
-            )
-            source.start()
+    # The membership's thread.
 
-    def end(self, names: Collection[str], receiver: Receiver, seconds: float) -> None:
-        """Serve sources no more: finish what is open, release the rest, all within `seconds`."""
-        ending = [self.running.pop(name) for name in names if name in self.running]
-        for source in ending:
-            receiver.withhold_credit(source.source)
-            source.stop()
-        until = time.monotonic() + seconds
-        for source in ending:
-            source.join(max(0.0, until - time.monotonic()))
-            if source.is_alive():
-                _log.warning("%s: did not end in time; what was not committed is sent again", source.source)
+    def assigned(self, sources: Collection[str], metadata: GroupMetadata | None) -> None:
+        """Have sources served that this bridge got."""
+        with self._lock:
+            for source, lease in self.ownership.gain(sources, metadata).items():
+                self.states[source].begin(lease)
+                self._deliverer.admit(source)
+                self._recover(source, lease, 0.0)
+            if not self._is_assigned:
+                self._is_assigned = True
+                for source in self.states.keys() - set(sources):
+                    self._decline(source)
+        _log.info("%d sources are assigned to this bridge: %s", len(sources), ", ".join(sorted(sources)[:20]) or "none")
 
+    def revoked(self, sources: Collection[str], seconds: float = FINISH_SECONDS) -> None:
+        """Give sources up: their transactions are finished or aborted within `seconds`."""
+        sessions = self._close(sources, revoke=True)
+        if not self.ready.wait_returned(sessions, seconds):
+            _log.warning("a transaction did not end in time; what was not committed is sent again")
+        self._give_up(sources, sessions)
 
-def routes(file: BridgeFile) -> dict[str, SourceRoute]:
-    """Return where the records of each source go."""
-    return {
-        source: SourceRoute(
-            source,
-            file.topic(name),
-            tuple(partitions),
-            TableRouter(file.topic(name), file.tables(name)) if stream.tables else None,
-        )
-        for name, stream in file.streams.items()
-        for source, partitions in stream.sources.items()
-    }
+    def lost(self, sources: Collection[str]) -> None:
+        """Drop sources that another bridge may have by now."""
+        self.ownership.lose(sources)
+        self._give_up(sources, self._close(sources, revoke=True))
+        if sources:
+            _log.warning("%d sources were taken from this bridge: it was not heard in time", len(sources))
+
+    def stop(self, seconds: float) -> None:
+        """End all sessions: open transactions are finished within `seconds`."""
+        sources = list(self.states)
+        sessions = self._close(sources, revoke=True)
+        self.ready.wait_returned(sessions, seconds)
+        self.ownership.lose(sources)
+        self._release(sessions)
+        for state in self.states.values():
+            if state.token is not None:
+                state.end("stopped")
+
+    # The recovery's thread.
+
+    def serve(self, source: str, lease: int, committed: Committed) -> None:
+        """Begin a session at the position that was read for a lease, if the source is still this bridge's under it."""
+        with self._lock:
+            state = self.states[source]
+            if state.token != lease or state.session is not None:
+                return
+            session = Session(source, lease, committed, self.ready.notify, isolated=state.isolated)
+            state.serve(session)
+            self._deliverer.grant(session)
+        self.ready.notify(session)
+
+    def unreadable(self, source: str, lease: int, error: ReplicationError) -> None:
+        """Note that the position of a source could not be read, and have it read again."""
+        with self._lock:
+            state = self.states[source]
+            if state.token == lease:
+                state.set_back(error)
+                self._recover(source, lease, state.pause(error))
+
+    # Lanes.
+
+    def failed(
+        self, session: Session, error: ReplicationError, *, isolate: bool = False, rest: bool = False
+    ) -> tuple[str, int, float] | None:
+        """End a session after an error; return what `recover` takes once the transaction is known to be over.
+
+        Args:
+            session: one that a lane holds.
+            error: what went wrong.
+            isolate: whether it may be this source that could not be written: its next transaction holds nothing else.
+            rest: whether it was this source: the next attempt is made after a pause.
+        """
+        with self._lock:
+            if not self._end(session):
+                return None
+            state = self.states[session.source]
+            state.isolated = isolate
+            state.set_back(error)
+            return session.source, session.token, state.pause(error) if rest else 0.0
+
+    def recover(self, waiting: Iterable[tuple[str, int, float]]) -> None:
+        """Have positions read again, of sources whose sessions failed."""
+        for source, lease, pause in waiting:
+            self._recover(source, lease, pause)
+
+    def recommit(self, seconds: float) -> None:
+        """Have the positions of sources committed that were not for some seconds: Kafka forgets what nobody commits."""
+        until = time.monotonic() - seconds
+        for state in self.states.values():
+            session = state.session
+            if session is not None and session.committed_at < until and not session.dirty:
+                session.dirty = True
+                self.ready.notify(session)
+
+    def _close(self, sources: Collection[str], *, revoke: bool) -> list[Session]:
+        """Have lanes take nothing more of sources; return the sessions that there were."""
+        with self._lock:
+            found = [session for source in sources if (session := self.states[source].session) is not None]
+        for session in found:
+            if revoke:
+                self._deliverer.revoke(session)
+            self.ready.close(session)
+        return found
+
+    def _give_up(self, sources: Collection[str], sessions: Collection[Session]) -> None:
+        self.ownership.lose(sources)
+        with self._lock:
+            self._release(sessions)
+            for source in sources:
+                self._decline(source)
+
+    def _decline(self, source: str) -> None:
+        self.states[source].end("elsewhere")
+        self._deliverer.refuse(source, ELSEWHERE, f"{source} is served by another bridge")
+
+    def _end(self, session: Session) -> bool:
+        """End one session; return whether the source is still this bridge's under its lease."""
+        self._deliverer.revoke(session)
+        self.ready.close(session)
+        self._release([session])
+        return self.states[session.source].token == session.token
+
+    def _release(self, sessions: Collection[Session]) -> None:
+        """Send back what waits in sessions that are over."""
+        for session in sessions:
+            state = self.states[session.source]
+            if state.session is session:
+                state.session = None
+            waiting: list[tuple[int, Outcome]] = [(delivery.ticket, Release()) for delivery in session.inbox.clear()]
+            state.figures.released += len(waiting)
+            self._deliverer.settle(waiting)

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,26 +18,27 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
+from bridge.kafka.ports import Fenced, OldGeneration
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 __all__ = [
     "Consumer",
-    "Fenced",
     "KafkaError",
     "KafkaException",
     "NewPartitions",
     "NewTopic",
-    "TooLarge",
+    "OffsetSpec",
     "TopicPartition",
     "admin",
     "broker_resource",
     "consumer",
+    "error_of",
+    "is_instance_fenced",
     "member",
     "producer",
-    "record_limit",
     "topic_resource",
     "translated",
 ]
@@ -46,21 +47,13 @@ __all__ = [
 PATIENCE = 10.0
 #: After this long without an end Kafka itself aborts a transaction, in milliseconds: the longest that a bridge which
 #: died and that nobody replaced can hold back `read_committed` readers.
-TRANSACTION_TIMEOUT = 20_000
+TRANSACTION_TIMEOUT = 10_000
 #: About what a large transaction holds, in bytes before compression.
 _LARGEST_REQUEST = 16_000_000
 
 # librdkafka's own lines are for --verbose: what matters of them is said once, in our words.
 _client_log = logging.getLogger("bridge.kafka.librdkafka")
 _client_log.addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
-
-
-class Fenced(ReplicationError):  # noqa: N818 - a state, which reads best without a suffix.
-    """Another producer holds the source's transactional id, or Kafka gave up on a transaction of ours."""
-
-
-class TooLarge(ReplicationError):  # noqa: N818 - as above.
-    """A record is larger than the topic takes."""
 
 
 _AWAY = "Trying again. If it lasts, too few brokers are up: 'headrace bridge doctor' names the partitions that cannot be written."
@@ -88,6 +81,15 @@ _FENCED = frozenset(
     }
 )
 
+_OLD_GENERATION = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+    }
+)
+
 #: What a cluster answers whose brokers are up in too small a number. A transaction whose end cannot be written is "concurrent"
 #: with each that is tried after it.
 _TOO_FEW = frozenset(
@@ -108,6 +110,7 @@ _REFUSED = {
     KafkaError._AUTHENTICATION: "Check the bridge's user and password at Kafka.",  # noqa: SLF001
     KafkaError.UNKNOWN_TOPIC_OR_PART: "Run 'headrace bridge init'.",
     KafkaError._UNKNOWN_TOPIC: "Run 'headrace bridge init'.",  # noqa: SLF001
+    KafkaError.MSG_SIZE_TOO_LARGE: "Raise max.message.bytes on the topic.",
     KafkaError._UNKNOWN_PARTITION: "Run 'headrace bridge init'.",  # noqa: SLF001
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Raise the broker's 'transaction.max.timeout.ms'.",
 }
@@ -132,6 +135,17 @@ def translated(doing: str, client: Any = None) -> Iterator[None]:
         raise ours from error
 
 
+def error_of(error: Any, doing: str) -> ReplicationError:
+    """Return the error of ours that one of the client's means."""
+    return _ours(error.args[0], doing)
+
+
+def is_instance_fenced(error: Any) -> bool:
+    """Whether another process has joined a group with this one's instance name."""
+    # As the fatal error of a client it has lost its code.
+    return bool(error.code() == KafkaError.FENCED_INSTANCE_ID or "fenced by other consumer" in error.str())
+
+
 def _distrust(client: Any) -> str:
     """Return what a broker, or we, refused in the last seconds; empty when nothing."""
     client.poll(0)
@@ -143,8 +157,8 @@ def _ours(error: Any, doing: str) -> ReplicationError:
     code, text = error.code(), f"Kafka: cannot {doing}: {error.str()} ({error.name()})"
     if code in _FENCED:
         return Fenced(text)
-    if code == KafkaError.MSG_SIZE_TOO_LARGE:
-        return TooLarge(text)
+    if code in _OLD_GENERATION:
+        return OldGeneration(text)
     if code in _REFUSED:
         return NeedsOperator(text, hint=_REFUSED[code])
     hint = _AWAY if code in _TOO_FEW else ""
@@ -153,8 +167,8 @@ def _ours(error: Any, doing: str) -> ReplicationError:
     return Retryable(text, hint=hint)
 
 
-def producer(connection: KafkaConnection, transactional_id: str, limits: Collection[int]) -> Any:
-    """Return a transactional producer that is not yet initialised, for topics with these `max.message.bytes`.
+def producer(connection: KafkaConnection, transactional_id: str, smallest: int) -> Any:
+    """Return a transactional producer that is not yet initialised; `smallest` is the least `max.message.bytes` of its topics.
 
     Nobody reads its delivery reports: any failure fails the commit. They are had all the same, as a flush without them looks only
     every 10 ms whether it is done. What may wait in its queue is bounded by the size of a transaction, not by the queue.
@@ -162,6 +176,8 @@ def producer(connection: KafkaConnection, transactional_id: str, limits: Collect
     settings = _common(connection) | {
         "transactional.id": transactional_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT,
+        # No longer than that.
+        "socket.timeout.ms": TRANSACTION_TIMEOUT - 1_000,
         "enable.idempotence": True,
         "acks": "all",
         # Measured on 500-byte records, CPU a record: lz4 1.4 us, none 1.9, zstd 2.0, snappy 1.7.
@@ -169,22 +185,17 @@ def producer(connection: KafkaConnection, transactional_id: str, limits: Collect
         # All records of a transaction go in one request, or as few as the topics' limits allow, once it is flushed. Over records
         # that may not be sent before the answer to those on the way, the client spins: with requests of 1 MB it takes three times
         # the CPU for a record, on a core that a broker beside it may want.
-        "linger.ms": 10_000,
+        "linger.ms": 5_000,
         # What Kafka answers while it still ends the transaction before: the default of 100 ms is longer than a transaction.
         "retry.backoff.ms": 5,
-        "batch.size": min(_LARGEST_REQUEST, record_limit(min(limits))),
+        "batch.size": min(_LARGEST_REQUEST, smallest - 512),
         "batch.num.messages": 100_000,
-        "message.max.bytes": record_limit(max(limits)),
+        # Each topic has its own limit, which is checked before (bridge/kafka/record_limits.py).
+        "message.max.bytes": 1_000_000_000,
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 1024 * 1024,
     }
     return Producer(settings, logger=_client_log)
-
-
-def record_limit(largest: int) -> int:
-    """Return how large a record may be for a topic with this `max.message.bytes`."""
-    # The broker's limit is on a batch of records, which has a frame around the one that is as large.
-    return largest - 512
 
 
 def consumer(connection: KafkaConnection, group: str) -> Any:
@@ -204,10 +215,14 @@ def consumer(connection: KafkaConnection, group: str) -> Any:
     return Consumer(settings, logger=_client_log)
 
 
-def member(connection: KafkaConnection, group: str, session_seconds: float) -> Any:
+def member(
+    connection: KafkaConnection, group: str, instance: str, session_seconds: float, noted: Callable[[Any], None]
+) -> Any:
     """Return a consumer that takes part in a group and moves as few partitions as it can; it is not there to read."""
     settings = _common(connection) | {
         "group.id": group,
+        "group.instance.id": instance,
+        "error_cb": noted,
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": int(session_seconds * 1000),
         "heartbeat.interval.ms": int(session_seconds * 1000 / 5),

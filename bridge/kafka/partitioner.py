@@ -7,20 +7,11 @@ changes that it describes. A source owns the same partitions in each of its topi
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 from zlib import crc32
 
+from bridge.kafka.ports import Share
 from bridge.kafka.table_router import TableRouter
 from headrace.batch import Batch, Segment
-
-
-class Share(NamedTuple):
-    """The records of a batch that go to one partition of one topic, in order."""
-
-    topic: str
-    partition: int
-    keys: list[bytes | None]
-    values: list[bytes | None]
 
 
 def shares(

@@ -1,207 +1,222 @@
-"""The committed position of a source: how it is written to Kafka and read back (design decision 4).
+"""The committed positions of sources: offsets of the group of bridges, with the position in their metadata (design decision 4).
 
-It is a consumer group's offset, committed in the same transaction as the records, for every partition that the source owns, so
-the group records the assignment too. The offset is the log's end, so lag tools show nothing odd; the position is in the
-offset's metadata: `POSITION TIME BRIDGE`, the position `-` while none is known. Kafka forgets idle groups; then the last
-committed record in the source's own partitions tells the position.
+A position is committed in the same transaction as the records, for every partition that the source owns in its stream's topic,
+so the group records the assignment too. The offset is the log's end, so lag tools show nothing odd. Where the group holds
+nothing of a source, its position is in a group of its own, of a former release; or, since Kafka forgets idle groups, it is that
+of the last committed record in its partitions.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
-
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, translated
-from headrace.configuration.bridge import BridgeFile
+from bridge.kafka.client import (
+    PATIENCE,
+    KafkaException,
+    OffsetSpec,
+    TopicPartition,
+    consumer,
+    translated,
+)
+from bridge.kafka.last_record import read_last_record
+from bridge.kafka.ports import Committed, Partition
+from bridge.kafka.position_text import PositionText, parse
+from bridge.source.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
-from headrace.position import Position
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
-_NONE = "-"
+_log = logging.getLogger(__name__)
 
+#: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
+_STABLE_SECONDS = 3.0
+#: Groups of former releases, one for each source.
+_FORMER = "headrace."
+#: The source of an entry whose partition belongs to nobody any more.
+NOBODY = "-"
 
-class Committed(NamedTuple):
-    """What a source's group holds."""
-
-    #: None: a bridge took the source over and knew no position.
-    position: Position | None
-    #: When it was committed, ISO 8601, UTC, by the bridge's clock.
-    at: str
-    #: The bridge that committed it.
-    bridge: str
-    #: Offset committed for each (topic, partition): the recorded assignment.
-    offsets: dict[tuple[str, int], int]
-
-
-def group_of(source: str) -> str:
-    """Return the consumer group, and the transactional id, of a source."""
-    return f"headrace.{source}"
-
-
-def metadata(position: Position | None, bridge: str) -> str:
-    """Return the text that goes with the offset."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"{position or _NONE} {now} {bridge}"
+Entries = dict[Partition, tuple[int, PositionText]]
 
 
 @contextmanager
-def reading(connection: KafkaConnection, source: str) -> Iterator[Any]:
-    """Yield a client that can read what Kafka holds of a source."""
+def reading(connection: KafkaConnection, group: str) -> Iterator[Any]:
+    """Yield a client that reads topics, and what a group has committed."""
     # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
-    client = consumer(connection, group_of(source))
+    client = consumer(connection, group)
     try:
         yield client
     finally:
         client.close()
 
 
-def read_committed(client: Any, source: str, topic: str) -> Committed | None:
-    """Return what is committed for a source in any partition of a topic, None when Kafka knows of nothing.
+class Positions:
+    """Implements `PositionReader` over the sources of one file."""
 
-    Raises NotConnected, or NeedsOperator when somebody else wrote to the source's group.
+    def __init__(self, connection: KafkaConnection, admin: Any, group: str, routes: Mapping[str, SourceRoute]) -> None:
+        self._connection = connection
+        self._admin = admin
+        self._group = group
+        self._routes = routes
+        self._client: Any = None
+
+    def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
+        """Return what Kafka holds for each source, or why it cannot be said."""
+        try:
+            if self._client is None:
+                self._client = consumer(self._connection, self._group)
+            former = self._former_groups()
+            found: dict[str, Committed | ReplicationError] = {}
+            for topic in sorted({self._routes[source].topic for source in sources}):
+                found |= self._of_topic(topic, [each for each in sources if self._routes[each].topic == topic], former)
+        except ReplicationError:
+            self.close()
+            raise
+        self._add_ends(found)
+        return found
+
+    def close(self) -> None:
+        """Give the client up; the next call makes another one."""
+        gone, self._client = self._client, None
+        if gone is not None:
+            gone.close()
+
+    def _of_topic(
+        self, topic: str, sources: Collection[str], former: Collection[str] | None
+    ) -> dict[str, Committed | ReplicationError]:
+        """Return what Kafka holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
+        try:
+            entries = read_entries(self._client, self._group, {topic})
+        except NeedsOperator as error:
+            return dict.fromkeys(sources, error)
+        return {source: self._found(source, entries, former) for source in sources}
+
+    def _found(self, source: str, entries: Entries, former: Collection[str] | None) -> Committed | ReplicationError:
+        route = self._routes[source]
+        try:
+            own = committed_of(source, entries)
+            if own is None:
+                check_free(route, entries, self._routes)
+                own = self._former(route, former)
+            check_assignment(route, own)
+        except (NeedsOperator, CorruptInput) as error:
+            return error
+        if own is not None and own.position is not None:
+            return own
+        tail = read_last_record(self._client, source, list(route.topics), route.partitions)
+        if tail is not None:
+            _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
+        return Committed(tail, "", "", dict(own.offsets) if own is not None else {})
+
+    def _former(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
+        """Return what a release of before the shared group committed for a source."""
+        group = _FORMER + route.source
+        if former is not None and group not in former:
+            return None
+        with reading(self._connection, group) as client:
+            entries = read_entries(client, group, {route.topic})
+        if not entries:
+            return None
+        _log.info("%s: its position is taken over from the group %s", route.source, group)
+        return _newest(entries)
+
+    def _former_groups(self) -> Collection[str] | None:
+        """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
+        try:
+            listed = self._admin.list_consumer_groups(request_timeout=PATIENCE).result()
+        except KafkaException:
+            return None
+        return None if listed.errors else {each.group_id for each in listed.valid}
+
+    def _add_ends(self, found: Mapping[str, Committed | ReplicationError]) -> None:
+        """Give those without offsets the ends of their partitions."""
+        without = [source for source, each in found.items() if isinstance(each, Committed) and not each.offsets]
+        places = [place for source in without for place in self._routes[source].places]
+        if not places:
+            return
+        with translated("read the ends of topics"):
+            asked = self._admin.list_offsets(
+                {TopicPartition(*place): OffsetSpec.latest() for place in places}, request_timeout=PATIENCE
+            )
+            ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
+        for source in without:
+            committed = found[source]
+            assert isinstance(committed, Committed)
+            committed.offsets.update({place: ends[place] for place in self._routes[source].places})
+
+
+def read_entries(client: Any, group: str, topics: Collection[str]) -> Entries:
+    """Return what a group has committed in all partitions of some topics; only what no open transaction can change.
+
+    Raises NotConnected, also while positions are in doubt, or NeedsOperator when somebody else wrote to the group.
     """
-    with _hinted(source), translated(f"read the committed position of {source}"):
-        described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
-        if described.error is not None:
-            raise KafkaException(described.error)
-        asked = [TopicPartition(topic, partition) for partition in described.partitions]
-        found = [each for each in client.committed(asked, timeout=PATIENCE) if each.offset >= 0]
-    if not found:
-        return None
+    with _hinted(group), translated(f"read the committed positions of group {group}"):
+        asked = []
+        for topic in sorted(topics):
+            described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
+            if described.error is not None:
+                raise KafkaException(described.error)
+            asked += [TopicPartition(topic, partition) for partition in described.partitions]
+        answered = client.committed(asked, timeout=_STABLE_SECONDS)
+        for each in answered:
+            if each.error is not None:
+                raise KafkaException(each.error)
     try:
-        # All were committed at once, unless the assignment was changed: the newest counts.
-        position, at, bridge = max((each.metadata.split(" ", 2) for each in found), key=lambda parts: parts[1])
-        return Committed(
-            position=None if position == _NONE else Position.parse(position),
-            at=at,
-            bridge=bridge,
-            offsets={(each.topic, each.partition): each.offset for each in found},
-        )
-    except (CorruptInput, ValueError, IndexError, AttributeError) as error:
-        group = group_of(source)
+        return {
+            (each.topic, each.partition): (each.offset, parse(each.metadata or ""))
+            for each in answered
+            if each.offset >= 0
+        }
+    except CorruptInput as error:
         raise NeedsOperator(
             f"group {group} holds offsets that the bridge did not write",
-            hint=f"Keep other consumers out of groups named 'headrace.*', and delete the group {group}: "
-            "the position is then read from the source's last records.",
+            hint=f"Keep other consumers out of the bridge's groups, and delete the group {group}: "
+            "positions are then read from the sources' last records.",
         ) from error
 
 
+def committed_of(source: str, entries: Entries) -> Committed | None:
+    """Return what the group holds for a source; None for nothing."""
+    own = {place: entry for place, entry in entries.items() if entry[1].source == source}
+    return _newest(own) if own else None
+
+
+def _newest(entries: Entries) -> Committed:
+    # All were committed at once, unless the assignment was changed: the newest counts.
+    text = max((text for _, text in entries.values()), key=lambda text: text.at)
+    return Committed(text.position, text.at, text.bridge, {place: offset for place, (offset, _) in entries.items()})
+
+
 @contextmanager
-def _hinted(source: str) -> Iterator[None]:
+def _hinted(group: str) -> Iterator[None]:
     try:
         yield
     except NotConnected as error:
-        # A user who may not see the group gets no answer at all.
-        error.hint = f"If Kafka is there: the bridge's user must be allowed to read the group {group_of(source)!r}."
+        # A user who may not see the group gets no answer at all; neither does anybody while a transaction is open.
+        error.hint = f"If Kafka is there: the bridge's user must be allowed to read the group {group!r}."
         raise
 
 
-def read_ends(client: Any, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Return the offset that the next record of each partition gets."""
-    with translated(f"read the ends of {topic}"):
-        return {
-            partition: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)[1]
-            for partition in partitions
-        }
+def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
+    """Raise NeedsOperator when a source's position is committed in other partitions than those that the file gives it."""
+    owns = set(route.places)
+    if committed is not None and set(committed.offsets) != owns:
+        raise NeedsOperator(
+            f"{route.source} owned {_named(set(committed.offsets))} until now, and the bridge's file says {_named(owns)}",
+            hint="Partitions never move silently: name the former ones in the file, or run "
+            f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
+        )
 
 
-def forget(admin: Any, source: str) -> None:
-    """Delete the source's group with its offsets."""
-    group = group_of(source)
-    with translated(f"delete group {group}"):
-        admin.delete_consumer_groups([group], request_timeout=PATIENCE)[group].result()
-
-
-def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
-    """Return the greatest position that stands in the source's partitions of its topics, None when none does.
-
-    Reads backward from the end in growing steps, over markers, tombstones and records that are not the source's.
-    """
-    with translated(f"read the last record of {source}"):
-        found = [_last(client, source, topic, partition) for topic in topics for partition in partitions]
-    return max((position for position in found if position is not None), default=None)
-
-
-def _last(client: Any, source: str, topic: str, partition: int) -> Position | None:
-    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
-    end, step = high, 100
-    while end > low:
-        start = max(low, end - step)
-        position = _greatest(client, source, TopicPartition(topic, partition, start), end)
-        if position is not None:
-            return position
-        end, step = start, min(step * 10, 100_000)
-    return None
-
-
-def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None:
-    """Return the greatest position from `start` to before `end`, None when there is none."""
-    client.assign([start])
-    greatest: Position | None = None
-    until = time.monotonic() + PATIENCE
-    # Read to the end of the range, or, where markers are the last of it, of the partition.
-    while time.monotonic() < until:
-        for record in client.consume(1000, timeout=0.1):
-            until = time.monotonic() + PATIENCE
-            if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
-                raise KafkaException(record.error())
-            if record.error() or record.offset() >= end:
-                return greatest
-            position = _position_of(record.value(), source)
-            if position is not None and (greatest is None or position > greatest):
-                greatest = position
-            if record.offset() == end - 1:
-                return greatest
-    raise NotConnected(f"Kafka: the last records of {source} could not be read")
-
-
-class _Origin(msgspec.Struct):
-    name: str
-    position: str
-
-
-class _Envelope(msgspec.Struct):
-    source: _Origin
-
-
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
-
-
-def _position_of(value: bytes | None, source: str) -> Position | None:
-    """Return the position that a record's value names, None when it is not a record of the source."""
-    try:
-        origin = _ENVELOPE.decode(value or b"").source
-        return Position.parse(origin.position) if origin.name == source else None
-    except (msgspec.MsgspecError, CorruptInput):
-        return None
-
-
-def survey(file: BridgeFile) -> list[dict[str, Any]]:
-    """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing."""
-    known = []
-    for stream, section in file.streams.items():
-        for source in section.sources:
-            with reading(file.kafka, source) as client:
-                committed = read_committed(client, source, file.topic(stream))
-            position = committed.position if committed is not None else None
-            known.append(
-                {
-                    "source": source,
-                    "stream": stream,
-                    "topic": file.topic(stream),
-                    "position": str(position) if position is not None else None,
-                    "epoch": datetime.fromtimestamp(position.epoch, UTC).isoformat() if position is not None else None,
-                    "committed_at": committed.at if committed is not None else None,
-                    "bridge": committed.bridge if committed is not None else None,
-                    "offsets": [
-                        {"topic": topic, "partition": partition, "offset": offset}
-                        for (topic, partition), offset in sorted(
-                            committed.offsets.items() if committed is not None else ()
-                        )
-                    ],
-                }
+def check_free(route: SourceRoute, entries: Entries, routes: Mapping[str, SourceRoute]) -> None:
+    """Raise NeedsOperator when a partition of a source holds the position of another source of the file."""
+    for place in route.places:
+        holder = entries[place][1].source if place in entries else ""
+        if holder in routes:
+            raise NeedsOperator(
+                f"{_named({place})} is {route.source}'s by the bridge's file, and holds the position of {holder}",
+                hint=f"Run 'headrace bridge move {holder}' first, or correct the file.",
             )
-    return known
+
+
+def _named(partitions: set[Partition]) -> str:
+    return ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(partitions))

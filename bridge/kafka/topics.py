@@ -65,7 +65,7 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
             )
     limits = {}
     with translated("read the topics' configuration"):
-        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=PATIENCE)
+        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=patience)
         for resource, answer in asked.items():
             settings = answer.result()
             limits[resource.name] = int(settings["max.message.bytes"].value)

@@ -1,4 +1,4 @@
-"""The inbox: deliveries of one source on their way from the receiver's thread to the source's.
+"""The inbox: deliveries of one session on their way from the receiver's thread to a lane's.
 
 Bounded by credit: no more can be in it than the receiver gave credit for on the one link that is alive.
 """
@@ -6,6 +6,7 @@ Bounded by credit: no more can be in it than the receiver gave credit for on the
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from bridge.amqp.delivery import Delivery
 
@@ -13,7 +14,8 @@ from bridge.amqp.delivery import Delivery
 class Inbox:
     """A queue that can forget the deliveries of a link that is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrived: Callable[[], None] = lambda: None) -> None:
+        self._arrived = arrived
         self._deliveries: deque[Delivery] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -22,13 +24,17 @@ class Inbox:
         """Return how many deliveries wait."""
         return len(self._deliveries)
 
-    def put(self, delivery: Delivery) -> None:
-        """Add a delivery."""
+    def put(self, delivery: Delivery) -> bool:
+        """Add a delivery; return False, and do nothing, when the inbox is closed."""
         with self._changed:
+            if self._closed:
+                return False
             self._deliveries.append(delivery)
             self._changed.notify()
+        self._arrived()
+        return True
 
-    def take(self, seconds: float) -> Delivery | None:
+    def take(self, seconds: float = 0) -> Delivery | None:
         """Return the oldest delivery, waiting for one up to `seconds`; None when none came, or at once when closed."""
         with self._changed:
             if not self._deliveries and seconds > 0:
@@ -49,13 +55,8 @@ class Inbox:
             self._deliveries.clear()
             return taken
 
-    def open(self) -> None:
-        """Give deliveries out again."""
-        with self._changed:
-            self._closed = False
-
     def close(self) -> None:
-        """Give nothing out any more and wake who waits."""
+        """Take and give no more deliveries, and wake whoever waits."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,7 +1,10 @@
 """The bridge's file: Kafka, the interconnect, and which source owns which partitions of which stream."""
 
 import re
+import socket
+from hashlib import sha256
 from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -29,7 +32,9 @@ class Kafka(KafkaConnection, frozen=True, kw_only=True):
     """The central cluster."""
 
     #: Longest time that a transaction collects batches of a busy source, in milliseconds.
-    transaction_milliseconds: Annotated[int, Meta(ge=1, le=10_000)] = 40
+    transaction_milliseconds: Annotated[int, Meta(ge=1, le=5_000)] = 40
+    #: Transactional producers, each of which commits for whatever sources are ready.
+    lanes: Annotated[int, Meta(ge=1, le=16)] = 2
 
 
 class Interconnect(Certificates, frozen=True, kw_only=True):
@@ -63,6 +68,12 @@ class Interconnect(Certificates, frozen=True, kw_only=True):
                 raise ValueError("a bridge that listens knows edges by their certificates: 'user' goes with 'url'")
             if self.identities and self.certificate is None:
                 raise ValueError("'identities' are of client certificates: give 'certificate', 'key' and 'authority'")
+        elif any(urlsplit(url).username is not None or urlsplit(url).password is not None for url in self.urls):
+            raise ValueError("'url' holds a user or a password: give 'user' and 'password' instead")
+        elif self.user is not None and not all(_is_private(url) for url in self.urls):
+            raise ValueError(
+                "'user' and 'password' go with amqps:// addresses: without TLS the password would cross the network readable"
+            )
         elif self.identities:
             raise ValueError("'identities' go with 'listen': a router or broker has its own policy")
         elif (self.authority or self.certificate) and not all(url.startswith("amqps://") for url in self.urls):
@@ -72,6 +83,12 @@ class Interconnect(Certificates, frozen=True, kw_only=True):
     def urls(self) -> list[str]:
         """Return the addresses to connect out to."""
         return [self.url] if isinstance(self.url, str) else self.url or []
+
+
+def _is_private(url: str) -> bool:
+    """Whether a password may be sent there: over TLS, or on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "amqps" or parts.hostname in {"localhost", "127.0.0.1", "::1"}
 
 
 class TableTopic(NamedTuple):
@@ -119,10 +136,12 @@ class Stream(Section, frozen=True, kw_only=True):
 
 
 class Sharing(Section, frozen=True, kw_only=True):
-    """Sources shared with other bridges: Kafka's consumer-group assignment says which bridge serves which."""
+    """The group of bridges that share sources: Kafka's consumer-group assignment decides which bridge serves which source."""
 
-    #: The consumer group of all bridges that share these sources.
-    group: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,200}$")] = "headrace.bridges"
+    #: The consumer group of all bridges that share these sources; `PREFIX.bridges` when empty.
+    group: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,200}$")] = ""
+    #: This bridge's name in the group, which outlasts its restarts; of the host and the file's path when empty.
+    instance: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = ""
     #: After so long without a sign of life a bridge's sources go to the others; the broker allows no less than 6.
     session_seconds: Annotated[float, Meta(ge=6, le=300)] = 8.0
 
@@ -133,8 +152,7 @@ class BridgeFile(File, frozen=True, kw_only=True):
     kafka: Kafka
     interconnect: Interconnect
     metrics: Metrics = Metrics()
-    #: None: this bridge serves all sources of the file by itself.
-    sharing: Sharing | None = None
+    sharing: Sharing = Sharing()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
@@ -147,6 +165,17 @@ class BridgeFile(File, frozen=True, kw_only=True):
             raise ValueError("two streams, or two tables, have one topic")
         if any(len(topic) > _LONGEST_TOPIC for topic in topics):
             raise ValueError(f"the name of a topic is longer than {_LONGEST_TOPIC}")
+
+    @property
+    def group(self) -> str:
+        """The consumer group in which the bridges of these sources share them and commit positions."""
+        return self.sharing.group or f"{self.kafka.prefix}.bridges"
+
+    @property
+    def instance(self) -> str:
+        """This bridge's name in the group: the same after a restart, another one for another host or file."""
+        host = _NOT_IN_A_TOPIC.sub("-", socket.gethostname())[:60]
+        return self.sharing.instance or f"{host}-{sha256(self.path.encode()).hexdigest()[:8]}"
 
     def stream(self, name: str) -> Stream:
         """Return a stream; raise ConfigurationError when the file has none of that name."""

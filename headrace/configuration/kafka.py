@@ -21,6 +21,9 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
     sasl_mechanism: Mechanism = "SCRAM-SHA-512"
     user: str | None = None
     password: Secret | None = None
+    #: What the names of the bridges' consumer group and transactional ids begin with; environments that share a cluster need
+    #: one each.
+    prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = "headrace"
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""

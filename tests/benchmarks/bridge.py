@@ -54,7 +54,7 @@ class Bench:
             sources=sources,
             stream=stream,
         )
-        path.write_text(path.read_text() + more)
+        path.write_text(path.read_text() + (more or _SHARING.format(group=f"bench-{stream}", seconds=8)))
         headrace("bridge", "init", "--config", str(path))
         run = command("bridge", "run", "--config", str(path))
         return Supervised(name, run, log=self.folder / f"{name}.log"), f"amqp://127.0.0.1:{port}"
@@ -146,7 +146,7 @@ class Load(NamedTuple):
     @property
     def title(self) -> str:
         """What it is called in the results."""
-        return f"{self.sources} sources at {self.changes} changes/s"
+        return f"{self.sources:,} sources at {self.changes} change{'s' * (self.changes > 1)}/s"
 
 
 def many(bench: Bench, load: Load) -> list[Result]:
@@ -168,10 +168,11 @@ def many(bench: Bench, load: Load) -> list[Result]:
 
 def crowd(bench: Bench, load: Load) -> list[Result]:
     """Return the latency of very many sources that two bridges share, and what the larger of the two takes."""
-    names = [f"bench/crowd{number}" for number in range(load.sources)]
-    more = _SHARING.format(group="bench-crowd", seconds=30)
+    stream = f"crowd{load.sources}"
+    names = [f"bench/{stream}-{number}" for number in range(load.sources)]
     with ExitStack() as ending:
-        made = [bench.bridge(f"crowd{number}", names, "crowd", more=more) for number in range(2)]
+        made = [bench.bridge(f"{stream}-{number}", names, stream) for number in range(2)]
+        began = time.monotonic()
         for bridge, _ in made:
             bridge.start()
             ending.callback(bridge.stop)
@@ -181,16 +182,21 @@ def crowd(bench: Bench, load: Load) -> list[Result]:
             120,
             saying="each bridge serves its half",
         )
-        latencies = _latencies(bench, ending, load, "crowd", names, bridges, urls)
+        started = time.monotonic() - began
+        latencies = _latencies(bench, ending, load, stream, names, bridges, urls)
         processes = [psutil.Process(bridge.pid) for bridge in bridges]
         figures = {
+            "start to all serving": (started, "s"),
             "most memory": (max(usage(bridge.pid).peak_megabytes for bridge in bridges), "MB"),
             "threads": (max(process.num_threads() for process in processes), "threads"),
             "descriptors": (max(process.num_fds() for process in processes), "descriptors"),
         }
     return [
         *_percentiles(f"{load.title}, two bridges", latencies),
-        *(Result(f"{load.title}, of either bridge", round(value, 1), unit) for value, unit in figures.values()),
+        *(
+            Result(f"{load.title}, two bridges, {name}", round(value, 1), unit)
+            for name, (value, unit) in figures.items()
+        ),
     ]
 
 
@@ -272,7 +278,9 @@ def _topic(bench: Bench, name: str) -> str:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="A tenth of everything: to see that it works, not to quote.")
 @click.option(
-    "--only", type=click.Choice(["one", "many", "crowd", "take-over"]), help="Measure one part, and write nothing."
+    "--only",
+    type=click.Choice(["one", "many", "crowd", "thousand", "take-over"]),
+    help="Measure one part, and write nothing.",
 )
 def main(*, quick: bool, only: str | None) -> None:
     """Measure, print a table, and write build/bench-bridge.json."""
@@ -287,6 +295,7 @@ def main(*, quick: bool, only: str | None) -> None:
             "one": lambda: alone(bench, console, 40_000 if quick else 400_000),
             "many": lambda: many(bench, Load(50, 200, 20, seconds, warming)),
             "crowd": lambda: crowd(bench, Load(200, 10, 2, seconds, warming)),
+            "thousand": lambda: crowd(bench, Load(1000, 1, 1, seconds, warming)),
             "take-over": lambda: take_over(bench, 10, 6),
         }
         found = []

@@ -56,6 +56,11 @@ class Feed:
             self.outbox.put(self.take())
 
     @property
+    def is_open(self) -> bool:
+        """Whether a batch is open."""
+        return bool(self._opened_at)
+
+    @property
     def idle(self) -> bool:
         """Whether everything was sent and accepted."""
         return not self._opened_at and self.outbox.empty
@@ -99,13 +104,16 @@ def steady(feeds: list[Feed], rate: int, seconds: int, transactions: int) -> Non
     """
     wait_for_start()
     began = time.monotonic()
+    waiting: list[Feed] = []
     for step in range(seconds * transactions):
         for number, feed in enumerate(feeds):
             due = began + (step + number / len(feeds)) / transactions
             time.sleep(max(0.0, due - time.monotonic()))
             feed.transaction(rate // transactions)
-            for each in feeds:
+            waiting.append(feed)
+            for each in waiting:
                 each.close()
+            waiting = [each for each in waiting if each.is_open]
     while not all(feed.idle for feed in feeds):
         for feed in feeds:
             feed.close()

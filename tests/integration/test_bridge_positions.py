@@ -1,73 +1,101 @@
-"""The committed position, written to a real Kafka and read back, from offsets or from records."""
+"""Committed positions, written to a real Kafka and read back, from offsets or from records; what is in doubt is not read."""
 
 import json
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bridge.group.client import parse
 from bridge.kafka.client import admin
-from bridge.kafka.committer import Committer, SourceRoute
-from bridge.kafka.positions import read_committed, read_last_record, reading
+from bridge.kafka.last_record import read_last_record
+from bridge.kafka.ports import GroupMetadata, PositionCommit, Share
+from bridge.kafka.position_text import position_text
+from bridge.kafka.positions import Positions, reading
+from bridge.kafka.producer import KafkaProducer
+from bridge.source.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
-from tests.source_log import cut, log
 from tests.waiting import eventually
 
-SOURCE = "positions/bank"
+SOURCE, OTHER = "positions/bank", "positions/other"
+FIRST, LAST = Position(1_700_000_000, 5, 0), Position(1_700_000_000, 9, 3)
 
 
 @pytest.fixture
-def committer(kafka):
-    """Make committers as bridges would."""
+def commit(kafka):
+    """Commit records and positions as a lane does, or leave the transaction open."""
     made = []
 
-    def make(topic, partitions=(0,), *, source=SOURCE, bridge="bridge-one"):
-        made.append(Committer(at(kafka), admin(at(kafka)), SourceRoute(source, topic, partitions), bridge))
-        return made[-1]
+    def commit(group, transactional_id, *positions, shares=(), is_open=False):
+        opaque = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group}).consumer_group_metadata()
+        producer = KafkaProducer(at(kafka), transactional_id, 1 << 20)
+        made.append(producer)
+        producer.begin()
+        for share in shares:
+            producer.produce(share)
+        ends = producer.flush(10)
+        if is_open:
+            offsets = [TopicPartition(*each[:3], metadata=each[3]) for each in positions]
+            producer._producer.send_offsets_to_transaction(offsets, opaque, 10)
+        else:
+            producer.commit(positions, parse(opaque) or GroupMetadata(opaque, group, -1, ""), 10)
+        return ends
 
-    yield make
+    yield commit
     for each in made:
-        each.abandon()
+        each.discard()
 
 
-def test_position_and_offsets_are_committed_for_every_partition_of_the_source(kafka, topic, committer):
-    name, source = topic(partitions=3), "positions/spread"
-    (batch,) = cut(source, log(source, 50), lambda: 50)
-    ours = committer(name, (0, 2), source=source)
-    assert ours.take_over() is None
-    ours.write(batch, 0)
-    ours.commit(batch.last)
-    with reading(at(kafka), source) as client:
-        found = read_committed(client, source, name)
-        assert (found.position, found.bridge) == (batch.last, "bridge-one")
-
-        def ends():
-            return {
-                (name, partition): client.get_watermark_offsets(TopicPartition(name, partition), timeout=60)[1]
-                for partition in (0, 2)
-            }
-
-        # The marker of the transaction is the one offset behind what is committed; it may come after the commit has returned.
-        wanted = {place: offset + 1 for place, offset in found.offsets.items()}
-        eventually(lambda: ends() == wanted, saying="the transaction is over")
-    assert committer(name, (0, 2), source=source, bridge="bridge-two").take_over() == batch.last
+def read(kafka, group, routes, source=SOURCE):
+    positions = Positions(at(kafka), admin(at(kafka)), group, {route.source: route for route in routes})
+    try:
+        return positions.read([source])[source]
+    finally:
+        positions.close()
 
 
-def test_an_open_transaction_of_a_bridge_that_died_leaves_neither_records_nor_position(kafka, topic, committer):
-    name, source = topic(), "positions/died"
-    one, two = cut(source, log(source, 40), lambda: 20)
-    former = committer(name, source=source)
-    former.take_over()
-    former.write(one, 0)
-    former.commit(one.last)
-    former.write(two, 0)
-    assert committer(name, source=source, bridge="bridge-two").take_over() == one.last
+def test_a_position_is_read_back_for_every_partition_of_its_source_and_a_moved_source_needs_an_operator(
+    kafka, topic, commit
+):
+    name = topic(partitions=3)
+    group = f"group-{name}"
+    ends = commit(
+        group,
+        f"id-{name}",
+        PositionCommit(name, 0, 1, position_text(SOURCE, LAST, "one")),
+        PositionCommit(name, 2, 3, position_text(SOURCE, LAST, "one")),
+        PositionCommit(name, 1, 7, position_text(OTHER, FIRST, "one")),
+        shares=[Share(name, 0, [b"k"], [b"v"]), Share(name, 2, [None] * 3, [b"v"] * 3)],
+    )
+    assert ends == {(name, 0): 1, (name, 2): 3}
+    ours, other = SourceRoute(SOURCE, name, (0, 2)), SourceRoute(OTHER, name, (1,))
+    found = read(kafka, group, [ours, other])
+    assert (found.position, found.bridge, found.offsets) == (LAST, "one", {(name, 0): 1, (name, 2): 3})
+    # when the file gives it other partitions, or one that holds another source's position
+    moved = read(kafka, group, [SourceRoute(SOURCE, name, (0,)), other])
+    assert isinstance(moved, NeedsOperator)
+    assert f"owned {name}[0], {name}[2] until now" in moved.message
+    taken = read(kafka, group, [SourceRoute("positions/new", name, (1,)), other], "positions/new")
+    assert isinstance(taken, NeedsOperator)
+    assert "holds the position of positions/other" in taken.message
+
+
+def test_what_an_open_transaction_may_still_change_is_not_read_before_its_producer_is_back(kafka, topic, commit):
+    name = topic()
+    group, route = f"group-{name}", SourceRoute(SOURCE, name, (0,))
+    commit(group, f"id-{name}", PositionCommit(name, 0, 1, position_text(SOURCE, FIRST, "one")))
+    commit(group, f"id-{name}", PositionCommit(name, 0, 2, position_text(SOURCE, LAST, "one")), is_open=True)
+    with pytest.raises(NotConnected):
+        read(kafka, group, [route])
+    # when the instance comes back, then its transactional id ends what its former self left open
+    KafkaProducer(at(kafka), f"id-{name}", 1 << 20).discard()
+    assert eventually(lambda: read(kafka, group, [route])).position == FIRST
 
 
 def test_a_position_is_found_behind_records_that_are_not_the_sources(kafka, topic):
     name = topic(partitions=2)
-    first, last = Position(1_700_000_000, 5, 0), Position(1_700_000_000, 9, 3)
+    first, last = FIRST, LAST
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for partition, position in ((0, last), (1, first)):
         producer.produce(name, json.dumps({"source": {"name": SOURCE, "position": str(position)}}), partition=partition)
@@ -85,15 +113,14 @@ def test_no_position_is_found_in_an_empty_topic(kafka, topic):
         assert read_last_record(client, SOURCE, [topic()], [0]) is None
 
 
-def test_a_group_that_somebody_else_uses_is_an_operators_matter(kafka, topic, committer):
-    name, source = topic(), "positions/taken"
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": f"headrace.{source}"})
+def test_a_group_that_somebody_else_uses_is_an_operators_matter(kafka, topic):
+    name = topic()
+    group = f"group-{name}"
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": group})
     consumer.commit(offsets=[TopicPartition(name, 0, 7)], asynchronous=False)
     consumer.close()
-    with pytest.raises(
-        NeedsOperator, match=r"group headrace.positions/taken holds offsets that the bridge did not write"
-    ):
-        committer(name, source=source).take_over()
+    with pytest.raises(NeedsOperator, match=rf"group {group} holds offsets that the bridge did not write"):
+        read(kafka, group, [SourceRoute(SOURCE, name, (0,))])
 
 
 def at(kafka):

@@ -6,8 +6,7 @@ import random
 import signal
 from collections import Counter
 
-from bridge.kafka.positions import read_committed as committed_position
-from bridge.kafka.positions import reading
+from bridge.kafka.positions import read_entries, reading
 from headrace.configuration.kafka import KafkaConnection
 from tests.edge_double import Edge
 from tests.kafka_reading import read_committed
@@ -43,18 +42,13 @@ class Roaming(Edge):
             self.end = ""
 
 
-def holders(kafka, name, sources):
+def holders(kafka, group, name):
     """Return how many sources each bridge serves, by its process id."""
-    found = Counter()
-    for source in sources:
-        with reading(KafkaConnection(bootstrap=kafka.bootstrap), source) as client:
-            held = committed_position(client, source, name)
-        if held is not None:
-            found[int(held.bridge.split("/")[1])] += 1
-    return found
+    with reading(KafkaConnection(bootstrap=kafka.bootstrap), group) as client:
+        return Counter(int(text.bridge.split("/")[1]) for _, text in read_entries(client, group, [name]).values())
 
 
-def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake(kafka, topic, outside):
+def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake_e1_e2(kafka, topic, outside):
     chance = random.Random(SEED)
     name = topic(partitions=6)
     sources = {f"shared/bank{number}": [number] for number in range(6)}
@@ -81,7 +75,7 @@ def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake(kafka, top
     def served(**by):
         # A bridge that has just taken a source over says so in its first transaction, not before.
         found = {pid: number for pid, number in by.values() if number}
-        eventually(lambda: holders(kafka, name, sources) == found, 180, saying=f"{by}: process and sources")
+        eventually(lambda: holders(kafka, options["sharing"], name) == found, 180, saying=f"{by}: process and sources")
 
     # Given one bridge that serves all; when others come, then they share.
     edges = feed(2_000, 0)

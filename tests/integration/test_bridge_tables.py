@@ -8,8 +8,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
-from bridge.kafka.positions import read_committed as committed_position
-from bridge.kafka.positions import reading
+from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import check, make, owners, wanted
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
@@ -44,7 +43,7 @@ def pairs(kafka, topic):
 
 def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, inside, tmp_path, monkeypatch):
     # given a bridge that says for as long as the test looks what it needs
-    monkeypatch.setattr("bridge.source.state._OPERATOR_PAUSE", 600.0)
+    monkeypatch.setattr("bridge.source.state.OPERATOR_PAUSE", 600.0)
     # and topics made from the file
     name, source = topic(), "tables/bank"
     tables = {"public.accounts": "delete", "public.balances": "compact"}
@@ -64,7 +63,7 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     assert tables_of(file.kafka, name) == [f"{name}.{table}" for table in tables]
     lake = tmp_path / "lake.toml"
     lake.write_text(
-        f'[lake]\nroot = "."\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        f'[lake]\nroot = "."\n[kafka]\nbootstrap = "{kafka.bootstrap}"\nprefix = "headrace.{name}"\n'
         f'[streams.bank]\ntopic = "{name}"\nsources = ["{source}"]\ntopic_per_table = true\n'
     )
     reader_file = load(lake, LakeFile)
@@ -89,14 +88,13 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     # then what came before stands in the tables' topics, and what nobody can place is sent back
     assert states[-1] == "released"
     eventually(lambda: bridge.figures(source)["state"] == "needs an operator")
-    assert "table public.loans has no topic" in bridge.bridge.roster.figures[source].reason
+    assert "table public.loans has no topic" in bridge.bridge.registry.states[source].figures.reason
     accounts = [(account.key, account.value), (letter.key, letter.value)]
     balances = [(each.key, each.value) for each in (balance, gone, tombstone)]
     assert pairs(kafka, f"{name}.public.accounts") == accounts
     assert pairs(kafka, f"{name}.public.balances") == balances
     assert pairs(kafka, name) == [(None, truncate.value), (marker.key, marker.value)]
-    with reading(file.kafka, source) as reader:
-        assert committed_position(reader, source, name).position == letter.position
+    assert positions_of(file)[source].position == letter.position
     # The lake reads the same, and the ends of all topics after it: records, and a marker for each transaction.
     reach = observe(reader_file, "bank")
     assert reach.positions == {source: str(letter.position)}
@@ -108,7 +106,8 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     bridge.stop()
 
     # when Kafka forgets the position, and the table gets its topic
-    client.delete_consumer_groups([f"headrace.{source}"])[f"headrace.{source}"].result(60)
+    group = file.group
+    eventually(lambda: client.delete_consumer_groups([group])[group].result(60) is None, saying="the group is empty")
     client.delete_records([TopicPartition(name, 0, -1)])[TopicPartition(name, 0, -1)].result(60)
     tables["public.loans"] = "delete"
     file = written(tmp_path, kafka, source, name, tables)

@@ -29,7 +29,7 @@ class Pipeline:
 
     @property
     def figures(self):
-        return self.bridge.bridge.roster.figures[self.source]
+        return self.bridge.bridge.registry.states[self.source].figures
 
     def ask(self, path):
         port = self.bridge.bridge.endpoint.port

@@ -9,10 +9,15 @@ from confluent_kafka import Producer
 
 from bridge.bridge import Bridge
 from bridge.doctor import examine
-from bridge.group.registry import routes
+from bridge.group.client import KafkaMember
 from bridge.kafka.client import admin
-from bridge.kafka.committer import Committer, SourceRoute
+from bridge.kafka.partitioner import shares
+from bridge.kafka.ports import PositionCommit
+from bridge.kafka.position_text import position_text
+from bridge.kafka.positions import Positions
+from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import Wanted, check, make
+from bridge.source.route import SourceRoute, routes
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
@@ -26,6 +31,7 @@ from tests.source_log import Row, cut, log
 from tests.waiting import eventually
 
 SOURCE = "secure/bank"
+GROUP = "headrace.bridges"
 
 
 def file_of(connection, topic, tables=None):
@@ -46,16 +52,29 @@ def account(commit):
     return Row(at, b'{"id":1}', f'{{"after":{{"id":1}},{told}}}'.encode())
 
 
-def commit_a_batch(connection, home, rows=()):
+def commit_a_batch(connection, route, rows=()):
     """Do what a running bridge does at Kafka."""
     (batch,) = cut(SOURCE, rows or log(SOURCE, 20), lambda: 20)
-    committer = Committer(connection, admin(connection), home, "bridge")
+    client = admin(connection)
+    check(client, {topic: Wanted(1, cleanup) for topic, cleanup in route.topics.items()})
+    positions = Positions(connection, client, GROUP, {SOURCE: route})
+    member = KafkaMember(connection, GROUP, "security", 6)
     try:
-        committer.take_over()
-        committer.write(batch, 0)
-        committer.commit(batch.last)
+        found = positions.read([SOURCE])[SOURCE]
+        if isinstance(found, ReplicationError):
+            raise found
+        member.join({route.topic}, *[lambda _places: None] * 3)
+        eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
+        producer = KafkaProducer(connection, "headrace.security.0", 1 << 20)
+        producer.begin()
+        for share in shares(batch, 0, route.topic, route.partitions, route.tables):
+            producer.produce(share)
+        producer.flush(10)
+        text = position_text(SOURCE, batch.last, "bridge")
+        producer.commit([PositionCommit(*place, 20, text) for place in route.places], member.metadata(), 10)
     finally:
-        committer.abandon()
+        positions.close()
+        member.close(leave=True)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256"])

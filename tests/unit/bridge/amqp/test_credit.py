@@ -1,4 +1,6 @@
-"""CreditManager: credit never exceeds its bound, and what belongs to a lost link is forgotten."""
+"""Credit never exceeds its bound, and what belongs to a lost link, or to a former session, is forgotten."""
+
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,15 +23,20 @@ class Link:
         self.credit += count
 
 
+class Session(NamedTuple):
+    source: str
+    inbox: Inbox
+
+
 class Wire:
-    """CreditManager of one source, with everything around them written down."""
+    """The credit of one source, with everything around it written down."""
 
     def __init__(self):
         self.inbox = Inbox()
+        self.session = Session(SOURCE, self.inbox)
         self.settled = []
         self.timers = []
         self.manager = CreditManager(
-            {SOURCE: self.inbox},
             CREDIT,
             lambda delivery, outcome: self.settled.append((delivery, outcome)),
             lambda seconds, action: self.timers.append((seconds, action)),
@@ -52,14 +59,14 @@ def test_credit_is_given_only_once_the_source_may_have_it():
     wire = Wire()
     link = wire.attach()
     assert link.credit == 0
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     assert link.credit == CREDIT
     assert wire.attach().credit == CREDIT
 
 
 def test_credit_comes_back_with_the_outcome_and_not_before():
     wire = Wire()
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     link = wire.attach()
     for name in range(CREDIT):
         wire.deliver(link, name)
@@ -72,14 +79,14 @@ def test_credit_comes_back_with_the_outcome_and_not_before():
 
 def test_the_credit_of_an_aborted_delivery_comes_back_when_the_source_may_have_it():
     wire = Wire()
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     link, other = wire.attach(), Link()
     link.credit -= 1
     wire.manager.aborted(other)
     assert link.credit == CREDIT - 1
     wire.manager.aborted(link)
     assert link.credit == CREDIT
-    wire.manager.revoke(SOURCE)
+    wire.manager.revoke(wire.session)
     link.credit -= 1
     wire.manager.aborted(link)
     assert link.credit == CREDIT - 1
@@ -87,7 +94,7 @@ def test_the_credit_of_an_aborted_delivery_comes_back_when_the_source_may_have_i
 
 def test_the_credit_of_a_release_with_a_pause_comes_back_after_it():
     wire = Wire()
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     link = wire.attach()
     for name in range(3):
         wire.deliver(link, name)
@@ -102,20 +109,20 @@ def test_the_credit_of_a_release_with_a_pause_comes_back_after_it():
 
 def test_a_withheld_source_gets_its_credit_later_all_at_once():
     wire = Wire()
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     link = wire.attach()
     for name in range(3):
         wire.deliver(link, name)
-    wire.manager.revoke(SOURCE)
+    wire.manager.revoke(wire.session)
     wire.manager.settle([(ticket, Release()) for ticket in wire.tickets()])
     assert link.credit == CREDIT - 3
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     assert link.credit == CREDIT
 
 
 def test_outcomes_of_a_lost_link_are_passed_over_and_its_deliveries_forgotten():
     wire = Wire()
-    wire.manager.grant(SOURCE)
+    wire.manager.grant(wire.session)
     former = wire.attach()
     wire.deliver(former, "old")
     ticket = wire.inbox.take(0).ticket
@@ -126,6 +133,37 @@ def test_outcomes_of_a_lost_link_are_passed_over_and_its_deliveries_forgotten():
     assert wire.settled == []
     assert len(wire.inbox) == 0
     assert newer.credit == CREDIT
+
+
+def test_a_former_session_that_ends_late_takes_neither_credit_nor_deliveries_of_its_successor_e2():
+    wire = Wire()
+    wire.manager.grant(wire.session)
+    link = wire.attach()
+    wire.deliver(link, "old")
+    # given a successor that was granted credit while the former session waited for Kafka
+    successor = Session(SOURCE, Inbox())
+    wire.manager.grant(successor)
+    # when the former one fails at last, withdraws its credit and gives back what it has
+    wire.manager.revoke(wire.session)
+    wire.inbox.close()
+    wire.manager.settle([(ticket, Release()) for ticket in wire.tickets()])
+    # then the successor gets the credit, and what comes from now on
+    assert link.credit == CREDIT
+    wire.deliver(link, "new")
+    assert len(successor.inbox) == 1
+    assert len(wire.inbox) == 0
+
+
+def test_what_comes_where_nobody_serves_the_source_goes_back_and_its_credit_waits():
+    wire = Wire()
+    wire.manager.grant(wire.session)
+    link = wire.attach()
+    wire.manager.revoke(wire.session)
+    wire.deliver(link, "late")
+    assert wire.settled == [("late", Release())]
+    assert link.credit == CREDIT - 1
+    wire.manager.grant(wire.session)
+    assert link.credit == CREDIT
 
 
 @settings(deadline=None)
@@ -147,11 +185,11 @@ def test_credit_and_what_waits_never_exceed_the_bound_together(steps):
             outcome = {"accept": Accept(), "release": Release(), "pause": Release(1.0)}[step]
             wire.manager.settle([(waiting.pop(number % len(waiting)), outcome)])
         elif step == "allow":
-            wire.manager.grant(SOURCE)
+            wire.manager.grant(wire.session)
             while wire.timers:
                 wire.timers.pop()[1]()
         elif step == "forbid":
-            wire.manager.revoke(SOURCE)
+            wire.manager.revoke(wire.session)
         elif step == "attach":
             wire.manager.drop(wire.manager.of(SOURCE))
             link, waiting = wire.attach(), []

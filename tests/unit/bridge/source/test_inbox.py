@@ -34,9 +34,16 @@ def test_closing_wakes_who_waits_and_gives_nothing_out_any_more():
     waiting.start()
     inbox.close()
     waiting.join(20)
-    inbox.put(a_delivery(1))
     assert found == [None]
     assert inbox.take(0) is None
+
+
+def test_a_closed_inbox_takes_nothing_and_keeps_what_it_has_for_whoever_clears_it():
+    inbox = Inbox()
+    assert inbox.put(a_delivery(1))
+    inbox.close()
+    assert not inbox.put(a_delivery(2))
+    assert inbox.take() is None
     assert [delivery.ticket for delivery in inbox.clear()] == [1]
 
 

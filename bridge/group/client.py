@@ -1,0 +1,102 @@
+"""The consumer of librdkafka's that takes part in the group of bridges, behind `GroupMember` (bridge/kafka/ports.py)."""
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from bridge.kafka.client import KafkaError, is_instance_fenced, member, translated
+from bridge.kafka.ports import GroupMetadata, InstanceFenced, Partition
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import Retryable
+
+#: How the client writes the metadata down: this, the generation in 4 bytes, group and member, each with a zero byte.
+_MAGIC = b"CGMDv2:"
+#: Seconds that leaving the group may take.
+_LEAVE_SECONDS = 2.0
+
+Named = Callable[[Collection[Partition]], None]
+
+
+class KafkaMember:
+    """Implements `GroupMember`."""
+
+    def __init__(self, connection: KafkaConnection, group: str, instance: str, session_seconds: float) -> None:
+        self._group = group
+        self._instance = instance
+        self._fatal = ""
+        self._consumer = member(connection, group, instance, session_seconds, self._noted)
+        self._known: tuple[bytes, GroupMetadata | None] = (b"", None)
+
+    def join(self, topics: Collection[str], assigned: Named, revoked: Named, lost: Named) -> None:
+        """Join the group."""
+
+        def on_assign(consumer: Any, partitions: list[Any]) -> None:
+            consumer.incremental_assign(partitions)
+            if partitions:
+                consumer.pause(partitions)
+            assigned(_places(partitions))
+
+        def on_revoke(consumer: Any, partitions: list[Any]) -> None:
+            revoked(_places(partitions))
+            consumer.incremental_unassign(partitions)
+
+        def on_lost(consumer: Any, partitions: list[Any]) -> None:
+            lost(_places(partitions))
+            consumer.incremental_unassign(partitions)
+
+        self._consumer.subscribe(sorted(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+
+    def poll(self, seconds: float) -> None:
+        """Take part for a moment."""
+        with translated(f"take part in group {self._group}"):
+            event = self._consumer.poll(seconds)
+        if event is not None and event.error() is not None:
+            self._noted(event.error())
+        if self._fatal:
+            raise InstanceFenced(
+                f"another bridge has joined the group {self._group} as instance {self._instance!r}",
+                hint="Each bridge needs its own name: [sharing] instance in its file. If a bridge was started twice, stop one.",
+            )
+        if event is not None and event.error() is not None:
+            if event.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise Retryable(f"Kafka: the bridge's user is not allowed to read the group {self._group}")
+            raise Retryable(f"Kafka: {event.error().str()}")
+
+    def metadata(self) -> GroupMetadata | None:
+        """Return the present metadata."""
+        opaque = self._consumer.consumer_group_metadata()
+        if opaque != self._known[0]:
+            self._known = opaque, parse(opaque)
+        return self._known[1]
+
+    def close(self, *, leave: bool) -> None:
+        """End; a static member that only closes is expected back, one that unsubscribes leaves."""
+        if leave and not self._fatal:
+            self._consumer.unsubscribe()
+            until = time.monotonic() + _LEAVE_SECONDS
+            while time.monotonic() < until and self._consumer.assignment():
+                self._consumer.poll(0.05)
+            self._consumer.poll(0.2)
+        self._consumer.close()
+
+    def _noted(self, error: Any) -> None:
+        if is_instance_fenced(error):
+            self._fatal = error.str()
+
+
+def parse(opaque: bytes) -> GroupMetadata | None:
+    """Return what the client's metadata hold; None when they are none that we know."""
+    if not opaque.startswith(_MAGIC) or len(opaque) < len(_MAGIC) + 4:
+        return None
+    at = len(_MAGIC) + 4
+    group, member_id, *_ = [*opaque[at:].split(b"\0", 2), b"", b""]
+    return GroupMetadata(
+        opaque,
+        group.decode(errors="replace"),
+        int.from_bytes(opaque[len(_MAGIC) : at], "little", signed=True),
+        member_id.decode(errors="replace"),
+    )
+
+
+def _places(partitions: list[Any]) -> list[Partition]:
+    return [(each.topic, each.partition) for each in partitions]

@@ -1,0 +1,321 @@
+"""A lane: one transactional producer that commits records and positions of whatever sources are ready, many in one transaction.
+
+A transaction names the group's generation, so the broker refuses a bridge that has lost its sources (design decision 4). After
+any error nothing is trusted: the transaction is aborted, or the producer replaced and its id initialised again; the sessions in
+it end, and their positions are read again. Sources that may be the reason go on in an isolated lane, one in a transaction, so
+that the others go on at once. No thread of its own: one thread calls `turn`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+from bridge.amqp.delivery import Deliverer
+from bridge.group.ownership import NotOwner
+from bridge.group.registry import SourceRegistry
+from bridge.kafka.ports import (
+    Fenced,
+    OldGeneration,
+    OpenProducer,
+    Partition,
+    PartitionsFailed,
+    TransactionalProducer,
+)
+from bridge.kafka.position_text import position_text
+from bridge.kafka.record_limits import RecordLimits
+from bridge.source.part import Part
+from bridge.source.session import Session
+from headrace.backoff import Backoff
+from headrace.errors import NotConnected, ReplicationError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that Kafka may take for a commit before its outcome counts as unknown.
+COMMIT_SECONDS = 10.0
+#: A call that has not returned after so long never will, in seconds: librdkafka can wait for ever when a broker dies in a commit.
+HUNG_SECONDS = 30.0
+#: A commit returns before Kafka has ended the transaction. One that begins meanwhile is put off by the client for 20 ms, so the
+#: next one waits for so long at least, in seconds.
+ENDING_SECONDS = 0.004
+#: A transaction costs Kafka about a millisecond for each partition in it.
+MOST_PARTITIONS = 100
+#: Positions alone cost much less.
+_MOST_SOURCES = 1000
+#: A transaction ends at this size whatever the clock says, in compressed bytes and in records.
+_LARGEST_BYTES = 2 * 1024 * 1024
+_MOST_RECORDS = 10_000
+
+
+class LaneSettings(NamedTuple):
+    """What all lanes of a bridge share."""
+
+    #: The bridge, as it is named in committed positions.
+    bridge: str
+    #: The longest time that a transaction collects batches, in seconds.
+    transaction_seconds: float = 0.04
+
+
+class Lane:
+    """One transactional producer and what it does; `state` and `reason` are for people."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        open_producer: OpenProducer,
+        registry: SourceRegistry,
+        deliverer: Deliverer,
+        limits: RecordLimits,
+        settings: LaneSettings,
+        *,
+        isolated: bool = False,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.isolated = isolated
+        self.state, self.reason = "starting", ""
+        #: Transactions committed, and aborted or in doubt.
+        self.commits = self.aborts = 0
+        #: Whether it was given up because a call hung: its thread does nothing more.
+        self.given_up = False
+        self._open_producer = open_producer
+        self._registry = registry
+        self._deliverer = deliverer
+        self._limits = limits
+        self._settings = settings
+        self._producer: TransactionalProducer | None = None
+        self._parts: list[Part] = []
+        self._waiting: list[tuple[str, int, float]] = []
+        self._lock = threading.Lock()
+        self._backoff = Backoff(first=0.2, longest=5.0)
+        self._open_at = 0.0
+        self._busy_since: float | None = None
+        self._ended_at = 0.0
+        # Whether a transaction is open.
+        self._begun = False
+
+    def turn(self, seconds: float) -> None:
+        """Commit at most one transaction, waiting for something to commit at most `seconds`."""
+        # The isolated lane connects when it is needed.
+        if self._producer is None and (not self.isolated or self._waiting) and not self._open(seconds):
+            return
+        session = self._registry.ready.take(seconds, isolated=self.isolated)
+        if session is None:
+            return
+        if self._producer is None and not self._open(0):
+            self._registry.ready.give_back([session])
+            time.sleep(min(seconds, 0.1))
+            return
+        self._transaction(session)
+
+    def hangs(self) -> bool:
+        """Whether a call to Kafka has not returned for far too long."""
+        since = self._busy_since
+        return since is not None and time.monotonic() - since > HUNG_SECONDS
+
+    def give_up(self) -> "Lane":
+        """Leave the thread that hangs behind; return a lane with the same transactional id, which aborts what this one left."""
+        with self._lock:
+            self.given_up = True
+            parts, self._parts = self._parts, []
+        successor = Lane(
+            self.transactional_id,
+            self._open_producer,
+            self._registry,
+            self._deliverer,
+            self._limits,
+            self._settings,
+            isolated=self.isolated,
+        )
+        _log.error("lane %s: Kafka's client did not return; going on with a new one", self.transactional_id)
+        error = NotConnected(f"Kafka: no answer within {HUNG_SECONDS:.0f} s")
+        successor._waiting = [*self._waiting, *self._fail(parts, error, frozenset(), rest=False)]
+        successor.commits, successor.aborts = self.commits, self.aborts + 1
+        return successor
+
+    def close(self) -> None:
+        """Give the producer up."""
+        if self._producer is not None:
+            self._producer.discard()
+            self._producer = None
+        self.state = "stopped"
+
+    def _open(self, seconds: float) -> bool:
+        """Initialise the transactional id, which ends what its former producer left open; return whether it worked."""
+        if (left := self._open_at - time.monotonic()) > 0:
+            time.sleep(min(left, seconds))
+            return False
+        self._busy_since = time.monotonic()
+        try:
+            producer = self._open_producer(self.transactional_id)
+        except ReplicationError as error:
+            self._open_at = time.monotonic() + self._backoff.pause()
+            self._note("waiting for Kafka", error)
+            return False
+        finally:
+            self._busy_since = None
+        with self._lock:
+            if self.given_up:
+                producer.discard()
+                return False
+            self._producer = producer
+            waiting, self._waiting = self._waiting, []
+        self.state, self.reason = "serving", ""
+        self._registry.recover(waiting)
+        return True
+
+    def _transaction(self, session: Session | None) -> None:
+        """Collect what is ready, commit it, and settle it."""
+        parts = self._parts = []
+        self._begun = False
+        error: ReplicationError | None = None
+        try:
+            self._collect(session, parts)
+            seconds = self._commit([part for part in parts if part.has_commit])
+        except ReplicationError as caught:
+            error = caught
+        self._busy_since = None
+        with self._lock:
+            if self.given_up:
+                return
+            self._parts = []
+        if error is not None:
+            self._failed(parts, error)
+        else:
+            self._committed(parts, seconds)
+
+    def _collect(self, session: Session | None, parts: list[Part]) -> None:
+        """Take deliveries of sessions that are ready, in turn, until there are none or the transaction is large or old enough."""
+        until = time.monotonic() + self._settings.transaction_seconds
+        size = records = 0
+        partitions: set[Partition] = set()
+        while session is not None:
+            part = Part(session, self._registry.states[session.source], self._limits)
+            parts.append(part)
+            while part.blocked is None and (delivery := session.inbox.take()) is not None:
+                if shares := part.take(delivery):
+                    self._begin()
+                    for share in shares:
+                        self._client.produce(share)
+                if (
+                    size + part.bytes > _LARGEST_BYTES
+                    or records + part.records > _MOST_RECORDS
+                    or time.monotonic() >= until
+                ):
+                    break
+            size, records = size + part.bytes, records + part.records
+            partitions |= part.partitions
+            if (
+                self.isolated
+                or size > _LARGEST_BYTES
+                or records > _MOST_RECORDS
+                or len(partitions) >= MOST_PARTITIONS
+                or len(parts) >= _MOST_SOURCES
+                or time.monotonic() >= until
+            ):
+                return
+            session = self._registry.ready.take(0)
+
+    @property
+    def _client(self) -> TransactionalProducer:
+        assert self._producer is not None
+        return self._producer
+
+    def _begin(self) -> None:
+        if not self._begun:
+            if (rest := self._ended_at + ENDING_SECONDS - time.monotonic()) > 0:
+                time.sleep(rest)
+            self._client.begin()
+            self._begun = True
+
+    def _commit(self, parts: Collection[Part]) -> float:
+        """Commit the transaction, if there is anything to commit; return the seconds that Kafka took."""
+        if not parts:
+            return 0.0
+        self._begin()
+        began = self._busy_since = time.monotonic()
+        ends = self._client.flush(COMMIT_SECONDS) if any(part.records for part in parts) else {}
+        text = [position_text(part.session.source, part.tail, self._settings.bridge) for part in parts]
+        positions = [each for part, said in zip(parts, text, strict=True) for each in part.positions(ends, said)]
+        leases = {part.session.source: part.session.token for part in parts}
+        self._client.commit(positions, self._registry.ownership.metadata_for(leases), COMMIT_SECONDS)
+        self._ended_at = time.monotonic()
+        self.commits += 1
+        self._backoff.reset()
+        return self._ended_at - began
+
+    def _committed(self, parts: list[Part], seconds: float) -> None:
+        outcomes = [outcome for part in parts for outcome in part.commit(seconds)]
+        self._deliverer.settle(outcomes)
+        blocked = [part for part in parts if part.blocked is not None]
+        for part in blocked:
+            assert part.blocked is not None
+            self._registry.recover(filter(None, [self._registry.failed(part.session, part.blocked, rest=True)]))
+        self._registry.ready.give_back([part.session for part in parts])
+
+    def _failed(self, parts: list[Part], error: ReplicationError) -> None:
+        """Abort, end the sessions, and have the positions read again once the transaction is known to be over."""
+        self.aborts += 1
+        suspects, rest = self._suspects(parts, error)
+        level = logging.DEBUG if suspects else logging.INFO
+        _log.log(level, "lane %s: %d sources go back: %s", self.transactional_id, len(parts), error.message)
+        waiting = self._fail(parts, error, suspects, rest=rest)
+        if self._end_transaction(error):
+            self._ended_at = time.monotonic()
+            self._registry.recover(waiting)
+        else:
+            self._waiting += waiting
+        self._registry.ready.give_back([part.session for part in parts])
+
+    def _fail(
+        self, parts: list[Part], error: ReplicationError, suspects: Collection[str], *, rest: bool
+    ) -> list[tuple[str, int, float]]:
+        waiting = []
+        for part in parts:
+            self._deliverer.settle(part.abort())
+            source = part.session.source
+            reason = error
+            if isinstance(error, PartitionsFailed):
+                own = [why for place, why in error.failed.items() if place in part.partitions]
+                reason = own[0] if own else error
+            is_suspect = source in suspects
+            if is_suspect:
+                self._registry.states[source].needs_records |= part.records > 0
+            waiting.append(self._registry.failed(part.session, reason, isolate=is_suspect, rest=is_suspect and rest))
+        return [each for each in waiting if each is not None]
+
+    def _suspects(self, parts: list[Part], error: ReplicationError) -> tuple[frozenset[str], bool]:
+        """Return the sources of which one cannot be written, and whether it is certain that it is this one."""
+        written = [part for part in parts if part.has_commit]
+        if isinstance(error, PartitionsFailed):
+            found = [part for part in written if not part.partitions.isdisjoint(error.failed)]
+            return frozenset(part.session.source for part in found), True
+        if isinstance(error, Fenced | OldGeneration | NotOwner | NotConnected):
+            return frozenset(), False
+        return frozenset(part.session.source for part in written), len(written) == 1
+
+    def _end_transaction(self, error: ReplicationError) -> bool:
+        """Abort; return False when the producer had to be thrown away."""
+        if self._producer is None:
+            return False
+        if not self._begun:
+            return True
+        try:
+            if isinstance(error, Fenced | NotConnected):
+                raise error
+            self._busy_since = time.monotonic()
+            self._producer.abort(COMMIT_SECONDS)
+        except ReplicationError as failed:
+            self._producer.discard()
+            self._producer = None
+            self._open_at = time.monotonic() + self._backoff.pause()
+            self._note("waiting for Kafka", failed)
+            return False
+        finally:
+            self._busy_since = None
+        return True
+
+    def _note(self, state: str, error: ReplicationError) -> None:
+        if error.message != self.reason:
+            _log.warning("lane %s: %s. %s", self.transactional_id, error.message, error.hint or "Trying again.")
+        self.state, self.reason = state, error.message

@@ -1,0 +1,140 @@
+"""A transactional producer of librdkafka's, behind `TransactionalProducer` (bridge/kafka/ports.py). One lane has it."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, error_of, producer, translated
+from bridge.kafka.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NotConnected, ReplicationError
+
+#: After so long it is looked whether partitions have no leader, and whether Kafka takes some partitions and others not.
+_SLOW_SECONDS, _PARTIAL_SECONDS = 0.3, 2.0
+_SLICE_SECONDS = 0.2
+#: Reports of records that an abort, or a failure of others, threw away: they say nothing about their partition.
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - named so.
+
+
+class KafkaProducer:
+    """Implements `TransactionalProducer`."""
+
+    def __init__(self, connection: KafkaConnection, transactional_id: str, smallest_limit: int) -> None:
+        self._id = transactional_id
+        self._producer = producer(connection, transactional_id, smallest_limit)
+        # Partitions whose last record has no report yet; the offset after the last one of the others; what was refused.
+        self._pending: set[Partition] = set()
+        self._ends: dict[Partition, int] = {}
+        self._failed: dict[Partition, ReplicationError] = {}
+        with translated(f"initialise transactions of {transactional_id}"):
+            self._producer.init_transactions(PATIENCE)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._pending, self._ends, self._failed = set(), {}, {}
+        with translated(f"begin a transaction of {self._id}"):
+            self._producer.begin_transaction()
+
+    def produce(self, share: Share) -> None:
+        """Queue records; only the last one is reported on: the order of a partition is kept."""
+        topic, number, keys, values = share
+        place, put = (topic, number), self._producer.produce
+        self._pending.add(place)
+        try:
+            if len(values) > 1:
+                # A loop without a line of Python in it.
+                deque(map(put, repeat(topic), values[:-1], keys[:-1], repeat(number)), maxlen=0)
+            put(topic, values[-1], keys[-1], number, on_delivery=partial(self._reported, place, self._ends))
+        except KafkaException as error:
+            raise PartitionsFailed({place: error_of(error, f"write to {topic}[{number}]")}) from error
+        self._producer.poll(0)
+
+    def flush(self, seconds: float) -> dict[Partition, int]:
+        """Wait until Kafka has taken all records."""
+        began, looked = time.monotonic(), False
+        while True:
+            with translated(f"write a transaction of {self._id}"):
+                left = self._producer.flush(_SLICE_SECONDS)
+            if self._failed:
+                raise PartitionsFailed(self._failed)
+            if not left and not self._pending:
+                return self._ends
+            waited = time.monotonic() - began
+            if waited > _SLOW_SECONDS and not looked:
+                looked = True
+                if without := self._without_leader():
+                    raise PartitionsFailed(without)
+            if waited > _PARTIAL_SECONDS:
+                if not self._ends or waited > seconds:
+                    # Nothing is taken at all: the commit says why, or waits.
+                    return self._ends
+                why = f"not taken within {waited:.0f} s, while other partitions were"
+                raise PartitionsFailed(
+                    {place: NotConnected(f"Kafka: records for {place[0]}[{place[1]}] {why}") for place in self._pending}
+                )
+
+    def commit(self, positions: Sequence[PositionCommit], group: GroupMetadata, seconds: float) -> None:
+        """Commit records and positions."""
+        offsets = [
+            TopicPartition(topic, partition, offset, metadata=text) for topic, partition, offset, text in positions
+        ]
+        with translated(f"commit a transaction of {self._id}"):
+            self._producer.send_offsets_to_transaction(offsets, group.opaque, seconds)
+            self._producer.commit_transaction(seconds)
+        if self._failed:
+            raise PartitionsFailed(self._failed)
+
+    def abort(self, seconds: float) -> None:
+        """Abort the transaction."""
+        with translated(f"abort a transaction of {self._id}"):
+            self._producer.abort_transaction(seconds)
+
+    def discard(self) -> None:
+        """Give the producer up without waiting for anything."""
+        gone, self._producer = self._producer, None
+        if gone is not None:
+            try:
+                gone.purge()
+            except KafkaException:
+                # It is given up anyway.
+                return
+
+    def _reported(self, place: Partition, ends: dict[Partition, int], error: Any, record: Any) -> None:
+        if ends is not self._ends:
+            # Of a transaction that is over.
+            return
+        if error is None:
+            self._pending.discard(place)
+            ends[place] = record.offset() + 1
+        elif error.code() not in _PURGED:
+            self._failed[place] = error_of(KafkaException(error), f"write to {place[0]}[{place[1]}]")
+
+    def _without_leader(self) -> dict[Partition, ReplicationError]:
+        """Return the partitions that cannot be written by what the cluster says of them now."""
+        found: dict[Partition, ReplicationError] = {}
+        for topic in {topic for topic, _ in self._pending}:
+            try:
+                known = self._producer.list_topics(topic, timeout=1.0).topics[topic]
+            except KafkaException:
+                return {}
+            for place in [place for place in self._pending if place[0] == topic]:
+                if known.error is not None:
+                    found[place] = error_of(KafkaException(known.error), f"write to {topic}")
+                elif place[1] not in known.partitions or known.partitions[place[1]].leader < 0:
+                    found[place] = NotConnected(
+                        f"Kafka: {topic}[{place[1]}] has no leader",
+                        hint="Look at the brokers: 'headrace bridge doctor'.",
+                    )
+        return found
+
+
+def opener(connection: KafkaConnection, smallest_limit: Callable[[], int]) -> OpenProducer:
+    """Return what opens producers; `smallest_limit` is asked for each of them."""
+
+    def open_producer(transactional_id: str) -> KafkaProducer:
+        return KafkaProducer(connection, transactional_id, smallest_limit())
+
+    return open_producer

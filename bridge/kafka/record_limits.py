@@ -1,0 +1,57 @@
+"""How large a record each topic takes, as read from Kafka; shared by all lanes."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from itertools import repeat
+
+from bridge.kafka.ports import Share
+from bridge.kafka.topics import Wanted, check
+from headrace.errors import ReplicationError
+
+#: Kafka's limit is on a batch of records, which has a frame around a single one.
+FRAME_BYTES = 512
+#: Seconds that a lane waits for an answer: only a record that is too large makes it ask.
+_PATIENCE = 2.0
+
+
+class RecordLimits:
+    """The largest record of each topic, in bytes."""
+
+    def __init__(self, admin: object, topics: Mapping[str, Wanted], limits: Mapping[str, int] | None = None) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._lock = threading.Lock()
+        self._limits = dict(limits or {})
+
+    @property
+    def smallest(self) -> int:
+        """The smallest of all topics' limits."""
+        return min(self._limits.values(), default=1 << 20)
+
+    def load(self, limits: Mapping[str, int]) -> None:
+        """Take limits that were just read."""
+        with self._lock:
+            self._limits = self._limits | dict(limits)
+
+    def exceeded_by(self, share: Share) -> bool:
+        """Whether a record is larger than its topic takes."""
+        limit = self._limits.get(share.topic, 1 << 30) - FRAME_BYTES
+        # Without a line of Python for each record.
+        if (
+            max(map(len, filter(None, share.values)), default=0) + max(map(len, filter(None, share.keys)), default=0)
+            <= limit
+        ):
+            return False
+        pairs = zip(share.keys, share.values, repeat(b""), strict=False)
+        return any(len(key or empty) + len(value or empty) > limit for key, value, empty in pairs)
+
+    def refresh(self, topics: Iterable[str]) -> bool:
+        """Read the limits of some topics again; return whether one has grown, or could not be read."""
+        names = set(topics)
+        try:
+            found = check(self._admin, {name: self._topics[name] for name in names}, patience=_PATIENCE)
+        except ReplicationError:
+            return True
+        grown = any(found[name] > self._limits.get(name, 0) for name in names)
+        self.load(found)
+        return grown

@@ -1,0 +1,115 @@
+"""What Kafka holds for each source of a file, whether or not a bridge runs; and moving a source to other partitions."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition, translated
+from bridge.kafka.ports import Committed
+from bridge.kafka.position_text import position_text
+from bridge.kafka.positions import NOBODY, committed_of, read_entries, reading
+from bridge.source.route import SourceRoute, routes
+from headrace.configuration.bridge import BridgeFile
+from headrace.errors import NeedsOperator, ReplicationError
+
+#: Groups of former releases, one for each source.
+_FORMER = "headrace."
+
+
+def survey(file: BridgeFile) -> list[dict[str, Any]]:
+    """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing."""
+    committed = positions_of(file)
+    return [
+        {
+            "source": source,
+            "stream": stream,
+            "topic": file.topic(stream),
+            "position": str(held.position) if held is not None and held.position is not None else None,
+            "epoch": datetime.fromtimestamp(held.position.epoch, UTC).isoformat()
+            if held is not None and held.position is not None
+            else None,
+            "committed_at": held.at if held is not None else None,
+            "bridge": held.bridge if held is not None else None,
+            "offsets": [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
+            ],
+        }
+        for stream, section in file.streams.items()
+        for source in section.sources
+        for held in [committed[source]]
+    ]
+
+
+def positions_of(file: BridgeFile) -> dict[str, Committed | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source."""
+    known = routes(file)
+    with reading(file.kafka, file.group) as client:
+        entries = read_entries(client, file.group, {route.topic for route in known.values()})
+    return {source: committed_of(source, entries) or _former(file, route) for source, route in known.items()}
+
+
+def _former(file: BridgeFile, route: SourceRoute) -> Committed | None:
+    group = _FORMER + route.source
+    with reading(file.kafka, group) as client:
+        entries = read_entries(client, group, {route.topic})
+    return committed_of("", entries)
+
+
+def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) -> Committed:
+    """Commit a source's position in the partitions that the file names; return what was committed before.
+
+    Raises NeedsOperator when there is none, or when bridges of the group are running: they would commit it in the former ones.
+    """
+    route = routes(file)[source]
+    held = positions_of(file)[source]
+    if held is None or held.position is None:
+        raise NeedsOperator(
+            f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
+        )
+    with translated(f"read the ends of {route.topic}"):
+        asked = admin.list_offsets(
+            {TopicPartition(*place): OffsetSpec.latest() for place in route.places}, request_timeout=seconds
+        )
+        ends = {place: answer.result().offset for place, answer in asked.items()}
+    bridge = "headrace bridge move"
+    text = position_text(source, held.position, bridge)
+    offsets = [TopicPartition(place.topic, place.partition, end, metadata=text) for place, end in ends.items()]
+    nobody = position_text(NOBODY, None, bridge)
+    offsets += [
+        TopicPartition(*place, offset, metadata=nobody)
+        for place, offset in held.offsets.items()
+        if place not in route.places
+    ]
+    _commit(file, offsets, seconds)
+    return held
+
+
+def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
+    """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time."""
+    until = time.monotonic() + seconds
+    with reading(file.kafka, file.group) as client:
+        while True:
+            try:
+                client.commit(offsets=offsets, asynchronous=False)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in {
+                    KafkaError.UNKNOWN_MEMBER_ID,
+                    KafkaError.ILLEGAL_GENERATION,
+                    KafkaError.REBALANCE_IN_PROGRESS,
+                }:
+                    with translated(f"commit positions of group {file.group}"):
+                        raise
+                if time.monotonic() > until:
+                    raise _running(file) from error
+                time.sleep(0.5)
+            else:
+                return
+
+
+def _running(file: BridgeFile) -> ReplicationError:
+    return NeedsOperator(
+        f"bridges of the group {file.group} are running",
+        hint="Stop all of them, change their files, and run this again.",
+    )

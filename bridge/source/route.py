@@ -1,0 +1,41 @@
+"""Where the records of each source go, by the bridge's file."""
+
+from typing import NamedTuple
+
+from bridge.kafka.table_router import TableRouter
+from headrace.configuration.bridge import BridgeFile
+
+
+class SourceRoute(NamedTuple):
+    """Where a source's records go."""
+
+    source: str
+    #: The stream's own topic; the source's position is committed with its partitions.
+    topic: str
+    partitions: tuple[int, ...]
+    #: Where the records of tables go, if not there.
+    tables: TableRouter | None = None
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """All topics that its records go to, the stream's own one first, each with its `cleanup.policy`."""
+        return {self.topic: "delete"} if self.tables is None else self.tables.topics
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """The partitions of the stream's own topic that the source owns."""
+        return [(self.topic, partition) for partition in self.partitions]
+
+
+def routes(file: BridgeFile) -> dict[str, SourceRoute]:
+    """Return the route of each source."""
+    return {
+        source: SourceRoute(
+            source,
+            file.topic(name),
+            tuple(partitions),
+            TableRouter(file.topic(name), file.tables(name)) if stream.tables else None,
+        )
+        for name, stream in file.streams.items()
+        for source, partitions in stream.sources.items()
+    }

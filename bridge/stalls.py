@@ -1,0 +1,46 @@
+"""Sources that make no progress although something waits to be committed: each is reported once, and shown until it moves."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from bridge.source.state import SourceState
+
+_log = logging.getLogger(__name__)
+
+#: Seconds after which a source that does not move is reported.
+STALLED_SECONDS = 20.0
+
+
+class Stalls:
+    """Looks at all sources now and then."""
+
+    def __init__(self, states: Mapping[str, SourceState], clock: Callable[[], float] = time.monotonic) -> None:
+        self._states = states
+        self._clock = clock
+        # The position of each source, and since when it has been there with something waiting.
+        self._since: dict[str, tuple[str, float]] = {}
+
+    def look(self) -> None:
+        """Note which sources are stalled now."""
+        now = self._clock()
+        for source, state in self._states.items():
+            figures = state.figures
+            if state.token is None or not figures.has_unsent:
+                self._since.pop(source, None)
+                figures.stalled_seconds = None
+                continue
+            position, since = self._since.get(source, ("", now))
+            if position != figures.position or source not in self._since:
+                self._since[source] = (figures.position, now)
+                figures.stalled_seconds = None
+            elif now - since >= STALLED_SECONDS:
+                if figures.stalled_seconds is None:
+                    _log.warning(
+                        "%s: assigned to this bridge, and nothing was committed for %.0f s although its edge has batches: %s, %s",
+                        source,
+                        now - since,
+                        figures.state,
+                        figures.reason or "no reason known",
+                    )
+                figures.stalled_seconds = now - since
