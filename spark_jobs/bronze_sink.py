@@ -1,24 +1,28 @@
-"""Where bronze's streaming batches go: each into one Delta commit with the note of its offsets, once.
+"""Where bronze's batches go: each into one Delta commit with the note of its offsets, once.
+
+Any number of processes may do this for one stream: a commit is numbered by the note that it follows, so of two that follow
+the same note one is refused (`Conflict`), however long it was stopped in between. Delta does not report a number that it has
+seen, so a commit counts when its own note is found in the log.
 
 Rows of a batch are ordered by table within each file, so reading one table touches that table's pages only; files follow
 the source's own order, so a range of positions or time touches the files that hold it. Where tables have topics of their own, a
-note also says the newest positions whose ends all topics have passed: that of a batch, or one without rows. Called by bronze.
+note also has the newest positions whose ends all topics have passed: that of a batch, or one without rows. Called by bronze.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
-from threading import Lock
 from time import monotonic
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ReplicationError, Retryable
-from spark_jobs import delta_log, groups, offsets, tail, topics
-from spark_jobs.envelope import ordered
-from spark_jobs.failures import explained
+from spark_jobs import bronze_batches, commit_info, delta_log, groups, offsets, tail
+from spark_jobs.bronze_batches import Batch
+from spark_jobs.envelope import ordered, records, rows
+from spark_jobs.failures import Conflict
 from spark_jobs.kafka import Topic
 from spark_jobs.offsets import Progress
 from spark_jobs.topics import Reach
@@ -33,13 +37,8 @@ _STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
 
 
 def table_path(lake: LakeFile, stream: str) -> str:
-    """Return where a stream's bronze table stands."""
+    """Return where a stream's bronze table is."""
     return f"{lake.root}/bronze/{stream}"
-
-
-def checkpoint_path(lake: LakeFile, stream: str) -> str:
-    """Return where the streaming checkpoint of a stream's bronze stands."""
-    return f"{lake.root}/checkpoints/bronze/{stream}"
 
 
 def group(stream: str) -> str:
@@ -53,142 +52,97 @@ def mirror(lake: LakeFile, stream: str, progress: Progress) -> None:
         groups.mirror(lake.kafka, group(stream), name, held.offsets)
 
 
+def commit(
+    spark: SparkSession, path: str, stream: str, frame: DataFrame, held: Progress, after: Progress, **options: str
+) -> tuple[Progress, dict[str, Any]]:
+    """Commit rows with the note of what is held after them; return that, and what Delta reports about the commit.
+
+    Raises Conflict when the table is no longer as it was when `held` was read from it: nothing is committed then.
+    """
+    own = uuid.uuid4().hex
+    (
+        frame.write.format("delta")
+        .mode("overwrite" if options else "append")
+        .options(**options)
+        .option("txnAppId", offsets.application(stream))
+        .option("txnVersion", held.number)
+        .option("userMetadata", offsets.note(stream, after, commit=own))
+        .option("delta.dataSkippingStatsColumns", _STATISTICS)
+        .option(tail.FEED, "true")
+        .save(path)
+    )
+    for version, info in commit_info.after(spark, path, held.version):
+        if own in (info.get("userMetadata") or ""):
+            return offsets.at(after, version), info
+    raise Conflict(
+        f"bronze {stream}: another load of the stream ran at the same time; nothing was doubled",
+        hint="Run this one again.",
+    )
+
+
 class Sink:
-    """Commits streaming batches to the table, each once."""
+    """Commits batches to the table, each once, from what the table holds on."""
 
     def __init__(
         self,
         spark: SparkSession,
         lake: LakeFile,
         stream: str,
-        there: list[Topic],
-        before: Progress,
-        reach: Reach | None = None,
+        held: Progress,
         tell: Callable[[int], None] | None = None,
         *,
         follows: bool = False,
     ) -> None:
         self.records = self.files = self.batches = 0
-        known = {topic.name: replace(before.of(topic.name), id=topic.id) for topic in there}
-        self.progress = replace(before, topics=known)
+        self.progress = held
         self._spark, self._lake, self._stream, self._tell = spark, lake, stream, tell
-        self._starts = {topic.name: topic.starts for topic in there}
         #: What the topics have not passed yet, or not noted, oldest first.
-        self._reaches = [reach] if reach is not None else []
-        self._follows = follows and reach is not None
+        self._reaches: list[Reach] = []
         self._mirror_seconds = _MIRRORED_EVERY if follows else 0.0
         self._mirrored_at = 0.0
-        #: Batches come in a thread of Spark's: notes must follow each other.
-        self._lock = Lock()
-        self._failure: ReplicationError | None = None
-        self._ended = False
+        #: Connections to Kafka outlive a batch.
+        self._group = f"{group(stream)}.{uuid.uuid4().hex}"
 
-    @contextmanager
-    def failing(self) -> Iterator[None]:
-        """Raise what went wrong inside a batch as it was, not as Spark retells it."""
-        try:
-            yield
-        except Exception:
-            if self._failure is not None:
-                raise self._failure from None
-            raise
-
-    def write(self, batch: DataFrame, number: int) -> None:
-        """Commit one batch with its note; do nothing when it is committed already."""
-        try:
-            with explained(f"bronze {self._stream}"), self._lock:
-                if self._ended:
-                    raise Retryable("the load has ended; the batch is the next one's")
-                self._write(batch, number)
-                if self._follows:
-                    # Before Spark looks at what comes next, so that the next batch passes it.
-                    self._observe()
-        except ReplicationError as error:
-            self._failure = error
-            raise
-
-    def end(self) -> None:
-        """Take no more batches; return once the one that is being written is committed, and lag tools know."""
-        self._ended = True
-        with self._lock:
-            if self.batches:
-                mirror(self._lake, self._stream, self.progress)
-
-    def _write(self, batch: DataFrame, number: int) -> None:
-        checkpoint = checkpoint_path(self._lake, self._stream)
-        query = offsets.query_of(self._spark, checkpoint)
-        ends = offsets.of_batch(self._spark, checkpoint, number)
-        new = sum(
-            end - self.progress.of(name).offsets.get(p, self._starts[name].get(p, 0))
-            for name, of_topic in ends.items()
-            for p, end in of_topic.items()
-        )
-        known = {
-            name: replace(held, offsets=ends.get(name, held.offsets)) for name, held in self.progress.topics.items()
-        }
-        after = replace(self.progress, topics=known, query=query, batch=number)
-        # Delta passes over a batch that it has, note and all.
-        if (self.progress.query, self.progress.batch) != (query, number):
-            after = self._passed(after)
-        path = table_path(self._lake, self._stream)
-        (
-            ordered(batch.coalesce(self._files(new)))
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", f"headrace.bronze.{self._stream}.{query}")
-            .option("txnVersion", number)
-            .option("userMetadata", offsets.note(self._stream, after))
-            .option("delta.dataSkippingStatsColumns", _STATISTICS)
-            .option(tail.FEED, "true")
-            .save(path)
-        )
-        self.progress = after
-        done = delta_log.metrics(self._spark, path)
-        self.records += done.get("numOutputRows", 0)
-        self.files += done.get("numFiles", 0)
+    def write(self, batch: Batch, topics: list[Topic]) -> None:
+        """Read a batch from Kafka and commit it with its note."""
+        frame = rows(records(self._spark, self._lake.kafka, batch, group=self._group))
+        files = self._files(bronze_batches.records_of(batch))
+        after = self._passed(bronze_batches.done(self.progress, topics, batch))
+        self.progress, info = self._commit(ordered(frame.coalesce(files)), after)
+        metrics = info.get("operationMetrics") or {}
+        self.records += int(metrics.get("numOutputRows", 0))
+        self.files += int(metrics.get("numFiles", 0))
         self.batches += 1
         if monotonic() >= self._mirrored_at + self._mirror_seconds:
-            mirror(self._lake, self._stream, self.progress)
-            self._mirrored_at = monotonic()
+            self.mirror()
         if self._tell:
             self._tell(self.records)
 
+    def mirror(self) -> None:
+        """Let lag tools see what the table holds."""
+        mirror(self._lake, self._stream, self.progress)
+        self._mirrored_at = monotonic()
+
+    def observed(self, reach: Reach | None) -> None:
+        """Take note of up to where each source is committed, and of the ends that have to be passed for that."""
+        if reach is not None:
+            self._reaches.append(reach)
+
     def settle(self) -> None:
-        """Note, in a commit without rows, positions whose ends the table has passed and no batch has noted.
+        """Note, in a commit without rows, positions whose ends the table has passed and no batch has noted."""
+        if (after := self._passed(self.progress)) != self.progress:
+            self.note(after)
 
-        Leaves it to a batch that is being written. Raises Retryable when a table's topic has appeared since a load that never
-        ends began.
-        """
-        if not self._reaches or not self._lock.acquire(blocking=False):
-            return
-        try:
-            if self._follows:
-                self._observe()
-            after, path = self._passed(self.progress), table_path(self._lake, self._stream)
-            if after != self.progress and delta_log.is_table(self._spark, path):
-                self._note(after, path)
-                self.progress = after
-        finally:
-            self._lock.release()
+    def note(self, after: Progress) -> None:
+        """Commit a note without rows; there must be something to note it in."""
+        path = table_path(self._lake, self._stream)
+        if delta_log.is_table(self._spark, path):
+            nothing = self._spark.read.format("delta").load(path).limit(0)
+            # Delta writes no commit in which there is nothing at all; the transaction's number is something.
+            self.progress, _ = self._commit(nothing, after)
 
-    def _note(self, progress: Progress, path: str) -> None:
-        rows = self._spark.read.format("delta").load(path).limit(0)
-        (
-            rows.write.format("delta")
-            .mode("append")
-            # Delta writes no commit in which there is nothing at all.
-            .option("txnAppId", f"headrace.bronze.{self._stream}.reached")
-            .option("txnVersion", delta_log.version(self._spark, path) + 1)
-            .option("userMetadata", offsets.note(self._stream, progress))
-            .save(path)
-        )
-
-    def _observe(self) -> None:
-        found = topics.observe(self._lake, self._stream)
-        assert found is not None, "asked of streams with a topic for each table alone"
-        if fresh := sorted({place.topic for place in found.heads} - set(self.progress.topics)):
-            raise Retryable(f"stream {self._stream!r} has new topics: {', '.join(fresh)}", hint="Load it again.")
-        self._reaches.append(found)
+    def _commit(self, frame: DataFrame, after: Progress) -> tuple[Progress, dict[str, Any]]:
+        return commit(self._spark, table_path(self._lake, self._stream), self._stream, frame, self.progress, after)
 
     def _passed(self, progress: Progress) -> Progress:
         """Return the progress with the newest positions whose ends it has passed."""

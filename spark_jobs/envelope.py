@@ -4,18 +4,17 @@ Fails, by its place in Kafka, at a value that is no record of ours (docs/records
 """
 
 from datetime import UTC, datetime
-from typing import TypeVar
 
-from pyspark.sql import Column, DataFrame, DataFrameReader
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
-from pyspark.sql.streaming import DataStreamReader
 
 from headrace.configuration.kafka import KafkaConnection
 from spark_jobs import endings
+from spark_jobs.bronze_batches import Batch, bounds, partitions
 from spark_jobs.failures import corrupt
 
-Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
-
+#: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
+_RECORDS_PER_TASK = 250_000
 #: Spark asks a partition for both its ends after each poll, of 500 records by default: a seventh of a load's time.
 _LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
 _POSITION_LENGTH = 34
@@ -30,15 +29,23 @@ COLUMNS = [
 ]
 
 
-def records(reader: Reader, connection: KafkaConnection) -> Reader:
-    """Return a reader of Kafka's committed records, which fails where Kafka does not hold what it is asked for."""
-    return (
-        reader.format("kafka")
+def records(spark: SparkSession, connection: KafkaConnection, batch: Batch, *, group: str = "") -> DataFrame:
+    """Return Kafka's committed records in some ranges; reading fails where Kafka does not hold what it is asked for.
+
+    Readings with the same `group` use the same connections; nothing is committed for it.
+    """
+    reader = (
+        spark.read.format("kafka")
         .options(**{f"kafka.{name}": value for name, value in connection.java().items()})
         .options(**_LARGE_POLLS)
         .option("kafka.isolation.level", "read_committed")
         .option("failOnDataLoss", "true")
+        .option("maxRecordsPerPartition", _RECORDS_PER_TASK)
+        .option("assign", partitions(batch))
+        .option("startingOffsets", bounds(batch, 0))
+        .option("endingOffsets", bounds(batch, 1))
     )
+    return (reader.option("kafka.group.id", group) if group else reader).load()
 
 
 def rows(source: DataFrame) -> DataFrame:

@@ -39,6 +39,10 @@ def corrupt(what: str) -> Column:
     )
 
 
+class Conflict(Retryable):
+    """Another process wrote to the same table at the same time, and this one's commit was refused."""
+
+
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
     """Turn what Spark raises inside into an error that says who must act; `doing` names the step."""
@@ -67,9 +71,9 @@ def explain(error: Exception, doing: str) -> ReplicationError:
             hint="Retention removed them while the load ran. Run 'headrace lake check STREAM' for the exact gap.",
         )
     if match := _CONCURRENT.search(text):
-        return Retryable(
+        return Conflict(
             f"{doing}: another load wrote to the same table at the same time ({match.group(1)}); nothing was doubled",
-            hint="Run one load of a stream at a time, then run this one again.",
+            hint="Run this one again.",
         )
     if _UNREACHABLE.search(text):
         return NotConnected(

@@ -6,7 +6,6 @@ each table (a load alone finds up to where all topics stand), more than a few se
 Live rows are older then, and not wrong.
 """
 
-import json
 import logging
 from time import monotonic
 
@@ -50,10 +49,4 @@ def beyond(lake: LakeFile, stream: str, held: Progress) -> Beyond:
 
 def read(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> DataFrame:
     """Return the rows of these records, without the time at which they were loaded."""
-    topic = lake.topic(stream)
-
-    def offsets(which: int) -> str:
-        return json.dumps({topic: {str(partition): bounds[which] for partition, bounds in found.items()}})
-
-    reader = records(spark.read, lake.kafka).option("assign", json.dumps({topic: list(found)}))
-    return rows(reader.option("startingOffsets", offsets(0)).option("endingOffsets", offsets(1)).load())
+    return rows(records(spark, lake.kafka, {lake.topic(stream): found}))

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
-from spark_jobs import bronze, loads, maintain
+from spark_jobs import bronze, bronze_follow, loads, maintain
 from spark_jobs.bronze import BronzeReport
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
@@ -93,7 +93,7 @@ def follow(
     problems: dict[str, str] = {}
     # Bronze and readers want cores too, and nobody waits for the end of a backlog.
     side_by_side = max(1, min(silver.SIDE_BY_SIDE, spark.sparkContext.defaultParallelism // 2))
-    with bronze.following(spark, lake, stream) as check:
+    with bronze_follow.following(spark, lake, stream) as check:
         while not stopped.is_set():
             began = monotonic()
             check()

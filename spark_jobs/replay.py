@@ -4,10 +4,10 @@ Bronze is one commit that puts what Kafka holds in the place of the rows from th
 and a replay that dies has changed nothing. Rows that Kafka no longer holds are never removed. Called by `headrace lake replay`.
 """
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -16,6 +16,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from spark_jobs import bronze, delta_log, offsets, topics
 from spark_jobs.bronze import BronzeReport
+from spark_jobs.bronze_sink import commit
 from spark_jobs.envelope import COLUMNS, ordered, records, rows
 from spark_jobs.failures import explained
 from spark_jobs.kafka import Place, Topic
@@ -44,16 +45,14 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
             topics.check_retention(wanted, [topic for topic in there if topic.name in held.topics], stream)
         ranges = {name: bronze.ranges_of(wanted, held, name) for name in held.topics}
         ranges = {name: found for name, found in ranges.items() if found}
-        if ranges:
-            _overwrite(spark, lake, stream, held, ranges)
-        done = delta_log.metrics(spark, path) if ranges else {}
+        metrics = _overwrite(spark, lake, stream, held, ranges) if ranges else {}
     return BronzeReport(
         stream=stream,
         topic=there[0].name,
         ranges=ranges.get(there[0].name, {}),
         tables={name: found for name, found in ranges.items() if name != there[0].name},
-        records=done.get("numOutputRows", 0),
-        files=done.get("numFiles", 0),
+        records=int(metrics.get("numOutputRows", 0)),
+        files=int(metrics.get("numFiles", 0)),
         batches=min(1, len(ranges)),
         seconds=monotonic() - began,
     )
@@ -74,33 +73,18 @@ def _wanted(held: Progress, there: list[Topic], starts: dict[Place, int]) -> Pro
 
 def _overwrite(
     spark: SparkSession, lake: LakeFile, stream: str, held: Progress, ranges: dict[str, bronze.Ranges]
-) -> None:
+) -> dict[str, Any]:
     path = bronze.table_path(lake, stream)
 
-    def bound(which: int) -> str:
-        return json.dumps({name: {str(p): ends[which] for p, ends in found.items()} for name, found in ranges.items()})
-
-    source = (
-        records(spark.read, lake.kafka)
-        .option("assign", json.dumps({name: sorted(found) for name, found in ranges.items()}))
-        .option("startingOffsets", bound(0))
-        .option("endingOffsets", bound(1))
-        .load()
-    )
     places = " OR ".join(
         f"(topic = '{name}' AND partition = {p} AND offset >= {start})"
         for name, found in sorted(ranges.items())
         for p, (start, _) in sorted(found.items())
     )
-    note = offsets.note(stream, replace(held, rewritten=delta_log.version(spark, path) + 1))
-    (
-        ordered(rows(source))
-        .write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", places)
-        .option("userMetadata", note)
-        .save(path)
-    )
+    after = replace(held, rewritten=delta_log.version(spark, path) + 1)
+    source = rows(records(spark, lake.kafka, ranges))
+    _, info = commit(spark, path, stream, ordered(source), held, after, replaceWhere=places)
+    return info.get("operationMetrics") or {}
 
 
 def positions(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> Positions:

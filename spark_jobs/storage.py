@@ -1,12 +1,27 @@
-"""Small files on whatever file system the lake stands: a path of this machine or a URI that Hadoop knows.
+"""Small files on the file system of the lake's root: this machine's disk, or any other that Hadoop has a file system for.
 
-Used for the notes of a streaming checkpoint and to see what stands at a path; tables are read and written by Delta alone.
+Used to see what is at a path and to read the log of a table; tables are read and written by Delta alone.
 """
 
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
+
+
+def is_local(spark: SparkSession, path: str) -> bool:
+    """Whether a path is on this machine's own disk, by Hadoop's file system of it."""
+    scheme = urlsplit(path).scheme
+    if scheme:
+        return scheme == "file"
+    # A path without a scheme is on `fs.defaultFS`.
+    return str(_open(spark, path)[0].getScheme()) == "file"
+
+
+def local(path: str) -> str:
+    """Return a path of this machine without its scheme."""
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path
 
 
 def exists(spark: SparkSession, path: str) -> bool:

@@ -99,6 +99,11 @@ def ready(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     return topics
 
 
+def behind(held: Progress, topics: list[Topic]) -> bool:
+    """Whether something is held that the topics did not have yet."""
+    return any(offset > topic.ends.get(p, 0) for topic in topics for p, offset in held.of(topic.name).offsets.items())
+
+
 def check(lake: LakeFile, stream: str, held: Progress, topics: list[Topic], table: str) -> None:
     """Raise NeedsOperator when the topics are others than those that the bronze table was loaded from."""
     own = topics[0]

@@ -50,7 +50,7 @@ def test_load_killed_after_each_kind_of_commit_is_finished_by_the_next(spark, fe
     source.commit(
         source.schema(LOG, (), "public.log"), *(source.insert("public.log", entry=f"{i:03}") for i in range(20))
     )
-    # when it dies between bronze's commit and the checkpoint's
+    # when it dies right after bronze's first commit
     killed_when(lake, lambda: any(Path(bronze.table_path(lake, "bank"), "_delta_log").glob("*0.json")))
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")

@@ -24,7 +24,7 @@ from spark_jobs import failures
 )
 def test_failure_says_who_must_act_and_no_value(said, kind, told):
     error = failures.explain(PySparkRuntimeError(said), "silver bank")
-    assert type(error) is kind
+    assert isinstance(error, kind)
     assert told in error.message
     assert error.hint
     assert "secret" not in error.message + error.hint

@@ -46,24 +46,15 @@ def test_same_topic_passes(needed, topic_id):
     preflight.check_identity(needed, topic({0: 0, 1: 0}, {0: 50, 1: 9}), topic_id=topic_id, table="/lake/bronze/bank")
 
 
-def test_start_is_the_table_s_offset_and_for_a_new_partition_kafka_s():
-    held = Progress(topics={"bank": Held({0: 12})})
-    assert json.loads(offsets.starting(held, {"bank": {0: 5, 1: 3}})) == {"bank": {"0": 12, "1": 3}}
-    assert json.loads(offsets.starting(held, {"bank": {0: 20}, "bank.public.t": {0: 0}})) == {
-        "bank": {"0": 20},
-        "bank.public.t": {"0": 0},
-    }
-
-
 def test_note_reads_back_what_it_was_written_from():
     topics = {"bank": Held({0: 12, 3: 4}, "x"), "bank.public.t": Held({0: 1}, "y")}
-    progress = Progress(topics=topics, positions={"jakarta/bank": "p"}, query="q", batch=7)
+    progress = Progress(topics=topics, positions={"jakarta/bank": "p"}, rewritten=7)
     assert offsets.parse(json.loads(offsets.note("bank", progress))) == progress
 
 
 def test_note_of_an_earlier_release_is_of_one_topic():
     old = {"topic": "bank", "topic_id": "x", "offsets": {"0": 12}, "query": "q", "batch": 7}
-    assert offsets.parse(old) == Progress(topics={"bank": Held({0: 12}, "x")}, query="q", batch=7)
+    assert offsets.parse(old) == Progress(topics={"bank": Held({0: 12}, "x")})
 
 
 def test_a_stream_with_a_topic_for_each_table_is_refused_before_its_first_load(caplog):

@@ -1,0 +1,118 @@
+"""Several processes that load one stream at the same time (L3): each record once, and the one that lost can be run again."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_jobs import bronze, bronze_follow
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+MANY = 2000
+
+
+class Writer:
+    """Another process that loads bronze, and stops at a step."""
+
+    def __init__(self, lake) -> None:
+        command = [sys.executable, "-m", "tests.lake_writer", str(lake.path), "bank"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+        )
+        self._pool = ThreadPoolExecutor(1)
+        assert self._line() == "ready"
+
+    def starts(self, step: str = "") -> None:
+        print(step, file=self._process.stdin, flush=True)
+
+    def stops(self) -> None:
+        assert self._line() == "stopped"
+        eventually(lambda: psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
+
+    def ends(self, *, continued: bool = False) -> str:
+        if continued:
+            self._signal(signal.SIGCONT)
+        return self._line()
+
+    def _signal(self, number: int) -> None:
+        os.killpg(self._process.pid, number)
+
+    def _line(self) -> str:
+        return self._pool.submit(self._process.stdout.readline).result(240).strip()
+
+    def close(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def writer() -> Iterator:
+    """Return a function that starts a second process; it is gone with the test."""
+    started = []
+
+    def start(lake) -> Writer:
+        started.append(Writer(lake))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def places(spark, lake):
+    """Return the offsets in the table, each as often as it is there."""
+    frame = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    return sorted(row["offset"] for row in frame.select("offset").collect())
+
+
+# L3
+def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake_file, writer):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    other = writer(lake)
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(MANY)))
+    sent, held = MANY + 1, 0
+    for number, step in enumerate(("writing", "noted", "committed")):
+        # when it is stopped at a step, of the table's first load too, and another load runs
+        other.starts(step)
+        other.stops()
+        source.commit(source.insert(id=number, name="b", balance="1.00"))
+        mine = bronze.load(spark, lake, "bank").records
+        sent += 1
+        # then the table has each record once, whoever wrote it
+        assert mine == (1 if step == "committed" else sent - held)
+        ended = other.ends(continued=True)
+        known = places(spark, lake)
+        assert len(known) == len(set(known)) == sent, step
+        if step == "committed":
+            assert ended == f"loaded {MANY}"
+        else:
+            assert ended.startswith("Retryable "), step
+            assert "another load" in ended
+        held = sent
+        source.commit(*(source.insert(id=i, name="c", balance="1.00") for i in range(MANY)))
+        sent += MANY
+    # and the one that lost can be run again
+    other.starts()
+    assert other.ends() == f"loaded {MANY}"
+    # and a load that never ends goes on by itself after it lost
+    with bronze_follow.following(spark, lake, "bank", every=0.2) as check:
+        source.commit(source.insert(id=1, name="d", balance="1.00"))
+        eventually(lambda: len(places(spark, lake)) == sent + 1, 120)
+        for number in range(3):
+            other.starts()
+            source.commit(source.insert(id=number, name="e", balance="1.00"))
+            other.ends()
+        eventually(lambda: len(places(spark, lake)) == sent + 4, 120)
+        check()
+    known = places(spark, lake)
+    assert len(known) == len(set(known)) == sent + 4

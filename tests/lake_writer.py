@@ -1,0 +1,86 @@
+"""A second process that loads bronze and stops itself at a named step, JVM and all: `python -m tests.lake_writer FILE STREAM`.
+
+Reads from standard input, a line for each load, the step at which it stops (SIGSTOP), and prints how the load ended.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
+from headrace.errors import ReplicationError, Retryable
+from spark_jobs import bronze, bronze_sink, offsets
+from spark_jobs.session import session
+
+
+def stop() -> None:
+    """Stop this process and its JVM until another one continues them."""
+    print("stopped", flush=True)
+    # The JVM belongs to the group, which is this process's own.
+    os.killpg(os.getpgrp(), signal.SIGSTOP)
+
+
+def once(function: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
+    """Return the function with a stop before, or after, its first call."""
+    left = [True]
+
+    def stopping(*args: Any, **kwargs: Any) -> Any:
+        if before and left:
+            left.clear()
+            stop()
+        found = function(*args, **kwargs)
+        if not before and left:
+            left.clear()
+            stop()
+        return found
+
+    return stopping
+
+
+def stop_in_write(folder: Path) -> None:
+    """Stop as soon as the table has another data file: its commit comes later."""
+    known = set(folder.glob("*.parquet"))
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if set(folder.glob("*.parquet")) - known:
+            stop()
+            return
+
+
+def load(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
+    """Load bronze once, with a stop at the step; return how it ended."""
+    noted, mirror = offsets.of_table, bronze_sink.mirror
+    if step == "noted":
+        offsets.of_table = once(noted, before=False)  # type: ignore[assignment]
+    elif step == "committed":
+        bronze_sink.mirror = once(mirror, before=True)  # type: ignore[assignment]
+    elif step == "writing":
+        threading.Thread(target=stop_in_write, args=(Path(bronze.table_path(lake, stream)),), daemon=True).start()
+    try:
+        return f"loaded {bronze.load(spark, lake, stream).records}"
+    except ReplicationError as error:
+        return f"{'Retryable' if isinstance(error, Retryable) else type(error).__name__} {error.message}"
+    finally:
+        offsets.of_table, bronze_sink.mirror = noted, mirror  # type: ignore[assignment]
+
+
+def main() -> None:
+    """Load as often as lines come."""
+    file, stream = sys.argv[1:]
+    lake = load_file(file, LakeFile)
+    spark = session(lake)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(load(spark, lake, stream, line.strip()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
