@@ -166,8 +166,9 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
     else:
         point = again.positions(spark, file, stream, since) if since else None
         with report.progress(Console(stderr=True)) as tell:
-            hear = (lambda done, todo: tell("silver", done, todo)) if tell else None
-            done = job.Report(silver=silver.replay(spark, file, stream, point, tell=hear))
+            done = job.Report(
+                silver=silver.replay(spark, file, stream, point, tell=lambda done, todo: tell("silver", done, todo))
+            )
     if as_json:
         click.echo(json.dumps(done.plain()))
     else:

@@ -66,11 +66,12 @@ def run(
     Of a `group` of tables silver is brought up alone, and not published.
     """
     lake.stream(stream)
-    if group is not None:
-        return Report(silver=silver.load(spark, lake, stream, group=group))
 
     def hear(step: str) -> Callable[[int, int], None] | None:
         return (lambda done, todo: tell(step, done, todo)) if tell else None
+
+    if group is not None:
+        return Report(silver=silver.load(spark, lake, stream, group=group, tell=hear("silver")))
 
     raw = bronze.load(spark, lake, stream, accept_gap=accept_gap, tell=hear("bronze")) if only != "silver" else None
     try:

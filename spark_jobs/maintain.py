@@ -8,13 +8,13 @@ files are removed, a table with commits that are not published yet is left as it
 
 import logging
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import monotonic
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import bronze, delta_log, overlays, storage
+from spark_jobs import bronze, delta_log, scratch, storage
 from spark_jobs.failures import explained
 from spark_jobs.silver import history, published, quoting, table
 from spark_jobs.silver.published import Table
@@ -117,9 +117,8 @@ def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
 
 
 def _sweep(spark: SparkSession, lake: LakeFile) -> None:
-    """Remove what questions that died left behind."""
-    folder = overlays.scratch(lake)
-    old = datetime.now(UTC) - timedelta(days=1)
+    """Remove what queries that died left behind."""
+    folder = scratch.root(lake)
     for name in storage.names(spark, folder):
-        if storage.modified(spark, f"{folder}/{name}") < old:
+        if scratch.is_abandoned(name, storage.modified(spark, f"{folder}/{name}")):
             storage.delete(spark, f"{folder}/{name}")

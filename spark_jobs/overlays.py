@@ -1,27 +1,27 @@
 """Databases of SQL whose tables no load has published: the newest rows (`silver_live`), or those of a moment in the past.
 
 Guarantees that all tables of a stream that one question names are shown at one and the same moment. The changes that are laid
-over published tables stand in a scratch folder under the lake's root until they are replaced or the desk is closed.
+over published tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
 """
 
 import uuid
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from spark_jobs import storage
+from spark_jobs import scratch, storage
 from spark_jobs.silver import name_registry, overlay, past
 from spark_jobs.silver.names import Place
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.silver.published import Published
 
 
-def scratch(lake: LakeFile) -> str:
-    """Return the folder under which questions write what they read again."""
-    return f"{lake.root}/scratch"
+def _new_folder(lake: LakeFile) -> tuple[str, datetime]:
+    now = datetime.now(UTC)
+    return f"{scratch.root(lake)}/{scratch.name(now)}", now
 
 
 class Overlays:
@@ -30,7 +30,7 @@ class Overlays:
     def __init__(self, spark: SparkSession, lake: LakeFile, database: str, *, as_of: datetime | None = None) -> None:
         self.database = database
         self._spark, self._lake, self._as_of = spark, lake, as_of
-        self._folder = f"{scratch(lake)}/{uuid.uuid4().hex}"
+        self._folder, self._made = _new_folder(lake)
         self._moments: dict[str, Moment] = {}
         #: What each table was last written for, and where.
         self._written: dict[Place, tuple[Moment, str]] = {}
@@ -48,6 +48,7 @@ class Overlays:
 
         `streams` is what they published last.
         """
+        self._renew()
         for place, name in name_registry.of(self._spark, self._lake, self._places(streams)).items():
             moment = self._moments[place[0]]
             old = self._written.get(place)
@@ -58,6 +59,15 @@ class Overlays:
             self._written[place] = (moment, folder)
             if old:
                 overlay.forget(self._spark, old[1])
+
+    def _renew(self) -> None:
+        """Begin a new folder before maintenance takes the present one for abandoned, and write all that is queried again."""
+        if datetime.now(UTC) - self._made > scratch.RENEWED:
+            for _, folder in self._written.values():
+                overlay.forget(self._spark, folder)
+            self._written.clear()
+            storage.delete(self._spark, self._folder)
+            self._folder, self._made = _new_folder(self._lake)
 
     def _places(self, streams: list[Published]) -> list[Place]:
         """Return the tables, after every stream was looked at."""

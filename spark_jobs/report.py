@@ -10,8 +10,12 @@ from rich.table import Table
 
 from spark_jobs.load import Report, Tell
 from spark_jobs.offsets import Progress
+from spark_jobs.progress import Occasionally
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.published import Published
+
+#: What each step of a load counts.
+_COUNTED = {"bronze": "records", "silver": "tables"}
 
 
 def show(console: Console, report: Report) -> None:
@@ -71,10 +75,11 @@ def show_positions(console: Console, state: Published, held: Progress) -> None:
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Tell | None]:
-    """Show how far a load is while it runs, on a terminal only."""
+def progress(console: Console) -> Iterator[Tell]:
+    """Show how far a load is while it runs: as bars on a terminal, else as a line now and then."""
     if not console.is_terminal:
-        yield None
+        lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+        yield lambda step, done, todo: lines.say(f"{step}: {done:,} of {todo:,} {_COUNTED.get(step, '')}".rstrip())
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True) as bars:

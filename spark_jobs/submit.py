@@ -52,7 +52,8 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None) 
 def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None) -> load.Report:
     spark = session(lake, name=f"headrace {stream} {step or 'load'}")
     try:
-        return load.run(spark, lake, stream, only=step, group=group)
+        with report.progress(Console(stderr=True)) as tell:
+            return load.run(spark, lake, stream, only=step, group=group, tell=tell)
     finally:
         spark.stop()
 

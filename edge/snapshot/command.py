@@ -5,6 +5,8 @@ status reads files and asks nobody.
 """
 
 import json
+import re
+import sys
 import time
 from typing import BinaryIO
 
@@ -17,6 +19,8 @@ from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 
 _WATCH_SECONDS = 0.5
+#: A table as SQL writes it: its schema and its name, each with or without quotes.
+_QUOTED = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 _STEERING = ("pause", "resume", "cancel")
 
 
@@ -85,16 +89,24 @@ def snapshot(
     if copies:
         if bad := [name for name in tables if "." not in name]:
             raise ConfigurationError(f"{bad[0]!r} is no table's name", hint="Name it with its schema: public.orders.")
-        folder.ask(Request(kind="snapshot", tables=list(tables), where=where, replace=replace))
+        folder.ask(Request(kind="snapshot", tables=[unquoted(name) for name in tables], where=where, replace=replace))
         click.echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
     elif letters is not None:
         _ask_again(folder, config, letters.read())
     elif steer:
         (kind,) = steer
-        folder.ask(Request(kind=kind, tables=list(tables)))  # type: ignore[arg-type]
+        folder.ask(Request(kind=kind, tables=[unquoted(name) for name in tables]))  # type: ignore[arg-type]
         click.echo(f"Asked to {kind} snapshots.")
     else:
         _show(folder, watch=watch, as_json=as_json)
+
+
+def unquoted(name: str) -> str:
+    """Return a table's name as the source has it: quotes that SQL would need around its parts are taken off."""
+    parts = _QUOTED.fullmatch(name)
+    if parts is None or '"' not in name:
+        return name
+    return ".".join(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts.groups())
 
 
 def _ask_again(folder: SnapshotFolder, config: EdgeFile, listed: bytes) -> None:
@@ -124,7 +136,8 @@ def _show(folder: SnapshotFolder, *, watch: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_dict(*_now(folder))))
         return
-    console = Console()
+    # Nothing is cut where there is no terminal.
+    console = Console() if sys.stdout.isatty() else Console(width=10_000)
     if not watch:
         console.print(as_table(*_now(folder)))
         return

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
-from spark_jobs import bronze, delta_log, storage
+from spark_jobs import bronze, delta_log, scratch, storage
 from spark_jobs.failures import explained
 from spark_jobs.silver import apply as write
 from spark_jobs.silver import histories, overlay, published, read, table
@@ -40,20 +40,20 @@ def replay(
         base = Published(stream=stream) if since is None else _base(spark, lake, stream, since)
         at = overlay.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
-        scratch = f"{lake.root}/scratch/{uuid.uuid4().hex}"
+        aside = f"{scratch.root(lake)}/{scratch.name()}"
         tables = dict(before.tables)
         job = table.Job(stream=stream, bronze=bronze.table_path(lake, stream), version=at.version, load=before.load + 1)
         try:
             for done, name in enumerate(at.tables(), 1):
                 known = before.tables.get(name, Table(table=name))
                 try:
-                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{scratch}/{uuid.uuid4().hex}")
+                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{aside}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
                     tables[name] = replace(known, changes=0, problem=f"{error.message} {error.hint}".strip())
                 if tell:
                     tell(done, len(at.tables()))
         finally:
-            storage.delete(spark, scratch)
+            storage.delete(spark, aside)
         after = replace(
             before, load=job.load, started_at=started, changes=sum(t.changes for t in tables.values()), tables=tables
         )

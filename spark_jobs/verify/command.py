@@ -31,7 +31,9 @@ _NOT_COMPARED = 3
 @click.argument("stream", required=False)
 @click.option("--config", "-c", required=True, type=click.Path(path_type=Path), help="The lake's file.")
 @click.option("--source", "-s", help="Only this source, region/name.")
-@click.option("--table", "-t", help="Only this table: NAME or SCHEMA.NAME.")
+@click.option(
+    "--table", "-t", "tables", multiple=True, help="Only this table, NAME or SCHEMA.NAME; can be given again."
+)
 @click.option(
     "--sample",
     type=click.FloatRange(0, 100, min_open=True),
@@ -53,7 +55,7 @@ def verify(
     stream: str | None,
     config: Path,
     source: str | None,
-    table: str | None,
+    tables: tuple[str, ...],
     sample: float | None,
     wait: int,
     at_rest: bool,
@@ -71,6 +73,7 @@ def verify(
     from spark_jobs.verify import report
     from spark_jobs.verify.engines import connect
     from spark_jobs.verify.lake import LakeAt
+    from spark_jobs.verify.tables import named
 
     reports: list[TableReport] = []
     with report.progress(Console(stderr=True)) as shown:
@@ -87,10 +90,11 @@ def verify(
                 closing(LakeAt(spark, lake, stream_name)) as silver,
                 connect(name, address, placed=not at_rest) as database,
             ):
-                reports += _verify(name, database, silver, table, sample, wait, shown)
-    if not reports:
+                reports += _verify(name, database, silver, tables, sample, wait, shown)
+    unknown = [table for table in tables if not any(named(found.table, table) for found in reports)]
+    if not reports or unknown:
         raise ConfigurationError(
-            f"there is nothing to compare{f': no table {table!r}' if table else ''}",
+            "there is nothing to compare" + (f": no table {', '.join(map(repr, unknown))}" if unknown else ""),
             hint="Name a table as NAME or SCHEMA.NAME, as it is called at the source.",
         )
     if as_json:
@@ -105,7 +109,7 @@ def _verify(
     name: str,
     database: "Database",
     silver: "LakeAt",
-    table: str | None,
+    tables: tuple[str, ...],
     sample: float | None,
     wait: int,
     shown: "Shown",
@@ -114,16 +118,16 @@ def _verify(
     from spark_jobs.verify.verify import verify as compared
 
     if database.place is None:
-        return list(compared(name, database, silver, table, sample=sample, tell=shown.table))
+        return list(compared(name, database, silver, tables, sample=sample, tell=shown.table))
     reached = silver.advance(name, database, seconds=0, tell=shown.say)
-    reports = list(compared(name, database, silver, table, sample=sample, tell=shown.table))
+    reports = list(compared(name, database, silver, tables, sample=sample, tell=shown.table))
     unequal = [found.table for found in reports if found.verdict == "not equal"]
     if reached.proven or not unequal:
         return reports
     reached = silver.advance(name, database, seconds=wait, tell=shown.say)
     for place, found in enumerate(reports):
         if found.table in unequal:
-            (again,) = compared(name, database, silver, found.table, sample=sample, tell=shown.table)
+            (again,) = compared(name, database, silver, [found.table], sample=sample, tell=shown.table)
             reports[place] = again if reached.proven else _doubted(again, reached, wait)
     return reports
 

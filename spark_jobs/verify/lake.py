@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
 from headrace.schema import TableSchema
-from spark_jobs import bronze, delta_log, overlays, storage, tail
+from spark_jobs import bronze, delta_log, scratch, storage, tail
 from spark_jobs.silver import overlay, published, shape, table
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.verify import canonical
@@ -55,7 +55,7 @@ class LakeAt:
         self._lake = lake
         self._stream = stream
         self._bronze = bronze.table_path(lake, stream)
-        self._scratch = f"{overlays.scratch(lake)}/{uuid.uuid4().hex}"
+        self._scratch = f"{scratch.root(lake)}/{scratch.name()}"
         self._state = published.latest(self._spark, lake, stream)
         self._moment: Moment | None = None
         #: Version of bronze that our own load left.

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from spark_jobs.progress import Occasionally
 from spark_jobs.verify.compare import Difference, Range
 
 #: Differing keys, and differing ranges, that are printed for each table.
@@ -112,27 +113,32 @@ def _conclude(reports: list[TableReport], console: Console) -> None:
 
 @contextmanager
 def progress(console: Console) -> Iterator["Shown"]:
-    """Show what a verification is doing while it runs, on a terminal only."""
+    """Show what a verification is doing while it runs: on a terminal all the time, else as a line now and then."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield Shown(bars)
+        lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+        yield Shown(bars, None if console.is_terminal else lines)
 
 
 class Shown:
     """The line that says what is being done."""
 
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
+    def __init__(self, bars: Progress, lines: Occasionally | None = None) -> None:
+        self._bars, self._lines = bars, lines
         self._task = bars.add_task("", total=None)
 
     def say(self, what: str) -> None:
         """Say what is being done, without an end in sight."""
         self._bars.reset(self._task, total=None, description=escape(what))
+        if self._lines:
+            self._lines.say(what)
 
     def table(self, source: str, table: str, done: int, total: int) -> None:
         """Say how many rows of a table are summed up, of about how many."""
-        said = f"{escape(source)} {escape(table)}: {done:,} of about {total:,} rows"
-        self._bars.update(self._task, description=said, completed=done, total=total)
+        text = f"{source} {table}: {done:,} of about {total:,} rows"
+        self._bars.update(self._task, description=escape(text), completed=done, total=total)
+        if self._lines:
+            self._lines.say(text)
 
 
 def _explain(report: TableReport, console: Console) -> None:

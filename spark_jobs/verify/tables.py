@@ -56,8 +56,8 @@ def plan(
     )
 
 
-def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted: str | None) -> list[str]:
-    """Return the names, `schema.table`, of the tables to compare, sorted; those that `wanted` names when it is given.
+def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted: Collection[str] = ()) -> list[str]:
+    """Return the names, `schema.table`, of the tables to compare, sorted; those alone that `wanted` names when it names any.
 
     Partitions stand for themselves, as PostgreSQL publishes them, unless silver has the table that they are partitions of.
     """
@@ -68,4 +68,9 @@ def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted:
         if str(table) not in in_silver and table.partition_of & set(in_silver):
             continue
         names.add(str(table))
-    return sorted(name for name in names if wanted is None or wanted in {name, name.partition(".")[2]})
+    return sorted(name for name in names if not wanted or any(named(name, one) for one in wanted))
+
+
+def named(table: str, wanted: str) -> bool:
+    """Whether a table, `schema.table`, is the one that a person names: by both, or by its own name alone."""
+    return wanted in {table, table.partition(".")[2]}

@@ -7,7 +7,7 @@ the others go on. Called by command.py.
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -53,12 +53,12 @@ def verify(
     source: str,
     database: Database,
     lake: SilverTables,
-    wanted: str | None = None,
+    wanted: Collection[str] = (),
     *,
     sample: float | None = None,
     tell: Tell | None = None,
 ) -> Iterator[TableReport]:
-    """Give a report for each table of a source, or for the one that `wanted` names, as soon as it is known.
+    """Give a report for each table of a source, or for those that `wanted` names, as soon as it is known.
 
     `sample` is the share of each table's ranges to compare, in percent, chosen at random.
     """

@@ -1,0 +1,33 @@
+"""Folders for what a query or a replay writes and reads again, under the lake's root; their names say when they were made.
+
+By their names, since an object store's folders have no time of their own and a local one's does not change while it is read.
+"""
+
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from headrace.configuration.lake import LakeFile
+
+_FORM = "%Y%m%dT%H%M%SZ"
+_NAME = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{32}")
+#: After this time whoever made a folder has left it: who needs one for longer takes a new one in time.
+ABANDONED = timedelta(days=3)
+RENEWED = timedelta(days=1)
+
+
+def root(lake: LakeFile) -> str:
+    """Return the folder that holds all of them."""
+    return f"{lake.root}/scratch"
+
+
+def name(now: datetime | None = None) -> str:
+    """Return the name of a new folder."""
+    return f"{now or datetime.now(UTC):{_FORM}}-{uuid.uuid4().hex}"
+
+
+def is_abandoned(folder: str, modified: datetime, now: datetime | None = None) -> bool:
+    """Whether a folder can be removed; one without a time in its name, of an earlier release, goes by when it was `modified`."""
+    found = _NAME.fullmatch(folder)
+    made = datetime.strptime(found[1], _FORM).replace(tzinfo=UTC) if found else modified
+    return (now or datetime.now(UTC)) - made > ABANDONED

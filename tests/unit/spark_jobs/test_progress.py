@@ -1,0 +1,35 @@
+"""T11: verify and load print nothing into a file for as long as they run."""
+
+from contextlib import redirect_stderr
+from io import StringIO
+
+from rich.console import Console
+
+from spark_jobs import report
+from spark_jobs.progress import Occasionally
+from spark_jobs.verify import report as verify_report
+
+
+def test_a_line_comes_now_and_then():
+    clock, lines = [0.0], []
+    progress = Occasionally(lines.append, now=lambda: clock[0])
+    for second in range(0, 100, 5):
+        clock[0] = second
+        progress.say(f"{second} s")
+    assert lines == ["30 s", "60 s", "90 s"]
+
+
+def test_load_and_verify_write_progress_into_a_file(monkeypatch):
+    monkeypatch.setattr("spark_jobs.progress._EVERY", 0.0)
+    out = StringIO()
+    with redirect_stderr(out):
+        with report.progress(Console(stderr=True)) as tell:
+            tell("silver", 3, 199)
+        with verify_report.progress(Console(stderr=True)) as shown:
+            shown.say("jakarta/bank: taking a snapshot")
+            shown.table("jakarta/bank", "public.accounts", 1000, 250000)
+    assert out.getvalue().splitlines() == [
+        "silver: 3 of 199 tables",
+        "jakarta/bank: taking a snapshot",
+        "jakarta/bank public.accounts: 1,000 of about 250,000 rows",
+    ]
