@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from edge.mysql import charset, server
 from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.chunk_column import quoted
 from edge.mysql.database import Database
 from edge.mysql.tables import SYSTEM, Chosen
+from edge.mysql.tokens import tokens
 from edge.policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.findings import Check, Finding
@@ -125,7 +127,7 @@ def tables(patient: Patient) -> Iterator[Finding]:
     ]
     yield Finding("tables", "ok" if listed else "warning", f"{len(listed)} are captured")
     for what, found in (
-        ("have no primary key: their records have none", [it for it in listed if not it[3]]),
+        ("have no key: their records have none, and they cannot be copied", [it for it in listed if not it[3]]),
         ("do not roll back", [it for it in listed if it[2].lower() not in _TRANSACTIONAL]),
     ):  # fmt: skip
         if found:
@@ -153,9 +155,15 @@ def tables(patient: Patient) -> Iterator[Finding]:
 
 
 def foreign_keys(patient: Patient) -> Iterator[Finding]:
-    """Look for tables whose rows a foreign key changes: the server does that below its log."""
+    """Look for tables whose rows a foreign key changes: the server does that below its log.
+
+    What a foreign key does is in `information_schema.referential_constraints`, which is empty for a user that may only SELECT. So
+    the table's own statement is read.
+    """
     chosen = Chosen(patient.names.databases, patient.names.tables, Policy(patient.config.policy))
-    found = [(str(of), str(table)) for of, table in patient.database.rows(_CASCADES) if chosen(str(of), str(table))]
+    found = [
+        table for table in _pairs(patient.database.rows(_REFERRING)) if chosen(*table) and _cascades(patient, *table)
+    ]
     if found:
         yield Finding(
             "foreign keys",
@@ -167,6 +175,17 @@ def foreign_keys(patient: Patient) -> Iterator[Finding]:
         yield Finding("foreign keys", "ok", "none changes rows of captured tables by CASCADE or SET NULL")
 
 
+def _cascades(patient: Patient, database: str, table: str) -> bool:
+    """Return whether a foreign key of a table changes its rows."""
+    statement = str(patient.database.rows(f"show create table {quoted(database)}.{quoted(table)}")[0][1])
+    words = [token.keyword for token in tokens(statement)]
+    return any(
+        words[at : at + 2] in (["ON", "DELETE"], ["ON", "UPDATE"])
+        and (words[at + 2 : at + 3] == ["CASCADE"] or words[at + 2 : at + 4] in (["SET", "NULL"], ["SET", "DEFAULT"]))
+        for at in range(len(words))
+    )
+
+
 def _pairs(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
     return [(str(database), str(table)) for database, table in rows]
 
@@ -176,10 +195,16 @@ def _names(found: list[tuple[str, str]]) -> str:
 
 
 _TABLES = """
-    select t.table_schema, t.table_name, t.engine,
-        (select count(*) from information_schema.table_constraints c where c.table_schema = t.table_schema
-            and c.table_name = t.table_name and c.constraint_type = 'PRIMARY KEY')
-    from information_schema.tables t where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
+    select t.table_schema, t.table_name, t.engine, k.table_name is not null
+    from information_schema.tables t left join (
+        select distinct table_schema, table_name from (
+            select table_schema, table_name, index_name from information_schema.statistics
+            where non_unique = 0 group by 1, 2, 3
+            having index_name = 'PRIMARY'
+                or sum(nullable = 'YES' or sub_part is not null or column_name is null) = 0
+        ) as i
+    ) as k on k.table_schema = t.table_schema and k.table_name = t.table_name
+    where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
 """
 _CHARSETS = """
     select distinct table_schema, table_name, character_set_name from information_schema.columns
@@ -189,8 +214,8 @@ _BY_STATEMENT = """
     select table_schema, table_name from information_schema.columns
     where generation_expression = 'ROW START' and data_type = 'bigint' order by 1, 2
 """
-_CASCADES = """
-    select distinct constraint_schema, table_name from information_schema.referential_constraints
-    where delete_rule in ('CASCADE', 'SET NULL') or update_rule in ('CASCADE', 'SET NULL') order by 1, 2
+_REFERRING = """
+    select distinct table_schema, table_name from information_schema.key_column_usage
+    where referenced_table_name is not null order by 1, 2
 """
 CHECKS: tuple[Check[Patient], ...] = (connection, settings, retention, server_id, checkpoint, tables, foreign_keys)

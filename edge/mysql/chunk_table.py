@@ -127,7 +127,9 @@ def describe(database: Database, of: str, table: str) -> tuple[ChunkTable, int]:
     where = f"{of}.{table}"
     name = f"{quoted(of)}.{quoted(table)}"
     found = database.rows(_NAMED, of, table)
-    if not found or found[0][0] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
+    if found and found[0][0] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
+        raise NeedsOperator(f"{where} is a {found[0][0]}, not a table", hint="Name tables of the source.")
+    if not found:
         raise NeedsOperator(
             f"table {where} does not exist, or the user may not select from it",
             hint=f"Check its name: database.table, as the server has it. Otherwise: grant select on {name} to the user.",

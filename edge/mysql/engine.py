@@ -140,6 +140,7 @@ class MysqlSession:
             zero_dates=self._names.zero_dates,
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
+            type_of=self._type_of,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
@@ -242,6 +243,10 @@ class MysqlSession:
             f"select column_name, {kind} from information_schema.columns where table_schema = %s and table_name = %s"  # noqa: S608
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
+
+    def _type_of(self, database: str, table: str) -> str:
+        query = "select table_type from information_schema.tables where table_schema = %s and table_name = %s"
+        return str(self._database.value(query, database, table) or "")
 
 
 def _charsets(database: Database) -> dict[int, str]:

@@ -25,6 +25,11 @@ from headrace.errors import NeedsOperator
 
 #: The servers' own.
 SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+#: The columns of every SEQUENCE.
+_SEQUENCE: Final = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+    "cycle_count",
+)  # fmt: skip
 #: Descriptions that are remembered.
 _MOST = 5000
 #: Lengths of addresses and UUIDs, which the log shows as bytes.
@@ -68,12 +73,18 @@ class Tables:
         zero_dates: Literal["text", "null"] = "text",
         charset_of: Callable[[int], str],
         kinds_of: Callable[[str, str], dict[str, str]],
+        type_of: Callable[[str, str], str],
         lower_case: bool = False,
     ) -> None:
-        """`lower_case`: the server keeps names of tables in lower case, however statements write them."""
+        """`type_of`: what kind of table the catalog has under a database and a name, empty where it has none.
+
+        `lower_case`: the server keeps names of tables in lower case, however statements write them.
+        """
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
-        self._lower_case = lower_case
+        self._type_of, self._lower_case = type_of, lower_case
+        #: Sequences that the log had changes of, by database and name.
+        self._sequences: set[tuple[str, str]] = set()
         self._described: dict[bytes, Table | None] = {}
         # What was described last, as long as it is what its table is.
         self._last: tuple[bytes, Table | None] = (b"", None)
@@ -95,7 +106,8 @@ class Tables:
         if len(self._described) >= _MOST:
             self._described.clear()
         described = parse(body, mariadb=self._connector == "mariadb")
-        table = self._compiled(described) if self.chosen(described.database, described.table) else None
+        captured = self.chosen(described.database, described.table) and not self._is_sequence(described)
+        table = self._compiled(described) if captured else None
         if table is not None:
             self._make_current(table)
         self._described[description] = table
@@ -117,7 +129,7 @@ class Tables:
         """
         if self._lower_case:
             database, table = database.lower(), table.lower()
-        if not self.chosen(database, table):
+        if not self.chosen(database, table) or (database, table) in self._sequences:
             return None
         known = self._current.get((database, table))
         if known is None:
@@ -158,6 +170,18 @@ class Tables:
         if former is not table:
             table.told = former is not None and former.told and former.schema == table.schema
             self._current[name] = table
+
+    def _is_sequence(self, described: TableMap) -> bool:
+        """Return whether this is a SEQUENCE of MariaDB's, which the log describes as a table.
+
+        One that was dropped since is known by its columns alone.
+        """
+        name = described.database, described.table
+        if tuple(field.name for field in described.fields) != _SEQUENCE or self._type_of(*name) == "BASE TABLE":
+            self._sequences.discard(name)
+            return False
+        self._sequences.add(name)
+        return True
 
     def _compiled(self, described: TableMap) -> Table:
         where = f"{described.database}.{described.table}"

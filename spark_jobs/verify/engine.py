@@ -70,6 +70,8 @@ class Database(Protocol):
 
     #: Where the snapshot stands; None for one that stands nowhere.
     place: Place | None
+    #: Names, `schema.table`, of what looks like a table in the log and is none: an older edge may have captured it.
+    sequences: frozenset[str]
     forms: Forms
 
     def tables(self) -> list[SourceTable]:

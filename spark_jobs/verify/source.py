@@ -49,6 +49,8 @@ class SourceDatabase:
     """A database of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
 
     forms: Forms = canonical
+    #: PostgreSQL's log has none.
+    sequences: frozenset[str] = frozenset()
 
     def __init__(self, source: str, address: PostgresqlConnection, connection: Any, place: Place | None) -> None:
         #: Every transaction that committed below it is seen, no other; None for a snapshot that stands nowhere.

@@ -1,9 +1,11 @@
 """A MariaDB source, from its binlog to a far side: everything arrives once and in order, whatever stops on the way."""
 
 import json
+import os
 
 import pytest
 
+from edge.engines import engine_of
 from edge.initialise import Adoption
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -277,6 +279,52 @@ def test_stream_over_tls(maria_edges, own_maria, interconnect):
         eventually(lambda: own_maria.execute(dumps) == [(1,)], saying="one connection carries the log")
 
     assert ids(interconnect) == list(range(1, 20_001))
+
+
+def test_doctor_sees_as_much_with_the_documented_grants_as_an_administrator(maria_edges, own_maria, interconnect):
+    """The catalog's tables of constraints are empty for a user that may only SELECT (T6)."""
+    own_maria.execute(
+        "create table child (id int primary key, t int, foreign key (t) references t (id) on delete cascade)"
+    )
+    own_maria.execute("create table plain (id int primary key, t int, foreign key (t) references t (id))")
+    own_maria.execute("create table by_index (a int not null unique, b timestamp default now() on update now())")
+    own_maria.execute("create table keyless (a int, unique (a))")
+    own_maria.execute("create sequence numbers")
+    own_maria.execute("create user captor identified by 'secret'")
+    own_maria.execute("grant replication slave, replication master admin, binlog monitor, select on *.* to captor")
+    edge = maria_edges(own_maria, interconnect.url)
+    path = edge.folder / "edge.toml"
+    path.write_text(path.read_text().replace('user = "root"', 'user = "captor"\npassword = "env:CAPTOR"'))
+
+    found = json.loads(edge.command("doctor", "--json", env=os.environ | {"CAPTOR": "secret"}).stdout)
+
+    tables = [finding["said"] for finding in found if finding["check"] == "tables"]
+    assert tables == [
+        "5 are captured",
+        f"1 have no key: their records have none, and they cannot be copied: {own_maria.name}.keyless",
+    ]
+    (keys,) = [finding for finding in found if finding["check"] == "foreign keys"]
+    assert keys["level"] == "warning"
+    assert keys["said"].endswith(f": {own_maria.name}.child")
+    own_maria.execute("drop user captor")
+
+
+def test_a_sequence_is_no_table(maria_edge, maria, interconnect):
+    """The log describes a sequence as a table, of which each value that is drawn changes the only row (T8)."""
+    maria.execute("create sequence numbers nocache")
+    with maria_edge.running():
+        maria.execute("insert into t values (nextval(numbers), 'a'), (nextval(numbers), 'b')")
+        maria.execute("do setval(numbers, 100)")
+        maria.execute("create sequence short")
+        maria.execute("select nextval(short)")
+        maria.execute("drop table short")
+        maria.execute("insert into t values (nextval(numbers), 'c')")
+        arrive(interconnect, 3)
+
+    assert {change["source"]["table"] for change in interconnect.changes} == {"t"}
+    assert ids(interconnect) == [1, 2, 101]
+    with pytest.raises(NeedsOperator, match="numbers is a SEQUENCE, not a table"):
+        engine_of(maria_edge.config).condition(f"{maria.name}.numbers", [{"id": 1}])
 
 
 def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(maria_edges, own_maria, interconnect):

@@ -6,7 +6,7 @@ above. Called by database.py.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from spark_jobs.verify.engine import Place
@@ -32,9 +32,12 @@ def place(file: str, offset: int) -> Place:
     return Place(_numbered(file) << 32 | min(offset, 0xFFFFFFFF), f"{file}:{offset}")
 
 
-def idle(ask: Ask, captured: Callable[[str], bool], commit: int, upto: Place) -> bool:
+def idle(
+    ask: Ask, captured: Callable[[str], bool], commit: int, upto: Place, sequences: Collection[str] = frozenset()
+) -> bool:
     """Whether no transaction after the one with this commit, up to a place, has changes of databases that are captured.
 
+    Changes of `sequences`, named `database.sequence`, are none.
     What cannot be told, for want of a privilege or because there is much, counts as a change.
     """
     beyond = False
@@ -46,8 +49,7 @@ def idle(ask: Ask, captured: Callable[[str], bool], commit: int, upto: Place) ->
         if not beyond or kind in _HARMLESS:
             continue
         if kind == "Table_map":
-            found = _TABLE.fullmatch(info)
-            if found is None or any(captured(name) for name in _databases(found[1])):
+            if _may_be_captured(info, captured, sequences):
                 return False
         elif kind == "Query":
             if _EMPTIES.search(info):
@@ -55,6 +57,13 @@ def idle(ask: Ask, captured: Callable[[str], bool], commit: int, upto: Place) ->
         elif "rows" not in kind.lower():
             return False
     return True
+
+
+def _may_be_captured(info: str, captured: Callable[[str], bool], sequences: Collection[str]) -> bool:
+    found = _TABLE.fullmatch(info)
+    if found is None:
+        return True
+    return found[1] not in sequences and any(captured(name) for name in _databases(found[1]))
 
 
 def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,9 @@ _TABLES = """
     WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND t.table_schema {chosen}
     ORDER BY 1, 2
 """
+_SEQUENCES = """
+    SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'SEQUENCE' AND table_schema {chosen}
+"""
 _COLUMNS = """
     SELECT table_schema, table_name, column_name, data_type, column_type, numeric_precision, numeric_scale, extra,
         coalesce(generation_expression, '') IN ('ROW START', 'ROW END')
@@ -61,6 +64,7 @@ class MysqlDatabase:
         #: Every transaction ahead of it is seen, no other; None for a snapshot that stands nowhere.
         self.place: Place | None = None
         self._source, self._address, self._connection = source, address, connection
+        self.sequences: frozenset[str] = frozenset()
         self._tells_its_place = _TELLS in connection.get_server_info()
 
     @classmethod
@@ -99,6 +103,7 @@ class MysqlDatabase:
         for schema, table, index, name, loose in self._catalog(_KEYS, chosen):
             if (schema, table, name) not in periods:
                 indexes.setdefault((schema, table), {}).setdefault(index, []).append((name, bool(loose)))
+        self.sequences = frozenset(f"{schema}.{name}" for schema, name in self._catalog(_SEQUENCES, chosen))
         return [
             SourceTable(
                 schema=schema,
@@ -127,7 +132,11 @@ class MysqlDatabase:
             return False
         try:
             return binlog.idle(
-                lambda statement: self.query(statement, "the binlog"), self._captured, commit, self.place
+                lambda statement: self.query(statement, "the binlog"),
+                self._captured,
+                commit,
+                self.place,
+                self.sequences,
             )
         except NeedsOperator as error:
             # Where changes come all the time they tell the same.

@@ -133,6 +133,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
         policy=policy,
         charset_of=CHARSETS.__getitem__,
         kinds_of=lambda _database, _table: options.get("kinds", {}),
+        type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),
         lower_case=options.get("lower_case", False),
     )
     largest = options.get("largest", 15 << 20)

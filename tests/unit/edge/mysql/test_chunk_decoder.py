@@ -58,6 +58,7 @@ class Stream:
             policy=policy,
             charset_of=events.CHARSETS.__getitem__,
             kinds_of=lambda _database, _table: {},
+            type_of=lambda _database, _table: "BASE TABLE",
         )
         self.decoder = ChunkDecoder(
             again=events.EmptyLog(),

@@ -265,3 +265,20 @@ def test_a_name_that_cannot_be_read_is_reported(caplog):
 
     assert changes(batcher) == []
     assert "TRUNCATE in database bank: rows moved or vanished" in caplog.text
+
+
+@pytest.mark.parametrize(("table_type", "captured"), [("SEQUENCE", False), ("", False), ("BASE TABLE", True)])
+def test_a_sequence_is_known_by_its_columns_and_by_the_catalog(table_type, captured):
+    """MariaDB logs a sequence as a table of one row (T8)."""
+    names = (
+        "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+        "cycle_count",
+    )  # fmt: skip
+    made, batcher = decoder("mariadb", table_type=table_type)
+    described = table_map(*(Column(name, 8, unsigned=False) for name in names), key=())
+
+    feed(made, rotate(), mariadb_gtid(1, 200), described, rows(23, 8, b"\0" + bytes(64)), xid(300))
+    feed(made, mariadb_gtid(2, 400, standalone=True), query("drop table accounts", 500))
+
+    assert [change["op"] for change in changes(batcher)] == (["c", "t"] if captured else [])
+    assert made.passed == 7 << 32 | 500
