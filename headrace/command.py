@@ -5,13 +5,14 @@ A part is imported only when its subcommand is called, so `headrace --help` is q
 
 import logging
 import sys
+import traceback
 from importlib.metadata import EntryPoint, entry_points
 from typing import NoReturn
 
 import click
 
 from headrace import __version__, logs
-from headrace.errors import ReplicationError
+from headrace.errors import UNEXPECTED, ReplicationError
 
 _ABOUT = {
     "bridge": "Receive batches and commit them to Kafka, exactly once.",
@@ -77,7 +78,7 @@ def root(context: click.Context, *, verbose: bool, log_format: str, log_level: s
     """Carry the redo logs of databases, exactly once, into Kafka and Delta.
 
     Exit codes: 0 done; 1 the answer is no; 2 wrong command line or configuration; 3 an operator must decide;
-    4 corrupt input; 5 a server cannot be reached.
+    4 corrupt input; 5 a server cannot be reached; 70 an unexpected error.
     """
     context.obj = {"verbose": verbose}
     logs.configure(log_format, "debug" if verbose else log_level)
@@ -98,7 +99,8 @@ def main() -> NoReturn:
         sys.exit(130)
     except ReplicationError as error:
         if {"-v", "--verbose"} & set(arguments):
-            raise
+            traceback.print_exc()
+            sys.exit(error.exit_code)
         if logs.structured():
             logs.tell(error)
             sys.exit(error.exit_code)
@@ -111,8 +113,10 @@ def main() -> NoReturn:
             console.print(f"[bold]What to do:[/] {escape(error.hint)}")
         sys.exit(error.exit_code)
     except Exception:
-        if not logs.structured():
-            raise
-        logging.getLogger("headrace").exception("unexpected error")
-        sys.exit(1)
+        # Python's own exit code of an error is 1, which means here that the answer is no.
+        if logs.structured():
+            logging.getLogger("headrace").exception("unexpected error")
+        else:
+            traceback.print_exc()
+        sys.exit(UNEXPECTED)
     sys.exit(code if isinstance(code, int) else 0)

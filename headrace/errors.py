@@ -7,15 +7,20 @@
     │   └── ConfigurationError   a person: the file or the command line is wrong
     └── CorruptInput         nobody can pass it: quarantine or stop, by policy
 
-Messages and hints never hold row values or secrets.
+Messages and hints never hold row values or secrets. Exit code 1 is no error's: it means that the answer is no.
 """
+
+from typing import Final
+
+#: Exit code of a command that ends with an error that nobody expected, a defect: "internal software error" of sysexits.h.
+UNEXPECTED: Final = 70
 
 
 class ReplicationError(Exception):
-    """Something on the way of a change went wrong."""
+    """A change could not be carried on."""
 
     #: Exit code of a command that ends with this error.
-    exit_code = 1
+    exit_code = UNEXPECTED
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         self.message = message or (self.__doc__ or "").strip()

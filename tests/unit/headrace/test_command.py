@@ -56,6 +56,27 @@ def test_an_error_is_one_sentence_with_a_hint_and_its_code(monkeypatch, capsys, 
     assert capsys.readouterr().err == f"headrace: {error.message}\nWhat to do: {error.hint}\n"
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("error", "options", "code"),
+    [(ZeroDivisionError("a defect"), [], 70), (NeedsOperator("the slot is gone"), ["--verbose"], 3)],
+)
+def test_an_error_that_nobody_expected_has_a_code_of_its_own(monkeypatch, capsys, form, error, options, code):
+    """1 means that the answer is no, as of a comparison: a supervisor restarts after a crash, and not after that (O5)."""
+
+    @click.command()
+    def failing():
+        raise error
+
+    monkeypatch.setattr(command._Parts, "get_command", lambda *_: failing)
+    monkeypatch.setattr(sys, "argv", ["headrace", "--log-format", form, *options, "failing"])
+    monkeypatch.setattr("headrace.logs._Setting.structured", False)
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code == code
+    assert "Traceback" in capsys.readouterr().err or form == "json"
+
+
 @pytest.mark.parametrize(("ending", "code"), [(lambda context: context.exit(1), 1), (lambda context: None, 0)])
 def test_the_code_that_a_command_ends_with_is_the_process_s(monkeypatch, ending, code):
     @click.command()
