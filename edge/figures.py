@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Self
 
+from edge.credit_wait import CreditWait
 from edge.lag import LogClock
 from headrace import __version__
 from headrace.batch import Figures as BatchFigures
@@ -80,6 +81,7 @@ class Figures:
     ended: str = ""
     #: `stopped` or `needs an operator` once the edge has ended.
     ended_state: str = ""
+    credit_wait: CreditWait = field(default_factory=CreditWait)
     rate: Rate = field(default_factory=Rate)
     log_clock: LogClock = field(default_factory=lambda: LogClock(every=5.0))
     #: Tells the place below which everything is accepted.
@@ -116,6 +118,14 @@ class Figures:
         return time.monotonic() - self.accepted_at if self.unacknowledged_batches else 0.0
 
     @property
+    @worked_out(
+        "no_credit_seconds", "How long the link has been attached without credit; 0 while there is credit, or no link."
+    )
+    def no_credit(self) -> float:
+        """Seconds for which the far side has let this source attach and has taken nothing."""
+        return self.credit_wait.seconds
+
+    @property
     @worked_out("ready", "1 while the edge captures and is acknowledged, 0 while not.")
     def ready(self) -> int:
         """Whether all is well."""
@@ -130,7 +140,7 @@ class Figures:
         if not self.database_connected:
             return "database away" if self.database_problem else "starting"
         if not self.interconnect_connected:
-            return "interconnect away" if self.interconnect_problem else "starting"
+            return "interconnect away" if self.interconnect_problem or self.credit_wait.is_long else "starting"
         return "not acknowledged" if self.stuck > STUCK_SECONDS + self.heartbeat_seconds else "capturing"
 
     @property
@@ -138,10 +148,12 @@ class Figures:
         """What explains the state; empty while all is well."""
         if self.ended_state:
             return self.ended
+        waits = str(self.credit_wait) if self.credit_wait.is_long else ""
+        stuck = f"{self.unacknowledged_batches} batches are on the way, none accepted for {self.stuck:.0f} s"
         explained = {
             "database away": self.database_problem,
-            "interconnect away": self.interconnect_problem,
-            "not acknowledged": f"{self.unacknowledged_batches} batches are on the way, none accepted for {self.stuck:.0f} s",
+            "interconnect away": waits or self.interconnect_problem,
+            "not acknowledged": f"{stuck}; {waits}" if waits else stuck,
             "starting": "not connected yet",
         }
         return explained.get(self.state, "")

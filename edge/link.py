@@ -28,6 +28,8 @@ _IDLE_SECONDS = 10.0
 _ATTEMPT_SECONDS = 15.0
 #: Every so many returns in a row are worth a warning.
 _LASTING = 6
+#: How often it is checked whether a link waits for credit, in seconds.
+_CREDIT_SECONDS = 2.0
 #: How long the peer may take to answer a close, in seconds.
 _CLOSE_SECONDS = 1.0
 #: How often it is looked whether the certificates were renewed, in seconds.
@@ -47,13 +49,13 @@ class Connection(Handler):  # type: ignore[misc]
         self._address = f"cdc/{source}"
         self._outbox = outbox
         self._figures = figures
-        #: Whether the peer ever gave credit, or refused the connection by a limit.
+        #: Whether the peer ever gave credit.
         self.flowed = False
         #: Called when it first gives credit, in the connection's thread.
         self.on_credit: Callable[[], None] = lambda: None
-        #: Whether the peer answered the attach.
+        #: Whether the peer accepted the attach.
         self.attached = False
-        self.refused = False
+        self._credit = figures.credit_wait
         self._problem: ReplicationError | None = None
         #: Times that sending went back since the acknowledged tail moved, and the pauses after them.
         self._returns = 0
@@ -109,13 +111,19 @@ class Connection(Handler):  # type: ignore[misc]
         else:
             self._send()
 
-    def on_link_remote_open(self, _event: Event) -> None:
-        """Note that the peer answered the attach; a refusal follows at once where there is one."""
+    def on_link_remote_open(self, event: Event) -> None:
+        """Note that the peer accepted the attach; an answer without a target is the first half of a refusal."""
+        if not event.link.remote_target.address:
+            return
         self.attached = True
+        self._credit.attached()
         _log.info("attached to %s at %s", self._address, self._url)
+        self._loop.after(_CREDIT_SECONDS, self._look_for_credit)
 
     def on_link_flow(self, event: Event) -> None:
         """Send as far as the credit goes."""
+        if event.link.credit > 0:
+            self._credit.given()
         if event.link.credit > 0 and not self.flowed:
             self.flowed = True
             self._figures.interconnect_connections += 1
@@ -159,20 +167,20 @@ class Connection(Handler):  # type: ignore[misc]
 
     def on_connection_remote_close(self, event: Event) -> None:
         """End: refused, or lost."""
-        condition = event.connection.remote_condition
-        self.refused = condition is not None and condition.name == "amqp:resource-limit-exceeded"
-        self._end(NotConnected(f"interconnect {self._url} closed the connection: {parting.said(condition)}"))
+        self._end(parting.connection_closed(self._url, event.connection.remote_condition))
 
     def on_transport_error(self, event: Event) -> None:
         """Note why the transport ended; `on_transport_closed` follows."""
-        self._note(parting.way_lost(self._interconnect, self._url, event.transport.condition))
+        condition = event.transport.condition
+        self._note(parting.way_lost(self._interconnect, self._url, condition, opened=_opened(event.connection)))
+        if condition is not None and "local-idle-timeout" in (condition.description or ""):
+            # Proton would wait as long again until a close is written that nobody reads.
+            event.transport.close_head()
 
     def on_transport_closed(self, event: Event) -> None:
         """End the loop."""
         if not self._ending:
-            unopened = self._tls is not None and event.connection.state & Endpoint.REMOTE_UNINIT
-            hint = "If that lasts: does the port speak TLS?" if unopened else ""
-            self._note(NotConnected(f"interconnect {self._url} closed the connection", hint=hint))
+            self._note(parting.closed_silently(self._url, opened=_opened(event.connection)))
         self._loop.stop()
 
     # Steps of these.
@@ -187,6 +195,8 @@ class Connection(Handler):  # type: ignore[misc]
             self._figures.sent += 1
             self._figures.sent_bytes += len(batch.body)
         self._figures.credit = link.credit
+        if link.credit == 0:
+            self._credit.used_up()
 
     def _returned(self, number: int) -> None:
         self._figures.returned += 1
@@ -215,6 +225,14 @@ class Connection(Handler):  # type: ignore[misc]
         if self._link is None or not self._link.state & Endpoint.REMOTE_ACTIVE:
             self._end(NotConnected(f"interconnect {self._url} did not answer within {_ATTEMPT_SECONDS:.0f} s"))
 
+    def _look_for_credit(self) -> None:
+        """Warn about a link that is attached and gets no credit, which nothing else would show."""
+        if self._ending:
+            return
+        if self._credit.is_due():
+            _log.warning("%s at %s: %s", self._address, self._url, self._credit)
+        self._loop.after(_CREDIT_SECONDS, self._look_for_credit)
+
     def _renew(self) -> None:
         """End when the certificates were renewed: the next connection uses the new ones."""
         if files.stamp(self._interconnect) != self._stamp:
@@ -234,3 +252,8 @@ class Connection(Handler):  # type: ignore[misc]
             self._link.close()
             self._link.connection.close()
             self._loop.after(_CLOSE_SECONDS, self._loop.stop)
+
+
+def _opened(connection: Endpoint) -> bool:
+    """Return whether the peer had answered the opening of a connection."""
+    return connection is not None and not connection.state & Endpoint.REMOTE_UNINIT

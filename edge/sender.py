@@ -1,7 +1,8 @@
 """Keeps the edge connected to the interconnect, from a thread of its own (edge/link.py carries each connection).
 
 Guarantees that each attempt starts with everything unaccepted to be sent again; that attempts go round all addresses and are
-spread by jittered back-off; that what an operator has to mend ends the edge, and everything else does not.
+spread by jittered back-off; that what an operator has to fix ends the edge, and everything else does not: a limit of a router may
+pass by itself, and a user that its policy does not know is refused with the same words.
 """
 
 import itertools
@@ -13,12 +14,10 @@ from edge.link import Connection
 from edge.outbox import Outbox
 from headrace.backoff import Backoff
 from headrace.configuration.edge import Interconnect
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import ConfigurationError, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
-#: Refusals in a row after which an operator is called: a limit that looks temporary and is not.
-_REFUSALS = 8
 #: The pause before the next of several addresses is tried, in seconds.
 _NEXT_SECONDS = 0.1
 
@@ -62,19 +61,13 @@ class Sender:
         """Go from address to address, with a pause that grows after each round through all of them."""
         backoff = Backoff(first=0.2, longest=10.0)
         urls = itertools.cycle(self._interconnect.urls)
-        refusals, failures = 0, 0
+        failures = 0
         while not self._stopping.is_set():
-            flowed, refused, problem = self._connect(next(urls), first=self._figures.interconnect_connections == 0)
+            flowed, problem = self._connect(next(urls), first=self._figures.interconnect_connections == 0)
             if problem is None:
                 continue
             if not isinstance(problem, NotConnected):
                 raise problem
-            refusals = refusals + 1 if refused else 0
-            if refusals == _REFUSALS:
-                raise NeedsOperator(
-                    f"{problem.message}, {refusals} times in a row",
-                    hint="Check the limits that the interconnect sets for this user (connections, links).",
-                )
             if flowed:
                 backoff.reset()
                 failures = 0
@@ -84,20 +77,21 @@ class Sender:
             _log.warning("%s; trying again in %.1f s%s", problem.message, pause, problem.hint and f". {problem.hint}")
             self._stopping.wait(pause)
 
-    def _connect(self, url: str, *, first: bool) -> tuple[bool, bool, ReplicationError | None]:
-        """Carry one connection to its end; return whether it ever had credit, whether a limit refused it, and why it ended."""
+    def _connect(self, url: str, *, first: bool) -> tuple[bool, ReplicationError | None]:
+        """Carry one connection to its end; return whether it ever had credit, and why it ended."""
         try:
             connection = Connection(self._interconnect, url, self._source, self._outbox, self._figures)
         except ConfigurationError as error:
             if first:
                 raise
             # Files are replaced one after the other: soon they fit each other again.
-            return False, False, NotConnected(error.message, hint=error.hint)
+            return False, NotConnected(error.message, hint=error.hint)
         self._connection = connection
         try:
             problem = connection.carry(self._stopping)
         finally:
             self._connection = None
             self._figures.interconnect_connected = self._figures.credit = 0
+            self._figures.credit_wait.given()
             self._outbox.lost()
-        return connection.flowed, connection.refused, problem
+        return connection.flowed, problem

@@ -13,7 +13,16 @@ from bridge.amqp.certificate_reloader import CertificateReloader
 from bridge.amqp.identities import Identities
 from bridge.amqp.links import Links
 from bridge.amqp.pending_connections import PendingConnections, key
-from bridge.amqp.transport import FRAME_BYTES, IDLE_TIMEOUT, EndpointStateHandler, Handler, abort, after, peer_of
+from bridge.amqp.transport import (
+    FRAME_BYTES,
+    IDLE_TIMEOUT,
+    SILENT,
+    EndpointStateHandler,
+    Handler,
+    abort,
+    after,
+    peer_of,
+)
 from bridge.rate_limited_log import RateLimitedLog
 from headrace.certificates import words
 from headrace.configuration.bridge import Interconnect
@@ -139,8 +148,11 @@ class Peer(Handler):  # type: ignore[misc]
     on_session_error = on_session_closing
 
     def on_transport_error(self, event: Any) -> None:
-        """Say why the connection was lost."""
+        """Log why the connection was lost."""
         said = _text(event.transport.condition)
+        if SILENT in said:
+            # Proton would wait as long again until a close is written that nobody reads.
+            event.transport.close_head()
         if self._url is not None:
             explained = words.why(self._url, self._interconnect) if "verify failed" in said else words.meaning(said)
             more = f"{explained} ({said})" if explained else said

@@ -45,6 +45,8 @@ logging.getLogger("proton").addFilter(lambda _record: logging.getLogger().isEnab
 
 #: A peer that is silent for so long is gone, in seconds.
 IDLE_TIMEOUT = 10.0
+#: What Proton calls such a peer in the condition of its transport.
+SILENT = "local-idle-timeout"
 FRAME_BYTES = 64 * 1024
 #: Connections that wait to be accepted.
 _BACKLOG = 256

@@ -14,11 +14,16 @@ from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Check, Finding
 from headrace.position import Position
+from headrace.status.ask import ask
 
 #: Room that the state folder needs besides the spool, in bytes.
 _ROOM = 64 << 20
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
 _PATIENCE = 5.0
+_NO_CREDIT = (
+    "Does a bridge run that receives from this source's address? Its log says whether it waits for Kafka or for an operator. "
+    "Routers between say in theirs whether their policy lets the address through."
+)
 
 
 def state_folder(config: EdgeFile) -> Iterator[Finding]:
@@ -63,12 +68,25 @@ def certificates(config: EdgeFile) -> Iterator[Finding]:
 
 
 def interconnect(config: EdgeFile) -> Iterator[Finding]:
-    """Attach to the source's address at every interconnect; where an edge runs that would take its link from it."""
+    """Attach to the source's address at every interconnect; where an edge runs that would take its link, so it is asked."""
     if engine_of(config).state.in_use():
-        yield Finding("interconnect", "ok", "not tried, because the edge that runs has the link: see 'headrace status'")
+        yield _of_running(config)
         return
     for url in config.interconnect.urls:
         yield _attach(config, url)
+
+
+def _of_running(config: EdgeFile) -> Finding:
+    """Return what the edge that runs reports of its link."""
+    answer = ask(Path(config.path)) if config.metrics.listen is not None else None
+    found = answer.sources[0] if answer is not None and answer.running else None
+    if found is None:
+        said = "not tried, because the edge that runs has the link; with [metrics] listen it could be asked"
+        return Finding("interconnect", "ok", said)
+    said = f"the edge that runs is {found.state!r}{found.reason and f': {found.reason}'}"
+    if found.state in {"interconnect away", "not acknowledged"}:
+        return Finding("interconnect", "warning", said, _NO_CREDIT)
+    return Finding("interconnect", "ok", said)
 
 
 def _attach(config: EdgeFile, url: str) -> Finding:
@@ -89,7 +107,7 @@ def _attach(config: EdgeFile, url: str) -> Finding:
         said = f"{url} did not answer within {_PATIENCE:.0f} s"
         return Finding("interconnect", "wrong", said, "Check the address, and firewalls on the way out.")
     said = f"{url} lets {config.source.name} attach, and gave no credit within {_PATIENCE:.0f} s"
-    return Finding("interconnect", "warning", said, "The bridge waits for Kafka or for an operator: see its log.")
+    return Finding("interconnect", "warning", said, _NO_CREDIT)
 
 
 def _nearest(folder: Path) -> Path:

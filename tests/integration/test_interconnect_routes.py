@@ -2,20 +2,16 @@
 
 import os
 import resource
-import threading
 
-from proton import Condition
-from proton.handlers import MessagingHandler
-from proton.reactor import ApplicationEvent, Container, EventInjector
 from proton.utils import BlockingConnection
 
 from bridge.amqp import transport
-from bridge.amqp.transport import Sockets
 from edge import link
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator
 from headrace.polling import Polling
 from infra.local.ports import free_port
+from tests.edge_peers import Crowded, Quiet, Refusing
 from tests.interconnect_ends import SOURCE, Edge, Far, at, sealed
 from tests.router_double import Router
 from tests.waiting import eventually
@@ -73,6 +69,27 @@ def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkey
     wire.resume()
     edge.acknowledged(at(2))
     assert far.numbers[SOURCE] == [1, 2]
+
+
+def test_a_bridge_gives_up_a_silent_router_when_the_idle_timeout_has_passed_once(ends, proxies, monkeypatch, caplog):
+    """The connection was reported as lost in time, and its links only after as long again (R10)."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(transport, "IDLE_TIMEOUT", 4.0)
+    monkeypatch.setattr("bridge.amqp.connections.IDLE_TIMEOUT", 4.0)
+    router = Router({f"cdc/{SOURCE}": []})
+    wire = proxies("127.0.0.1", router.port)
+    try:
+        ends(Far, url=[f"amqp://127.0.0.1:{wire.port}"])
+        eventually(lambda: f"{SOURCE}: link up" in caplog.text, saying="the bridge connects")
+        wire.stall()
+        lost, dropped = (
+            eventually(lambda said=said: [it.created for it in caplog.records if said in it.getMessage()], saying=said)
+            for said in ("local-idle-timeout expired", "link lost")
+        )
+        assert dropped[0] - lost[0] < 2.0
+    finally:
+        wire.resume()
+        router.close()
 
 
 def test_a_wire_that_flaps_carries_everything_once(ends, proxies):
@@ -200,44 +217,49 @@ def test_an_edge_goes_back_over_what_was_accepted_past_a_hole(ends, interconnect
     assert [value["n"] for _, _, value in interconnect.records] == list(range(1, 9))
 
 
-def test_a_limit_that_looks_temporary_calls_an_operator_in_the_end(ends, monkeypatch):
+def test_a_limit_that_lasts_does_not_end_an_edge_and_when_it_passes_the_edge_goes_on(ends, monkeypatch, caplog):
+    """A vhost's maxConnections may be reached for a while: the edge ended with exit code 3 after seconds (R6, R7)."""
     monkeypatch.setattr("edge.sender.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
     crowded = Crowded()
+    edge = ends(Edge, f"amqp://127.0.0.1:{crowded.port}")
+    edge.put(sealed(1, 5))
+    eventually(lambda: crowded.refused > 10, saying="the edge goes on trying")
+    crowded.close()
+    ends(Far, listen=f"127.0.0.1:{crowded.port}")
+    edge.acknowledged(at(5))
+    assert "connection disallowed by local policy" in caplog.text
+    assert "policy has no group that names this edge's user" in caplog.text
+
+
+def test_a_link_that_gets_no_credit_is_shown_as_such(ends, monkeypatch, caplog):
+    """A router lets every sender attach, and grants credit only once somebody receives (R2)."""
+    monkeypatch.setattr("edge.credit_wait._ORDINARY_SECONDS", 0.1)
+    monkeypatch.setattr("edge.link._CREDIT_SECONDS", 0.1)
+    caplog.set_level("INFO")
+    quiet = Quiet()
+    edge = ends(Edge, f"amqp://127.0.0.1:{quiet.port}")
     try:
-        problem = ends(Edge, f"amqp://127.0.0.1:{crowded.port}").problem()
+        eventually(lambda: "attached, no credit since" in caplog.text, saying="the log says so")
+        figures = edge.figures
+        figures.database_connected = 1
+        assert figures.state == "interconnect away"
+        assert figures.reason.startswith("attached, no credit since 20")
+        assert figures.no_credit > 0.1
+        quiet.grant(3)
+        eventually(lambda: figures.no_credit == 0, saying="credit ends the wait")
+        assert figures.state == "capturing"
     finally:
-        crowded.close()
+        quiet.close()
+
+
+def test_a_refused_link_was_never_attached(ends, caplog):
+    """A refusal begins with an answer without a target (R11)."""
+    caplog.set_level("INFO")
+    refusing = Refusing()
+    try:
+        problem = ends(Edge, f"amqp://127.0.0.1:{refusing.port}").problem()
+    finally:
+        refusing.close()
     assert isinstance(problem, NeedsOperator)
-    assert "amqp:resource-limit-exceeded" in problem.message
-    assert "8 times in a row" in problem.message
-
-
-class Crowded(MessagingHandler):
-    """Closes every connection as a router does whose policy knows no such user."""
-
-    def __init__(self):
-        super().__init__()
-        self._container = Container(self)
-        self._container.global_handler.base = Sockets()
-        self._acceptor = self._container.acceptor("127.0.0.1", 0)
-        self.port = self._acceptor._selectable.getsockname()[1]
-        self._injector = EventInjector()
-        self._container.selectable(self._injector)
-        self._thread = threading.Thread(target=self._container.run, daemon=True)
-        self._thread.start()
-
-    def on_connection_opened(self, event):
-        event.connection.condition = Condition("amqp:resource-limit-exceeded", "connection disallowed by local policy")
-        event.connection.close()
-
-    def on_end(self, event):
-        self._acceptor.close()
-        self._injector.close()
-        self._container.stop()
-
-    def close(self):
-        self._injector.trigger(ApplicationEvent("end"))
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        for end in self._injector.pipe:
-            os.close(end)
+    assert "does not let this edge send" in problem.message
+    assert "attached to" not in caplog.text
