@@ -38,8 +38,8 @@ class Outbox:
         self.wake_capture: Callable[[], None] = _nobody
         #: Called after something happened that is the spool's business, by any thread.
         self.wake_spooler: Callable[[], None] = _nobody
-        #: Makes the spool drop what is read again from a place, and returns its newest row; there may be no spool.
-        self.rewind_spool: Callable[[int], int] = lambda _place: 0
+        #: Makes the spool drop what is read again from a place; returns its newest row and the last position of that.
+        self.rewind_spool: Callable[[int], tuple[int, Position | None]] = lambda _place: (0, None)
         self.problem: Exception | None = None
         #: When the acknowledged tail moved last, by the monotonic clock.
         self.moved_at = time.monotonic()
@@ -135,7 +135,7 @@ class Outbox:
     def rewind(self) -> None:
         """Drop what is not acknowledged and not spooled for good, because the log is read again from the confirmed place."""
         with self.disk:
-            row = self.rewind_spool(self.progress()[1])
+            row, _ = self.rewind_spool(self.progress()[1])
             with self.lock:
                 self.window.spooling = False
                 self.window.restart(self.window.acknowledged, row)
@@ -146,9 +146,17 @@ class Outbox:
             self.window.restart(tail, self.window.newest_row)
 
     def confirm_from(self, place: int) -> None:
-        """Let no place be confirmed beyond this one but by what comes now: the log of another server goes on there."""
-        with self.lock:
-            self.window.confirmable = place
+        """Let no place be confirmed beyond this one but by what comes now: the log of another server goes on there.
+
+        Only what the spool keeps that is not read again from there counts as spooled.
+        """
+        with self.disk:
+            row, end = self.rewind_spool(place)
+            with self.lock:
+                window = self.window
+                window.confirmable = place
+                window.restart(window.acknowledged, row)
+                window.spooled = max(window.acknowledged, end or window.acknowledged)
 
     def take(self) -> tuple[int, SealedBatch] | None:
         """Return the next batch to send with the number of its delivery, or None."""

@@ -17,6 +17,7 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.spool import Spool
 from edge.window import Entry
+from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
@@ -156,10 +157,10 @@ class Spooler:
         waits = min(now - self._outbox.moved_at, clock - oldest)
         return waits >= min(_BLOCKED_SECONDS, self._after) and (window.spooling or self._outbox.full)
 
-    def _rewind(self, place: int) -> int:
+    def _rewind(self, place: int) -> tuple[int, Position | None]:
         self._spool.rewind(place)
         self._tell()
-        return self._spool.last_row
+        return self._spool.last_row, self._spool.end
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:

@@ -56,6 +56,13 @@ class Dying(RuleBasedStateMachine):
         # What commits at the confirmed place or after it.
         self.next = next(number for number in range(1, 10_000) if _change(number)[0] >= confirmed)
 
+    @rule()
+    def find_that_the_checkpoint_has_to_change(self):
+        """E6: as after a failover, or when the standbys' guard changes."""
+        progress = self.process.progress
+        progress.replace(progress.checkpoint, until=None)
+        self.read_from_the_slot()
+
     @rule(count=st.sampled_from([1, 2, 3, 3, 6]))
     def capture(self, count):
         for _ in range(count):
@@ -152,7 +159,7 @@ class Dying(RuleBasedStateMachine):
         """Let everything arrive that was captured."""
         if self.process is not None:
             captured = self.next - 1
-            for _ in range(100_000):
+            for _ in range(2_000):
                 self.lose_the_link()
                 while self.send_one():
                     self.arrive()

@@ -121,3 +121,17 @@ def test_lost_spool_stops_the_edge_before_anything_is_read(processes, tmp_path):
 
     with pytest.raises(NeedsOperator, match=f"after {START} up to {position(2)}"):
         processes()
+
+
+def test_a_checkpoint_that_has_to_change_promises_no_more_than_the_spool_keeps(processes):
+    """E6: batches were spooled since the checkpoint was written; it changes, as after a failover, and the edge dies."""
+    edge = processes()
+    edge.put(1, 2, 3)
+    edge.spool_all()
+    edge.progress.replace(edge.progress.checkpoint, until=None)
+    edge.start()
+
+    edge = processes()
+
+    assert edge.progress.checkpoint.promised is None
+    assert edge.progress.confirmed == 1
