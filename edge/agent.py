@@ -16,6 +16,7 @@ from edge.figures import Figures
 from edge.last_words import Voice
 from edge.outbox import Outbox
 from edge.progress import Progress
+from edge.record_settings import RecordSettings
 from edge.sender import Sender
 from edge.service import EdgeService
 from edge.spool import Spool
@@ -67,6 +68,7 @@ class Agent:
             outbox.wake_capture = self._wakeup.ring
             spooler = self._spooler(checkpoint, outbox)
             progress = Progress(self._state, checkpoint, outbox, self._engine.advanced)
+            settings = RecordSettings(self._state.folder, self._config)
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
             self.figures.accepted_place = outbox.accepted_place
             self._voice = Voice(self._config, outbox, self.figures)
@@ -77,8 +79,10 @@ class Agent:
             spooler.start()
             sender.start()
             try:
-                self._capture(progress, outbox)
+                self._capture(progress, outbox, settings)
                 progress.save_now()
+                if outbox.empty:
+                    settings.stopped(progress.checkpoint, outbox.sent)
                 self._voice.last("stopped", "")
             except (NeedsOperator, CorruptInput) as error:
                 self.figures.undecodable += isinstance(error, CorruptInput)
@@ -111,14 +115,16 @@ class Agent:
             _log.info("the spool has %d batches, up to %s: they are sent first", len(spool), spool.end)
         return Spooler(spool, outbox, self.figures, after_seconds=settings.after_seconds)
 
-    def _capture(self, progress: Progress, outbox: Outbox) -> None:
+    def _capture(self, progress: Progress, outbox: Outbox, settings: RecordSettings) -> None:
         """Run one session after another until stopped."""
         backoff = Backoff(first=0.1, longest=10.0)
         taken_since, former_pid = 0.0, 0
         while not self._stopping:
             capture = None
             try:
-                capture = Capture(self._config, self._engine, progress, outbox, self.figures, self._wakeup, former_pid)
+                capture = Capture(
+                    self._config, self._engine, progress, outbox, self.figures, self._wakeup, former_pid, settings
+                )
                 taken_since, former_pid = 0.0, capture.pid
                 backoff.reset()
                 capture.run(lambda: self._stopping)

@@ -53,6 +53,7 @@ class Batcher:
         source: str,
         tail: Position,
         target_bytes: int = 64 * 1024,
+        repeat_schema_until: int = 0,
         figures: Callable[[], Figures] | None = None,
     ) -> None:
         # The decoder holds on to neither list: both are new in each batch.
@@ -66,6 +67,9 @@ class Batcher:
         self.transactions = 0
         #: Changes too large for a record, in whose places others stand; counted by the decoder.
         self.dead_letters = 0
+        #: Whether each change of the present transaction carries its schema record (edge/record_settings.py).
+        self.repeats_schema = False
+        self._repeat_schema_until = repeat_schema_until
         self._limit = 0
         self._source = source
         self._tail = tail
@@ -97,6 +101,7 @@ class Batcher:
         self._commit, self._commit_ms = commit, commit_ms
         self._since, self._ordinal = len(self.values), 0
         self._in_transaction = True
+        self.repeats_schema = commit <= self._repeat_schema_until
 
     def glue(self, value: bytes, ordinal: int, key: bytes | None = None) -> None:
         """Add a schema record, with the position of the change that is added next, whatever room there is."""

@@ -15,6 +15,7 @@ from edge.engine import Engine
 from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.progress import Progress
+from edge.record_settings import RecordSettings
 from edge.snapshot.control import Control
 from edge.snapshot.copying import Copying
 from edge.snapshot.folder import SnapshotFolder
@@ -52,8 +53,10 @@ class Capture:
         figures: Figures,
         wakeup: Wakeup,
         former_pid: int,
+        settings: RecordSettings,
     ) -> None:
         self._config = config
+        self._settings = settings
         self._progress = progress
         self._outbox = outbox
         self._figures = figures
@@ -78,13 +81,14 @@ class Capture:
         """Start the stream where the checkpoint stands, with nothing of a session before."""
         source = self._config.source
         tail = self._progress.restart()
+        checkpoint = self._progress.checkpoint
         self._batcher = Batcher(
             source=source.name,
             tail=tail,
+            repeat_schema_until=self._settings.begin(checkpoint.position, self._session.log_end),
             target_bytes=self._config.batches.kilobytes * 1024,
             figures=self._due_figures,
         )
-        checkpoint = self._progress.checkpoint
         self._session.start(checkpoint, self._batcher)
         self._copying = Copying(
             Control(SnapshotFolder(engine.state.folder, source.name), checkpoint.position.epoch),
@@ -141,11 +145,13 @@ class Capture:
         self._session.flush(1.0)
 
     def close(self) -> None:
-        """Leave the database."""
-        if self._copying is not None:
-            self._copying.close()
-        self._figures.database_connected = 0
-        self._session.close()
+        """Leave the database, whatever else fails."""
+        try:
+            if self._copying is not None:
+                self._copying.close()
+        finally:
+            self._figures.database_connected = 0
+            self._session.close()
 
     def _attend(self, now: float, *, dry: bool) -> float:
         """Do what is due besides reading; return for how many seconds nothing will be."""

@@ -5,7 +5,6 @@ folder. The edge writes it before the slot is told, so the slot is never ahead o
 """
 
 import contextlib
-import errno
 import fcntl
 import os
 from abc import ABCMeta, abstractmethod
@@ -15,19 +14,13 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from edge import durable
-from headrace.errors import CorruptInput, NeedsOperator, Retryable
+from headrace import files
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 _VERSION = 1
 _NAME = "checkpoint.json"
 _LARGEST_ORDINAL = (1 << 32) - 1
-#: Errors of a disk that will take more when somebody has made room.
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-class NoRoom(Retryable):
-    """The disk of the state folder is full, or the spool has reached its limit."""
 
 
 class _Abstract(msgspec.StructMeta, ABCMeta):
@@ -135,7 +128,7 @@ class State(Generic[C]):
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise NeedsOperator(f"checkpoint {self.path} cannot be read: {error.strerror}", hint=_REPAIR) from error
+            raise files.problem(self.path, "read", error) from error
         try:
             checkpoint = msgspec.json.decode(data, type=self._kind)
             _ = checkpoint.position, checkpoint.promised, checkpoint.confirmed
@@ -158,17 +151,9 @@ class State(Generic[C]):
     def write(self, checkpoint: Checkpoint) -> None:
         """Make the checkpoint durable: when this returns it survives a crash of the machine.
 
-        Raises NoRoom when the disk is full, and NeedsOperator when it refuses otherwise.
+        Raises NoRoom when the disk takes nothing now, and NeedsOperator when it refuses otherwise.
         """
-        try:
-            durable.write(self.path, msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
-        except OSError as error:
-            if error.errno in _FULL:
-                raise NoRoom(f"checkpoint {self.path} cannot be written: {error.strerror}") from error
-            raise NeedsOperator(
-                f"checkpoint {self.path} cannot be written: {error.strerror}",
-                hint="Make room or mend the disk, then start the edge again: it goes on where it was.",
-            ) from error
+        files.write_private(self.path, msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
 
 
 _REPAIR = (

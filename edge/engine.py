@@ -64,6 +64,9 @@ class Session(Protocol):
     def frames(self) -> int:
         """How many frames came, keepalives included."""
 
+    def log_end(self) -> int:
+        """Return the place where the log ends now."""
+
     def start(self, checkpoint: Any, batcher: Batcher) -> None:
         """Start the stream where the checkpoint stands, which may have moved since the session was opened."""
 

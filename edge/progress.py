@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from edge.checkpoint import Checkpoint, NoRoom, State
+from edge.checkpoint import Checkpoint, State
 from edge.outbox import Outbox
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NoRoom
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from edge.batcher import SealedBatch
-from edge.spool_file import SpoolFile
+from edge.spool_file import SpoolFile, may_pass
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
@@ -71,6 +71,8 @@ class Spool:
         try:
             found = self._found(acknowledged, confirmed)
         except _DAMAGED as error:
+            if may_pass(error):
+                raise self._file.problem(error) from error
             if promised is not None:
                 raise self.lost(acknowledged, promised, f"is damaged ({error})") from error
             _log.warning("spool %s is damaged (%s); nothing depends on it, so it is removed", self.path, error)
@@ -90,6 +92,8 @@ class Spool:
         try:
             (last,) = self._file.connection().execute("select max(last) from batch where confirm > 0").fetchone()
         except sqlite3.Error as error:
+            if may_pass(error):
+                raise self._file.problem(error) from error
             raise NeedsOperator(
                 f"spool {self.path} is damaged ({error}): what it held is lost here, because the source may have discarded it",
                 hint="Move it away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace "
@@ -136,7 +140,7 @@ class Spool:
     def read(self, row: int, limit_bytes: int, after: Position) -> list[Kept]:
         """Return the batches from a row on, which follows a position: about as many bytes as the limit allows, at least one.
 
-        Raises NeedsOperator when the first of them cannot be read.
+        Raises NoRoom when the first of them cannot be read now, and NeedsOperator when it is damaged.
         """
         kept: list[Kept] = []
         try:
@@ -146,6 +150,8 @@ class Spool:
                 if limit_bytes <= 0:
                     break
         except _DAMAGED as error:
+            if not kept and may_pass(error):
+                raise self._file.problem(error) from error
             if not kept:
                 raise self.lost(after, self.end or after, f"is damaged ({error})") from error
         return kept

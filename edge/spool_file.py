@@ -11,12 +11,14 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.checkpoint import NoRoom
-from headrace.errors import NeedsOperator
+from headrace import files
+from headrace.errors import NeedsOperator, NoRoom
 
 VERSION = 1
 #: Of 64 kB batches so large a page wastes little; it is also the unit of the limit.
 _PAGE_BYTES = 8192
+#: The disk is full, reads or writes fail, or no file can be opened, as where descriptors run out.
+_PASSING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM}
 #: The write-ahead log is cut back to this after a checkpoint, in bytes.
 _JOURNAL_BYTES = 8 << 20
 _ABOUT = "create table about (version integer not null, source text not null)"
@@ -47,16 +49,22 @@ class SpoolFile:
         if self._connection is None:
             is_new = not self.path.exists()
             if is_new:
-                # Rows are nobody else's business; what SQLite puts beside the file is as private as the file.
-                with contextlib.suppress(OSError):
+                # Only the owner may read rows; what SQLite puts next to the file is as private as the file.
+                try:
                     self.path.touch(0o600)
-            connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+                except OSError as error:
+                    raise files.problem(self.path, "made", error) from error
+            connection = None
             try:
+                connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
                 self._prepare(connection, is_new=is_new)
-            except sqlite3.Error:
-                connection.close()
+            except (sqlite3.Error, OSError) as error:
+                if connection is not None:
+                    connection.close()
                 if is_new:
                     self.remove()
+                if isinstance(error, OSError):
+                    raise files.problem(self.path, "made", error) from error
                 raise
             self._connection = connection
         return self._connection
@@ -87,19 +95,21 @@ class SpoolFile:
     def remove(self) -> None:
         """Close and remove the file: its room goes back to the disk."""
         self.close()
-        for ending in ("", "-wal", "-journal"):
-            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        try:
+            for ending in ("", "-wal", "-journal"):
+                self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        except OSError as error:
+            raise files.problem(self.path, "removed", error) from error
 
-    def problem(self, error: sqlite3.Error, needed: int = 0) -> NoRoom | NeedsOperator:
+    def problem(self, error: Exception, needed: int = 0) -> NoRoom | NeedsOperator:
         """Return the error of a write of so many bytes that failed."""
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CANTOPEN}:
+        if may_pass(error):
             if needed and self._is_at_limit(needed):
                 return NoRoom(f"the spool is full: no more fits into its {self._limit_bytes / 1e6:.1f} MB")
             return NoRoom(f"the disk of {self.path.parent} takes no more ({error})")
         return NeedsOperator(
             f"spool {self.path} cannot be written: {error}",
-            hint="Mend the disk, then start the edge again: what the spool holds is checked first.",
+            hint="Fix the disk, then start the edge again: what the spool holds is checked first.",
         )
 
     def _prepare(self, connection: sqlite3.Connection, *, is_new: bool) -> None:
@@ -126,6 +136,12 @@ class SpoolFile:
         )
         # Every body may leave the best part of a page empty.
         return bool((pages - free) * _PAGE_BYTES + 1.2 * needed + 4 * _PAGE_BYTES > self._limit_bytes)
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether an error is that of a disk or a process that takes nothing now, and not of a damaged file."""
+    # The lowest byte of SQLite's extended codes is the plain one.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _PASSING
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 
-from edge.checkpoint import NoRoom
 from edge.figures import Figures
 from edge.outbox import Outbox
-from edge.spool import Spool
+from edge.spool import Kept, Spool
 from edge.window import Entry
+from headrace.errors import NoRoom
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -137,15 +137,17 @@ class Spooler:
             row, after = window.loaded_row + 1, window.acknowledged
             # Many at once, and not one for each that was accepted.
             wanted = window.unloaded and room > outbox.limit_bytes // 4
+        kept: list[Kept] = []
         if wanted:
-            kept = self._spool.read(row, min(room, _WRITE_BYTES), after)
+            with self._room():
+                kept = self._spool.read(row, min(room, _WRITE_BYTES), after)
             with outbox.lock:
                 for one in kept:
                     window.load(*one)
                 joined |= window.join()
-        if wanted or joined:
+        if kept or joined:
             outbox.wake_sender()
-        return bool(wanted)
+        return bool(kept)
 
     def _is_due(self, now: float, clock: float) -> bool:
         """Whether what is captured goes to the spool; the outbox is locked."""

@@ -3,6 +3,7 @@
     ReplicationError
     ├── NotConnected         the loop: connect again, after a jittered pause
     ├── Retryable            the loop: do the same step again
+    │   └── NoRoom               the loop: go on without writing, and try again
     ├── NeedsOperator        a person: stop, say what happened and what to run
     │   └── ConfigurationError   a person: the file or the command line is wrong
     └── CorruptInput         nobody can pass it: quarantine or stop, by policy
@@ -39,6 +40,10 @@ class Retryable(ReplicationError):  # noqa: N818 - as above.
     """The step failed and will be done again."""
 
     exit_code = 5
+
+
+class NoRoom(Retryable):
+    """The disk takes nothing now: it is full, a limit is reached, or it fails in a way that may pass."""
 
 
 class NeedsOperator(ReplicationError):  # noqa: N818 - as above.

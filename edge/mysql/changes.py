@@ -52,6 +52,10 @@ class Changes:
     ) -> None:
         """Add changes of a table; raise NeedsOperator for one that is too large for a record, unless a letter takes its place."""
         batcher, ordinal = self._batcher, self.ordinal
+        if batcher.repeats_schema and not table.told and len(values) > 1:
+            for key, value in zip(keys, values, strict=True):
+                self.add(table, [key], [value], now_ms, deletes=deletes)
+            return
         goes_ahead = self._tells_ends or not table.told
         ahead = self._ahead(table, len(values), now_ms) if goes_ahead and values else []
         buries = deletes and self._records.tombstones
@@ -128,7 +132,7 @@ class Changes:
             self._counts[name] = self._counts.get(name, 0) + count
         if not table.told:
             ahead.append((None, table.schema_record(transaction, ordinal, now_ms)))
-            table.told = True
+            table.told = not self._batcher.repeats_schema
         return ahead
 
     def _put(self, key: bytes | None, value: bytes) -> None:

@@ -20,6 +20,7 @@ from edge.mysql.keyed import condition
 from edge.mysql.log_again import LogAgain
 from edge.mysql.log_stream import LogStream
 from edge.mysql.ordinals import Ordinals
+from edge.mysql.place import place, split_name
 from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
 from edge.mysql.tables import Chosen, Tables
 from edge.mysql.watch import Watch
@@ -127,6 +128,11 @@ class MysqlSession:
         self._charsets: dict[int, str] = {}
         self.pid = stream.pid
         self.fileno = stream.fileno
+
+    def log_end(self) -> int:
+        """Return the place where the log ends now."""
+        name, size = log(self._database).end
+        return place(split_name(name)[1], size)
 
     def start(self, checkpoint: MysqlCheckpoint, batcher: Batcher) -> None:
         """Start the stream after the checkpoint's GTID set."""

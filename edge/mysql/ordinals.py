@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge.snapshot.folder import write
+from headrace import files
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 
@@ -36,20 +36,21 @@ class Ordinals:
 
     def take(self, place: int, count: int) -> int:
         """Return the first of so many ordinals at a place, none of them used before."""
+        first = self._next
         if place != self._place:
             behind = [position.ordinal + 1 for position in self._sent if position.commit == place]
-            self._place = place
-            self._next = max([self._taken.free if self._taken.place == place else 0, *behind])
-        first, self._next = self._next, self._next + count
-        if self._next > _MOST:
+            first = max([self._taken.free if self._taken.place == place else 0, *behind])
+        after = first + count
+        if after > _MOST:
             raise NeedsOperator(
                 f"more rows were copied at one place of the log, {place:016x}, than it has positions",
                 hint="Let the source commit something; then start the edge again.",
             )
-        if self._taken.place != place or self._next > self._taken.free:
-            taken = _Taken(place, min(self._next + _AHEAD, _MOST))
-            write(self._path, msgspec.json.encode(taken))
+        if self._taken.place != place or after > self._taken.free:
+            taken = _Taken(place, min(after + _AHEAD, _MOST))
+            files.write_private(self._path, msgspec.json.encode(taken))
             self._taken = taken
+        self._place, self._next = place, after
         return first
 
     def _read(self) -> _Taken:
@@ -57,9 +58,10 @@ class Ordinals:
             return msgspec.json.decode(self._path.read_bytes(), type=_Taken)
         except FileNotFoundError:
             return _Taken()
-        except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+        except OSError as error:
+            raise files.problem(self._path, "read", error) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise NeedsOperator(
-                f"{self._path} cannot be read, or is damaged",
-                hint="If it is damaged: stop the edge, move the file away, and start it again when the source has committed "
-                "something.",
+                f"{self._path} is damaged",
+                hint="Stop the edge, move the file away, and start it again when the source has committed something.",
             ) from error

@@ -19,7 +19,7 @@ from edge.postgres.keys import PrimaryKeys
 from edge.postgres.log_stream import LogStream
 from edge.postgres.lsn import format_lsn
 from edge.postgres.preflight import open_stream
-from edge.postgres.slot import find_slot, retained_bytes
+from edge.postgres.slot import find_slot, log_end, retained_bytes
 from edge.postgres.watch import Watch
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.position import Position
@@ -95,6 +95,10 @@ class PostgresSession:
         self._database = database
         self.pid = stream.pid
         self.fileno, self.confirm, self.flush = stream.fileno, stream.confirm, stream.flush
+
+    def log_end(self) -> int:
+        """Return the LSN where the log ends now."""
+        return log_end(self._database)
 
     def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher) -> None:
         """Start the slot's stream at the confirmed LSN."""

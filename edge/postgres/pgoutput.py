@@ -183,7 +183,12 @@ class Decoder:
         tombstones = self._records.tombstones
         if tombstones and key is not None and message[:1] == b"D":
             self._batcher.follow(key, self._ordinal - 1)
-        if prefix in table.changes and not self._records.transactions and not (tombstones and prefix[:1] == b"D"):
+        if (
+            prefix in table.changes
+            and table.told
+            and not self._records.transactions
+            and not (tombstones and prefix[:1] == b"D")
+        ):
             self._told[prefix] = change
 
     def _fitted(self, table: Table, message: bytes, value: bytes) -> bytes:
@@ -267,7 +272,7 @@ class Decoder:
                 self._counts[table.name] = self._counts.get(table.name, 0) + 1
         if table is not None and not table.told:
             ahead.append((None, table.schema_record(around, self._now_ms)))
-            table.told = True
+            table.told = not batcher.repeats_schema
         if batcher.values and len(value) + sum(len(glued) for _, glued in ahead) > batcher.room:
             batcher.cut(ordinal)
         for glued_key, glued in ahead:

@@ -7,6 +7,7 @@ from pathlib import Path
 from edge.snapshot.engine import Reader
 from edge.snapshot.folder import Request, SnapshotFolder
 from edge.snapshot.plan import Key, LogTable, Plan, State, TablePlan
+from headrace.errors import NeedsOperator, NoRoom
 
 _log = logging.getLogger(__name__)
 
@@ -22,10 +23,13 @@ class Control:
         self.plan: Plan = folder.plan()
         self._dirty = self.plan.enter(epoch) and bool(self.plan.tables)
         self._saved_at = 0.0
+        self._is_full = False
+        # Requests that took effect, to be removed once the plan is written.
+        self._taken: list[Path] = []
 
     def oldest(self) -> tuple[Path, Request] | None:
         """Return the request that has waited longest, with its file; None when none waits."""
-        return next(iter(self._folder.waiting()), None)
+        return next((waits for waits in self._folder.waiting() if waits[0] not in self._taken), None)
 
     @staticmethod
     def resolved(reader: Reader, request: Request) -> list[str]:
@@ -46,11 +50,15 @@ class Control:
         else:
             plan.paused = request.kind == "pause"
         _log.info("snapshot request taken: %s %s", request.kind, ", ".join(tables))
-        self.save()
-        self._folder.taken(path)
+        self._taken.append(path)
+        self._dirty = True
+        self._save_if_possible()
 
     def started(self, table: TablePlan, estimate: int, log_table: LogTable | None) -> None:
-        """Note that a table is being copied; from its first row where it is not the table of before, or has another key."""
+        """Note that a table is being copied; from its first row where it is not the table of before, or has another key.
+
+        Durable when this returns, so before a row is read.
+        """
         if log_table != table.log_table and (table.cursor is not None or table.whole):
             _log.warning("the snapshot of %s begins again: the table or its key is not the one of before", table.name)
             table.restart()
@@ -78,24 +86,42 @@ class Control:
         """Note that a table is done, or why it is not."""
         table.state, table.problem, table.rows_per_second = state, problem, 0.0
         table.finished_ms = time.time_ns() // 1_000_000
-        self.save()
+        self._dirty = True
+        self._save_if_possible()
 
     def progressed(self) -> None:
         """Note that the plan has moved: it is written soon."""
         self._dirty = True
 
     def save_due(self, now: float) -> None:
-        """Write the plan if it has moved and the last write is long enough ago."""
+        """Write the plan if it has moved and the last write is long enough ago; where the disk is full, try again later."""
         if self._dirty and now - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = now
-            self.save()
+            self._save_if_possible()
 
     def save(self) -> None:
-        """Write the plan."""
-        self._dirty = False
+        """Write the plan, and then remove the requests that it follows from; raise NoRoom or NeedsOperator."""
+        self._dirty = True
         self._folder.save(self.plan)
+        self._dirty = self._is_full = False
+        while self._taken:
+            self._folder.taken(self._taken[0])
+            self._taken.pop(0)
 
     def save_rest(self) -> None:
-        """Write the plan if it has moved since it was written."""
-        if self._dirty:
+        """Write the plan if it has moved since it was written, and the disk takes it: what is not noted is copied again."""
+        try:
+            self._save_if_possible()
+        except NeedsOperator as error:
+            _log.warning("%s", error.message)
+
+    def _save_if_possible(self) -> None:
+        """Write the plan if it has moved; it stays to be written where the disk takes nothing now."""
+        if not self._dirty:
+            return
+        try:
             self.save()
+        except NoRoom as error:
+            if not self._is_full:
+                self._is_full = True
+                _log.warning("%s: the snapshot goes on, and notes how far it is when there is room", error.message)

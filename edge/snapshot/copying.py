@@ -24,7 +24,7 @@ from edge.snapshot.table import TableCopy
 from edge.snapshot.window import Window
 from edge.snapshot.worker import Job, Worker
 from headrace.backoff import Backoff
-from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.errors import NeedsOperator, NoRoom, NotConnected, Retryable
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -63,6 +63,8 @@ class Copying:
         #: The watermark that is waited for, and the chunk that was read ahead of some watermark.
         self._expected: bytes | None = None
         self._read: tuple[bytes, Chunk | None] = (b"", None)
+        # Why requests cannot be read; empty while they can.
+        self._unreadable = ""
         self._follow()
 
     def attend(self, now: float) -> float:
@@ -79,7 +81,7 @@ class Copying:
         return _LOOK_SECONDS
 
     def close(self) -> None:
-        """Note what is acknowledged, and read no more."""
+        """Note what is acknowledged, and read no more; what cannot be noted is copied again."""
         self._settle(time.monotonic())
         self._control.save_rest()
         self._leave()
@@ -87,7 +89,15 @@ class Copying:
 
     def _look(self) -> None:
         """Take the request that has waited longest; one for tables waits for the worker, which knows their names."""
-        asked = self._control.oldest()
+        try:
+            asked = self._control.oldest()
+            self._unreadable = ""
+        except (NoRoom, NeedsOperator) as error:
+            # Nobody but the snapshots waits for it.
+            if error.message != self._unreadable:
+                self._unreadable = error.message
+                _log.warning("snapshot requests wait: %s", error.message)
+            asked = None
         if asked is not None and asked[1].kind != "snapshot":
             self._control.take(*asked, asked[1].tables)
         elif asked is not None and not self._worker.busy:
@@ -129,7 +139,12 @@ class Copying:
         """Start a table, or go on with it."""
         if plan is not self._plan:
             return
-        self._control.started(plan, described.estimate, described.log_table)
+        try:
+            self._control.started(plan, described.estimate, described.log_table)
+        except NoRoom as error:
+            self._leave()
+            self._pause(error)
+            return
         self._follow()
         _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
         self._copy = TableCopy(plan, described.table, self._aim_bytes)
@@ -207,9 +222,7 @@ class Copying:
             if self._plan is plan:
                 self._leave()
             if isinstance(outcome, NotConnected | Retryable):
-                pause = self._backoff.pause()
-                self._not_before = self._now + pause
-                _log.warning("snapshot: %s; trying again in %.1f s", outcome.message, pause)
+                self._pause(outcome)
             elif isinstance(outcome, NeedsOperator):
                 _log.error("snapshot of %s: %s. %s", plan and plan.name, outcome.message, outcome.hint)
                 self._not_before = self._now + self._backoff.pause()
@@ -219,6 +232,11 @@ class Copying:
                 raise outcome
 
         self._worker.do(job, done)
+
+    def _pause(self, error: NotConnected | Retryable) -> None:
+        pause = self._backoff.pause()
+        self._not_before = self._now + pause
+        _log.warning("snapshot: %s; trying again in %.1f s", error.message, pause)
 
     def _leave(self) -> None:
         """Be done with a table, or with the attempt at it."""

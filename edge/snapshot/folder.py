@@ -1,11 +1,11 @@
 """What of snapshots is kept in the state folder: the plan, and requests that wait for the edge.
 
 A request is a file of its own, so that a command leaves one whether the edge runs or not; the edge takes them in the order in
-which they were left. Everything written is durable when the call returns, and a crash leaves a file whole, old or new. A
-request is removed after the plan that follows from it is written: at worst it is taken twice, which changes nothing.
+which they were left. Everything written is durable when the call returns, private to the edge's user since it holds keys of rows,
+and a crash leaves a file whole, old or new. A request is removed after the plan that follows from it is written: at worst it is
+taken twice, which changes nothing. What the disk refuses raises NoRoom where that may pass, else NeedsOperator.
 """
 
-import contextlib
 import logging
 import os
 import time
@@ -15,9 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from edge import durable
 from edge.snapshot.plan import Plan, parse
-from headrace.errors import NeedsOperator
+from headrace import files
 
 _log = logging.getLogger(__name__)
 
@@ -41,26 +40,24 @@ class SnapshotFolder:
         self._requests = folder / "snapshot-requests"
 
     def plan(self) -> Plan:
-        """Return the plan, an empty one when there is none; raise NeedsOperator when it is damaged."""
+        """Return the plan, an empty one when there is none; raise NoRoom or NeedsOperator when it cannot be read."""
         try:
             data = self._plan.read_bytes()
         except FileNotFoundError:
             return Plan(source=self._source)
         except OSError as error:
-            raise _refused(self._plan, "read", error) from error
+            raise files.problem(self._plan, "read", error) from error
         return parse(data, self._source, str(self._plan))
 
     def save(self, plan: Plan) -> None:
         """Make the plan durable."""
-        write(self._plan, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
+        files.write_private(self._plan, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
 
     def ask(self, request: Request) -> None:
         """Leave a request for the edge."""
-        try:
-            self._requests.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _refused(self._requests, "written", error) from error
-        write(self._requests / f"{time.time_ns():020}-{os.getpid()}.json", msgspec.json.encode(request))
+        files.make_private_folder(self._requests)
+        name = f"{time.time_ns():020}-{os.getpid()}.json"
+        files.write_private(self._requests / name, msgspec.json.encode(request))
 
     def ask_once(self, request: Request) -> None:
         """Leave a request unless the same one waits."""
@@ -69,13 +66,27 @@ class SnapshotFolder:
 
     def waiting(self) -> list[tuple[Path, Request]]:
         """Return the requests that wait, oldest first. A damaged one is removed, and the log says so."""
-        found = [(path, _request(path)) for path in self._found()]
-        return [(path, request) for path, request in found if request is not None]
+        found: list[tuple[Path, Request]] = []
+        for path in self._found():
+            try:
+                found.append((path, msgspec.json.decode(path.read_bytes(), type=Request)))
+            except FileNotFoundError:
+                # The edge took it meanwhile.
+                continue
+            except OSError as error:
+                # Those behind it must not overtake it.
+                raise files.problem(path, "read", error) from error
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                _log.exception("snapshot request %s is damaged and was removed: ask again", path)
+                self.taken(path)
+        return found
 
     def taken(self, path: Path) -> None:
         """Remove a request; call it after the plan that follows from it is saved."""
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise files.problem(path, "removed", error) from error
 
     def _found(self) -> Iterator[Path]:
         try:
@@ -83,27 +94,4 @@ class SnapshotFolder:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _refused(self._requests, "read", error) from error
-
-
-def _request(path: Path) -> Request | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Request)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
-        _log.exception("snapshot request %s is damaged and was removed: ask again", path)
-        path.unlink(missing_ok=True)
-        return None
-
-
-def write(path: Path, data: bytes) -> None:
-    """Make a file durable, whole: the old one or the new one after a crash. Raises NeedsOperator when the disk refuses."""
-    try:
-        durable.write(path, data)
-    except OSError as error:
-        raise _refused(path, "written", error) from error
-
-
-def _refused(path: Path, what: str, error: OSError) -> NeedsOperator:
-    return NeedsOperator(
-        f"{path} cannot be {what}: {error.strerror}", hint="Make room or mend the disk; nothing is lost meanwhile."
-    )
+            raise files.problem(self._requests, "read", error) from error

@@ -7,10 +7,10 @@ import multiprocessing
 import msgspec
 import pytest
 
-from edge.checkpoint import NoRoom, State
+from edge.checkpoint import State
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn, parse_lsn
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator, NoRoom
 from headrace.position import Position
 
 LSN = 0x16_B374D848

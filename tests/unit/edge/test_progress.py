@@ -2,11 +2,11 @@
 
 import pytest
 
-from edge.checkpoint import NoRoom, State
+from edge.checkpoint import State
 from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress import Progress
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NoRoom
 from headrace.position import Position
 from tests.unit.edge.test_checkpoint import LSN, checkpoint
 from tests.unit.edge.test_window import batch

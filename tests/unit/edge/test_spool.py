@@ -10,9 +10,8 @@ import textwrap
 
 import pytest
 
-from edge.checkpoint import NoRoom
 from edge.spool import Spool
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NoRoom
 from tests.unit.edge.test_window import START, batch, position
 
 SOURCE = "jakarta/bank"

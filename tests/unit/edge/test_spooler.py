@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-from edge.checkpoint import NoRoom
+from headrace.errors import NoRoom
 from tests.unit.edge.spooling import SIZE, SOURCE
 from tests.unit.edge.test_window import START, batch, position
 

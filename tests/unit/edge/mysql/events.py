@@ -124,7 +124,8 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> byte
 
 
 def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
-    batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
+    until = options.get("repeat_schema_until", 0)
+    batcher = Batcher(source="jakarta/bank", tail=Position.start(1), repeat_schema_until=until)
     policy = Policy(options.get("policy", Section()))
     tables = Tables(
         connector=engine,

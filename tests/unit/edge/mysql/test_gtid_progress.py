@@ -7,13 +7,14 @@ import os
 import pytest
 
 from edge.batcher import Batcher
-from edge.checkpoint import NoRoom, State
+from edge.checkpoint import State
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.event import Group
 from edge.mysql.gtid_progress import GtidProgress, Mark
 from edge.mysql.place import place
 from edge.outbox import Outbox
 from edge.progress import Progress
+from headrace.errors import NoRoom
 from headrace.position import Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -147,9 +147,15 @@ class Log:
         key_of: Callable[[Relation], list[str]] = no_key,
         tail: Position | None = None,
         policy: Policy | None = None,
+        repeat_schema_until: int = 0,
         **records: Any,
     ) -> None:
-        self.batcher = Batcher(source="jakarta/bank", tail=tail or Position.start(EPOCH), target_bytes=target_bytes)
+        self.batcher = Batcher(
+            source="jakarta/bank",
+            tail=tail or Position.start(EPOCH),
+            target_bytes=target_bytes,
+            repeat_schema_until=repeat_schema_until,
+        )
         self.decoder = Decoder(
             source="jakarta/bank",
             database="bank",
