@@ -11,6 +11,7 @@ from edge.figures import Figures
 from edge.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress import Progress
+from edge.record_settings import RecordSettings
 from edge.wakeup import Wakeup
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
@@ -51,6 +52,9 @@ class Session:
     def snapshots(self):
         return SimpleNamespace(stream=lambda _marked: Unused(), reader=lambda: None)
 
+    def log_end(self):
+        return 50
+
     def start(self, _checkpoint, _batcher):
         pass
 
@@ -79,7 +83,9 @@ def captured(tmp_path, monkeypatch):
         engine = SimpleNamespace(address="here", state=state, open=lambda _checkpoint, _pid: session)
         outbox = Outbox(limit_bytes=1000, tail=Position.start(7), confirmed=50)
         progress = Progress(state, checkpoint(Position.start(7), 50), outbox, PostgresCheckpoint.advanced)
-        made = Capture(load(path, EdgeFile), engine, progress, outbox, Figures(), Wakeup(), 0)
+        config = load(path, EdgeFile)
+        settings = RecordSettings(tmp_path / "state", config)
+        made = Capture(config, engine, progress, outbox, Figures(), Wakeup(), 0, settings)
         try:
             made.run(lambda: session.turns >= TURNS)
         finally:
