@@ -8,11 +8,13 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 export PYTHONDONTWRITEBYTECODE :=
 # Workers that share a run; each has servers of its own, most of the time is theirs, and 3 GB each is enough.
 WORKERS ?= 2
+# Seeds of `make simulate`, for each scenario.
+SEEDS ?= 10000
 SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint type unit contract integration e2e bench bench-lake bench-peers bench-bridge pins clean
+.PHONY: help setup demo test check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,10 +67,13 @@ integration: setup ## Integration tests: one real server at a time
 e2e: setup ## End-to-end tests: the whole way, with kills
 	@$(BIN)/python -m pytest -q tests/end_to_end
 
+simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
+	@$(BIN)/python -m tests.simulation edge --seeds 0:$(SEEDS) --processes $(WORKERS)
+
 test: setup ## Everything that must pass, every ring in order
 	@$(MAKE) --no-print-directory lint type
 	@$(BIN)/python -m pytest -q tests/unit
-	@$(BIN)/python -m pytest --durations=20 $(SHARED) tests/contract tests/integration tests/end_to_end
+	@$(BIN)/python -m pytest --durations=20 $(SHARED) tests/simulation tests/contract tests/integration tests/end_to_end
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks

@@ -1,0 +1,107 @@
+"""Bridges in the simulation: real ones over the simulated Kafka and network, started again when they end."""
+
+from typing import Any
+
+import msgspec
+
+import bridge.bridge
+from headrace.configuration.bridge import BridgeFile
+from headrace.errors import NeedsOperator
+from tests.simulation import code
+from tests.simulation.receiver import Receiver
+from tests.simulation.scheduler import Process, Scheduler
+
+TOPIC = "feed"
+
+
+def install() -> None:
+    """Put the simulated receiver in the place of the real one."""
+    bridge.bridge.Receiver = Receiver  # type: ignore[misc, assignment]
+
+
+class BridgeProcess:
+    """One bridge and what supervises it."""
+
+    def __init__(
+        self, scheduler: Scheduler, number: int, sources: list[str], url: str, options: dict[str, Any]
+    ) -> None:
+        self.scheduler, self.number = scheduler, number
+        self.name = f"bridge {number}"
+        interconnect = {"listen": f"bridge{number}:5672"} if url != "amqp://router" else {"url": url}
+        self.file = msgspec.convert(
+            {
+                "kafka": {"bootstrap": "kafka:9092", "transaction_milliseconds": options.get("milliseconds", 40)}
+                | ({"lanes": options.get("lanes", 2)} if code.LANES else {}),
+                "interconnect": interconnect | {"credit": options.get("credit", 16)},
+                "sharing": {"session_seconds": options.get("session", 8.0)}
+                | ({"instance": f"b{number}"} if code.LANES else {}),
+                "streams": {TOPIC: {"sources": {source: [place] for place, source in enumerate(sources)}}},
+            },
+            BridgeFile,
+        )
+        self.process: Process | None = None
+        self.bridge: Any = None
+        #: What ended it that a supervisor does not answer with a restart.
+        self.stopped_by: BaseException | None = None
+        self.starts = 0
+        self.wanted = True
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self.process is not None and self.process.alive
+
+    def start(self) -> None:
+        """Start the process, unless it runs."""
+        if self.runs or not self.wanted:
+            return
+        self.starts += 1
+        process = self.process = Process(f"{self.name}.{self.starts}")
+        self.scheduler.trace(f"{process.name} starts")
+        self.scheduler.spawn(process, "main", lambda: self._main(process))
+
+    def _main(self, process: Process) -> None:
+        try:
+            made = self.bridge = bridge.bridge.Bridge(self.file)
+            made.run()
+        except NeedsOperator as error:
+            self.scheduler.check()
+            self.scheduler.trace(f"{process.name} ends: {type(error).__name__} {error}")
+            self.stopped_by = error
+        except Exception as error:  # noqa: BLE001 - judged after the run.
+            self.scheduler.check()
+            self.scheduler.trace(f"{process.name} crashes: {type(error).__name__} {error}")
+            self.stopped_by = error
+        # Its daemon threads end with the process.
+        self.scheduler.after(0.0, lambda: self.scheduler.kill(process))
+        if self.stopped_by is None:
+            self.scheduler.after(self.scheduler.random.random(), self.start)
+
+    def crash(self, seconds: float = 5.0) -> None:
+        """Kill it; it is started again."""
+        if self.runs and self.stopped_by is None:
+            assert self.process is not None
+            self.scheduler.kill(self.process)
+            self.scheduler.after(self.scheduler.random.random() * seconds, self.start)
+
+    def stop(self) -> None:
+        """Stop it in order; it is started again."""
+        if self.runs and self.bridge is not None and self.stopped_by is None:
+            assert self.process is not None
+            self.scheduler.spawn(self.process, "signal", self.bridge.stop)
+
+    def pause(self, seconds: float) -> None:
+        """Have its machine stand still."""
+        if self.runs:
+            assert self.process is not None
+            self.scheduler.trace(f"{self.process.name} stands still for {seconds} s")
+            self.process.paused_until = self.scheduler.now + seconds
+
+    def states(self) -> str:
+        """Return what it says of its sources."""
+        if self.bridge is None:
+            return f"{self.name}: not started"
+        figures = self.bridge.figures()
+        return f"{self.name}: " + ", ".join(
+            f"{name} {each['state']} at {each['position']}" for name, each in figures.items()
+        )

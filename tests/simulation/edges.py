@@ -1,0 +1,152 @@
+"""Edges in the simulation: real agents over simulated databases and the simulated network, started again when they end."""
+
+import importlib
+import os
+import shutil
+import types
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import edge.agent
+import edge.capture
+import edge.link
+from headrace.configuration.edge import EdgeFile
+from headrace.position import Position
+from tests.simulation import edge_loop
+from tests.simulation.database import Database, Engine, SimulatedCheckpoint
+from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.threads import world
+
+_databases: dict[str, tuple[Database, Path]] = {}
+
+
+class _Idle:
+    """No snapshots."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def attend(self, now: float) -> float:
+        """Nothing is due."""
+        return 3600.0
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+_disk: dict[str, Any] = {"full_until": 0.0}
+
+
+def _fsync(_descriptor: int) -> None:
+    """Make a file durable: a crash may come right before or after, and the disk may be full."""
+    world.scheduler.point()
+    if world.scheduler.now < _disk["full_until"]:
+        raise OSError(28, "No space left on device")
+    world.scheduler.point()
+
+
+def _files() -> Any:
+    """Return the module that writes the files of the state folder."""
+    for name in ("headrace.files", "edge.durable"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise LookupError("which module writes the checkpoint?")
+
+
+def install() -> None:
+    """Put the simulated ports in the place of the real ones."""
+    edge.agent.engine_of = lambda config: Engine(*_databases[config.source.name])  # type: ignore[attr-defined]
+    edge.link.Loop = edge_loop.EdgeLoop  # type: ignore[attr-defined]
+    edge.link.message = edge_loop.parcel  # type: ignore[attr-defined]
+    edge.capture.Copying = _Idle  # type: ignore[attr-defined]
+    files = _files()
+    files.os = types.SimpleNamespace(**{**vars(os), "fsync": _fsync})
+
+
+class Edge:
+    """One source's edge and what supervises it."""
+
+    def __init__(
+        self, scheduler: Scheduler, source: str, urls: list[str], folder: Path, options: dict[str, Any]
+    ) -> None:
+        self.scheduler, self.source, self.folder = scheduler, source, folder / source.replace("/", "_")
+        self.folder.mkdir(parents=True)
+        self.database = Database(scheduler, source, 1_700_000_000)
+        _databases[source] = (self.database, self.folder)
+        _disk["full_until"] = 0.0
+        start = Position.start(self.database.epoch)
+        checkpoint = SimulatedCheckpoint(source=source, stage="made", acknowledged=str(start), at=self.database.end)
+        (self.folder / "checkpoint.json").write_bytes(msgspec.json.encode(checkpoint))
+        self.config = msgspec.convert(
+            {
+                "source": {"name": source, "postgresql": {"host": "x", "database": "x", "user": "x"}},
+                "interconnect": {"url": urls},
+                "state": {"folder": str(self.folder)},
+                "batches": {"kilobytes": options.get("kilobytes", 1), "window_megabytes": options.get("window", 1)},
+                "spool": {"megabytes": options.get("spool", 16), "after_seconds": options.get("spool_after", 30.0)},
+                "heartbeat_seconds": 10.0,
+            },
+            EdgeFile,
+        )
+        self.name = f"edge {source}"
+        self.process: Process | None = None
+        self.agent: Any = None
+        #: What ended it that a supervisor does not answer with a restart.
+        self.stopped_by: BaseException | None = None
+        self.starts = 0
+
+    def start(self) -> None:
+        """Start the process, unless it runs."""
+        if self.process is not None and self.process.alive:
+            return
+        self.starts += 1
+        self.process = Process(f"edge {self.source} {self.starts}")
+        process = self.process
+        self.scheduler.trace(f"{process.name} starts")
+        self.scheduler.spawn(process, "main", lambda: self._main(process))
+
+    def _main(self, process: Process) -> None:
+        try:
+            self.agent = agent = edge.agent.Agent(self.config)
+            agent.run()
+        except Exception as error:  # noqa: BLE001 - judged after the run.
+            self.scheduler.check()
+            self.scheduler.trace(f"{process.name} ends: {type(error).__name__} {error}")
+            self.stopped_by = error
+            self.error_of = process
+            return
+        self._start_again()
+
+    def _start_again(self) -> None:
+        process = self.process
+
+        # What a process leaves when it exits: daemon threads end with it.
+        def again() -> None:
+            self.scheduler.kill(process)
+            self.start()
+
+        self.scheduler.after(0.5, again)
+
+    def crash(self) -> None:
+        """Kill it; it is started again."""
+        if self.process is not None and self.process.alive and self.stopped_by is None:
+            self.scheduler.kill(self.process)
+            self.scheduler.after(self.scheduler.random.random() * 3, self.start)
+
+    def stop(self) -> None:
+        """Stop it in order; it is started again."""
+        agent, process = self.agent, self.process
+        if agent is not None and process is not None and process.alive and self.stopped_by is None:
+            self.scheduler.spawn(process, "signal", agent.stop)
+
+    def fill_disk(self, seconds: float) -> None:
+        """Have the disk full for a while."""
+        _disk["full_until"] = self.scheduler.now + seconds
+
+    def delete(self) -> None:
+        """Remove its folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,160 @@
+"""A simulated Kafka: topics, coordinators, and the way that requests take to them and answers back.
+
+A request arrives after a while, in order for each client, and is done whether or not its client still waits. Faults: requests
+and answers lost (the client sends again, as librdkafka does), a broker that stands still and does later what it was asked
+meanwhile, and one that is down.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.simulation.kafka_group import Group
+from tests.simulation.kafka_log import PartitionLog
+from tests.simulation.kafka_transactions import TransactionCoordinator
+from tests.simulation.scheduler import Process, Scheduler, Task
+
+#: What a client asks again after a moment.
+RETRIED = frozenset(
+    {
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+class Broker:
+    """One cluster; it looks like one broker."""
+
+    def __init__(
+        self, scheduler: Scheduler, *, initial_rebalance_delay: float = 0.0, look_seconds: float = 10.0
+    ) -> None:
+        self.scheduler = scheduler
+        self.topics: dict[str, list[PartitionLog]] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        self.groups: dict[str, Group] = {}
+        self._delay = initial_rebalance_delay
+        self.transactions = TransactionCoordinator(scheduler, self.partition, self.group, look_seconds=look_seconds)
+        #: How long a request or an answer takes, in seconds; how likely one is lost.
+        self.latency = (0.0002, 0.004)
+        self.loss = 0.0
+        #: Nothing is answered before this time; down, it is not even taken.
+        self.still_until = 0.0
+        self.down_until = 0.0
+        self.requests = 0
+
+    def make(self, topic: str, partitions: int, **settings: str) -> None:
+        """Make a topic."""
+        self.topics[topic] = [PartitionLog() for _ in range(partitions)]
+        self.settings[topic] = {"max.message.bytes": "1048588", "cleanup.policy": "delete"} | settings
+
+    def partition(self, at: tuple[str, int]) -> PartitionLog | None:
+        """Return a partition's log, None when it is not there."""
+        logs = self.topics.get(at[0], [])
+        return logs[at[1]] if at[1] < len(logs) else None
+
+    def group(self, name: str) -> Group:
+        """Return a group, new if need be."""
+        if name not in self.groups:
+            self.groups[name] = Group(name, self.scheduler, self._partitions, self._delay)
+        return self.groups[name]
+
+    def _partitions(self, topics: Iterable[str]) -> list[tuple[str, int]]:
+        return [(topic, number) for topic in sorted(topics) for number in range(len(self.topics.get(topic, [])))]
+
+    def travel(self) -> float:
+        """Return how long the next message between a client and the broker takes."""
+        least, most = self.latency
+        return least + (most - least) * self.scheduler.random.random() ** 3
+
+    def lost(self) -> bool:
+        """Whether the next message is lost."""
+        return bool(self.loss) and self.scheduler.random.random() < self.loss
+
+
+class Answer:
+    """What a client waits for."""
+
+    def __init__(self) -> None:
+        self.waiters: deque[Task] = deque()
+        self.value: Any = None
+        self.is_there = False
+
+
+class Channel:
+    """One client's connection to the broker: what it asks arrives in order."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.broker = broker
+        self.name = name
+        self.scheduler = broker.scheduler
+        self.process: Process = self.scheduler.current.process if self.scheduler.current else self.scheduler.outside
+        self._newest = 0.0
+
+    def send(self, what: str, apply: Callable[[], Any], answered: Callable[[Any], None]) -> None:
+        """Send a request; `answered` is called with what `apply` returned at the broker, unless something is lost."""
+        broker, scheduler = self.broker, self.scheduler
+        broker.requests += 1
+        lost, unanswered = broker.lost(), broker.lost()
+        self._newest = max(self._newest, scheduler.now + broker.travel())
+
+        def arrive() -> None:
+            now = scheduler.now
+            if now < broker.down_until:
+                return
+            if now < broker.still_until:
+                # In the order in which they came.
+                scheduler.after(broker.still_until - now, arrive)
+                return
+            value = apply()
+            if unanswered:
+                scheduler.trace(f"{self.name}: the answer to {what} is lost")
+                return
+            scheduler.after(broker.travel(), lambda: answered(value))
+
+        if lost:
+            scheduler.trace(f"{self.name}: {what} is lost")
+        else:
+            scheduler.after(self._newest - scheduler.now, arrive)
+
+    def ask(self, what: str, apply: Callable[[], Any], seconds: float, *, retried: frozenset[int] = RETRIED) -> Any:
+        """Ask, from a task, until there is an answer that is not to be asked for again; raise _TIMED_OUT when time is up.
+
+        An int below or above 0 is an error's number and raised, but for those that are asked again.
+        """
+        scheduler = self.scheduler
+        scheduler.check()
+        until = scheduler.now + seconds
+        pause = 0.005
+        while True:
+            answer = Answer()
+
+            def answered(value: Any, answer: Answer = answer) -> None:
+                answer.value, answer.is_there = value, True
+                scheduler.wake(answer.waiters)
+
+            self.send(what, apply, answered)
+            # A lost connection is noticed soon; a broker that stands still only when its request's time is up.
+            patience = (
+                until - scheduler.now if scheduler.now < self.broker.still_until else min(0.5, until - scheduler.now)
+            )
+            scheduler.wait(answer.waiters, max(0.0, patience))
+            if answer.is_there:
+                value = answer.value
+                if not isinstance(value, int) or isinstance(value, bool) or value == 0:
+                    return value
+                if value not in retried:
+                    return value
+            if scheduler.now >= until:
+                raise KafkaException(failure(KafkaError._TIMED_OUT, f"{what} timed out", retriable=True))
+            scheduler.sleep(min(pause, max(0.0, until - scheduler.now)))
+            pause = min(pause * 2, 0.1)
+
+
+def failure(code: int, reason: str = "", *, retriable: bool = False, abort: bool = False, fatal: bool = False) -> Any:
+    """Return an error of the client's."""
+    return KafkaError(code, reason or None, fatal=fatal, retriable=retriable, txn_requires_abort=abort)

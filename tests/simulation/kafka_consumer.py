@@ -1,0 +1,328 @@
+"""A consumer as librdkafka's is, of a group or by itself. A group's heartbeats go on beside the application; its callbacks run
+in `poll`.
+
+As in librdkafka: the generation that it tells is the newest it has heard of, also before `on_assign` and `on_revoke` of that
+generation have run; after its membership is lost it tells none; a static member does not leave when it closes.
+"""
+
+from collections import deque
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.simulation.kafka_admin import cluster, offset_of
+from tests.simulation.kafka_broker import Broker, Channel
+from tests.simulation.kafka_group import GroupMetadata, Joined, Opaque
+from tests.simulation.kafka_producer import Message
+from tests.simulation.scheduler import Task
+
+_AGAIN = 0.1
+
+
+class Consumer:
+    """confluent_kafka.Consumer."""
+
+    broker: Broker
+
+    def __init__(self, settings: Any, logger: Any = None, **more: Any) -> None:
+        settings = dict(settings) | more
+        self._group = settings["group.id"]
+        self._instance = settings.get("group.instance.id")
+        self._session = int(settings.get("session.timeout.ms", 45_000)) / 1000
+        self._beat = int(settings.get("heartbeat.interval.ms", 3_000)) / 1000
+        self._committed_only = settings.get("isolation.level", "read_committed") == "read_committed"
+        self._eof = bool(settings.get("enable.partition.eof"))
+        self._channel = Channel(self.broker, f"consumer of {self._group}")
+        self._scheduler = self.broker.scheduler
+        self._topics: list[str] = []
+        self._callbacks: dict[str, Any] = {}
+        self._metadata = GroupMetadata(self._group, instance=self._instance)
+        self._owned: list[tuple[str, int]] = []
+        #: Callbacks that wait for `poll`, with their partitions.
+        self._events: deque[tuple[str, list[tuple[str, int]]]] = deque()
+        self._waiters: deque[Task] = deque()
+        self._joining = False
+        self._rejoin = False
+        self._fatal: Any = None
+        self._closed = self._leaving = False
+        self._note = settings.get("error_cb")
+        self._round = 0
+        self._positions: dict[tuple[str, int], int] = {}
+
+    # The group.
+
+    def subscribe(self, topics: list[str], on_assign: Any = None, on_revoke: Any = None, on_lost: Any = None) -> None:
+        """Take part in the group."""
+        self._topics = list(topics)
+        self._callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost or on_revoke}
+        self._join()
+
+    def poll(self, timeout: float = -1) -> Any:
+        """Serve callbacks; return an error once there is one."""
+        scheduler = self._scheduler
+        scheduler.point()
+        if not self._events:
+            scheduler.wait(self._waiters, timeout if timeout >= 0 else None)
+        if self._fatal is not None:
+            if self._note is not None:
+                self._note(self._fatal)
+            message = Message("", -1, None, None)
+            message._error = self._fatal
+            return message
+        self._serve()
+        return None
+
+    def consumer_group_metadata(self) -> Opaque:
+        """Return the group, and the generation and the member as of now."""
+        return Opaque.of(self._metadata)
+
+    def memberid(self) -> str:
+        """Return the member's name."""
+        return self._metadata.member
+
+    def assignment(self) -> list[Any]:
+        """Return what is assigned."""
+        return [TopicPartition(*each) for each in self._owned]
+
+    def incremental_assign(self, partitions: list[Any]) -> None:
+        """Add to the assignment."""
+        self._owned += [(each.topic, each.partition) for each in partitions]
+
+    def incremental_unassign(self, partitions: list[Any]) -> None:
+        """Take from the assignment."""
+        gone = {(each.topic, each.partition) for each in partitions}
+        self._owned = [each for each in self._owned if each not in gone]
+
+    def pause(self, partitions: list[Any]) -> None:
+        """Fetch nothing of these."""
+
+    def resume(self, partitions: list[Any]) -> None:
+        """Fetch again."""
+
+    def close(self) -> None:
+        """Leave the group, unless the member is static."""
+        if self._closed:
+            return
+        if self._topics:
+            self._round += 1
+            self._revoke_all()
+            if self._instance is None:
+                self._leave()
+        self._closed = True
+
+    def unsubscribe(self) -> None:
+        """Leave the group, a static member too; what is assigned is revoked in `poll`."""
+        self._round += 1
+        self._leaving = True
+        self._events.clear()
+        self._events.append(("revoke", list(self._owned)))
+        self._scheduler.wake(self._waiters)
+
+    def _revoke_all(self) -> None:
+        partitions = [TopicPartition(*each) for each in self._owned]
+        if partitions and self._callbacks["revoke"] is not None:
+            self._callbacks["revoke"](self, partitions)
+        self._owned = []
+
+    def _leave(self) -> None:
+        metadata, self._metadata = self._metadata, GroupMetadata(self._group, instance=self._instance)
+        if metadata.member:
+            self._channel.send("LeaveGroup", lambda: self._coordinator().leave(metadata), lambda _value: None)
+
+    def _coordinator(self) -> Any:
+        return self.broker.group(self._group)
+
+    def _alive(self, number: int) -> bool:
+        return number == self._round and not self._closed and self._channel.process.alive
+
+    def _later(self, seconds: float, step: Any) -> None:
+        """Take a step of the client's own thread, which stands still with its process."""
+        number = self._round
+
+        def due() -> None:
+            if not self._alive(number):
+                return
+            left = self._channel.process.paused_until - self._scheduler.now
+            if left > 0:
+                self._scheduler.after(left, due)
+            else:
+                step()
+
+        self._scheduler.after(seconds, due)
+
+    def _join(self) -> None:
+        if self._joining or self._fatal is not None:
+            return
+        self._joining, self._rejoin = True, False
+        self._round += 1
+        number, metadata, owned = self._round, self._metadata, list(self._owned)
+        answered = [False]
+
+        def join() -> None:
+            self._coordinator().join(metadata, self._session, self._topics, owned, travel_back)
+
+        def travel_back(value: Any) -> None:
+            if not self.broker.lost():
+                self._scheduler.after(self.broker.travel(), lambda: arrived(value))
+
+        def arrived(value: Any) -> None:
+            if answered[0] or not self._alive(number):
+                return
+            left = self._channel.process.paused_until - self._scheduler.now
+            if left > 0:
+                self._scheduler.after(left, lambda: arrived(value))
+                return
+            answered[0] = True
+            self._joining = False
+            self._joined(value)
+
+        self._channel.send("JoinGroup", join, lambda _none: None)
+        self._scheduler.after(2.0, lambda: self._join_again(number, metadata.member))
+
+    def _join_again(self, number: int, member: str) -> None:
+        """Ask again, unless the answer came or what was asked waits at the coordinator."""
+        if not self._joining or not self._alive(number):
+            return
+        if self._coordinator().waits(member) and self._scheduler.now >= self.broker.still_until:
+            self._scheduler.after(0.5, lambda: self._join_again(number, member))
+        else:
+            self._joining = False
+            self._join()
+
+    def _joined(self, value: Joined | int) -> None:
+        if isinstance(value, int):
+            self._refused(value)
+            return
+        self._metadata = GroupMetadata(self._group, value.generation, value.member, self._instance)
+        added = [each for each in value.assignment if each not in self._owned]
+        revoked = [each for each in self._owned if each not in value.assignment]
+        if revoked:
+            self._events.append(("revoke", revoked))
+            self._rejoin = True
+        self._events.append(("assign", added))
+        self._scheduler.wake(self._waiters)
+        self._later(self._beat, self._heartbeat)
+
+    def _heartbeat(self) -> None:
+        metadata, number = self._metadata, self._round
+
+        def answered(value: int) -> None:
+            if self._alive(number) and metadata == self._metadata and not self._joining:
+                if value == KafkaError.REBALANCE_IN_PROGRESS:
+                    if self._events or self._rejoin:
+                        self._rejoin = True
+                    else:
+                        self._join()
+                elif value:
+                    self._refused(value)
+
+        self._channel.send(
+            "Heartbeat",
+            lambda: self._coordinator().heartbeat(metadata),
+            lambda value: self._later(0, lambda: answered(value)),
+        )
+        self._later(self._beat, self._heartbeat)
+
+    def _refused(self, error: int) -> None:
+        self._scheduler.trace(f"member {self._metadata.member or '?'}: {KafkaError(error).name()}")
+        if error == KafkaError.FENCED_INSTANCE_ID:
+            self._fatal = KafkaError(error, "static member was fenced by another with its instance id", fatal=True)
+            self._round += 1
+            self._events.append(("fenced", []))
+            self._scheduler.wake(self._waiters)
+            return
+        if error == KafkaError.REBALANCE_IN_PROGRESS:
+            self._later(_AGAIN, self._join)
+            return
+        self._metadata = GroupMetadata(self._group, instance=self._instance)
+        self._round += 1
+        # What was to be said of the generation that is over is said as lost.
+        self._events.clear()
+        if self._owned:
+            self._events.append(("lost", list(self._owned)))
+            self._rejoin = True
+            self._scheduler.wake(self._waiters)
+        else:
+            self._later(_AGAIN, self._join)
+
+    def _serve(self) -> None:
+        while self._events:
+            kind, named = self._events.popleft()
+            callback = self._callbacks[kind]
+            partitions = [TopicPartition(*each) for each in named if kind == "assign" or each in self._owned]
+            self._scheduler.trace(f"on_{kind} {named}")
+            before = list(self._owned)
+            if callback is not None:
+                callback(self, partitions)
+            if self._owned == before and partitions:
+                (self.incremental_assign if kind == "assign" else self.incremental_unassign)(partitions)
+        if self._leaving:
+            self._leave()
+        elif self._rejoin and not self._joining:
+            self._join()
+
+    # By itself.
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """Return what topics there are."""
+        return self._ask("Metadata", lambda: cluster(self.broker, topic), timeout)
+
+    def committed(self, partitions: list[Any], timeout: float = -1) -> list[Any]:
+        """Return committed offsets; with `read_committed`, once no transaction holds any of them."""
+        asked = [(each.topic, each.partition) for each in partitions]
+        found = self._ask("OffsetFetch", lambda: self._coordinator().fetch(asked, stable=self._committed_only), timeout)
+        return [offset_of(topic, number, found) for topic, number in asked]
+
+    def get_watermark_offsets(self, partition: Any, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
+        """Return the first and the next offset."""
+
+        def read() -> Any:
+            log = self.broker.partition((partition.topic, partition.partition))
+            if log is None:
+                return KafkaError.UNKNOWN_TOPIC_OR_PART
+            return 0, (log.stable_end if self._committed_only else log.end)
+
+        return self._ask("ListOffsets", read, timeout)  # type: ignore[no-any-return]
+
+    def assign(self, partitions: list[Any]) -> None:
+        """Read from these offsets on."""
+        self._positions = {(each.topic, each.partition): max(0, each.offset) for each in partitions}
+
+    def unassign(self) -> None:
+        """Read nothing."""
+        self._positions = {}
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
+        """Return what there is to read."""
+        found: list[Any] = []
+
+        def read() -> list[Any]:
+            read: list[Any] = []
+            for at, position in list(self._positions.items()):
+                log = self.broker.partition(at)
+                if log is None:
+                    continue
+                for offset, entry in log.committed(position):
+                    if len(read) >= num_messages:
+                        break
+                    read.append(Message(*at, entry.key, entry.value, offset))
+                    self._positions[at] = offset + 1
+                else:
+                    if self._eof and self._positions[at] <= log.stable_end:
+                        end = Message(*at, None, None, log.stable_end)
+                        end._error = KafkaError(KafkaError._PARTITION_EOF)
+                        read.append(end)
+                        self._positions[at] = log.stable_end + 1
+            return read
+
+        try:
+            found = self._ask("Fetch", read, max(timeout, 0.5))
+        except KafkaException:
+            return []
+        return found
+
+    def _ask(self, what: str, apply: Any, timeout: float) -> Any:
+        value = self._channel.ask(what, apply, timeout if timeout >= 0 else 60.0)
+        if isinstance(value, int) and value:
+            raise KafkaException(KafkaError(value))
+        return value

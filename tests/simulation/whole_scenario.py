@@ -1,0 +1,197 @@
+"""The whole way: real edges, real bridges, a simulated network and a simulated Kafka, and everything that may go wrong on the
+way.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headrace.position import Position
+from tests.simulation import threads
+from tests.simulation.bridges import TOPIC, BridgeProcess
+from tests.simulation.edge_loop import present
+from tests.simulation.edges import Edge
+from tests.simulation.kafka_admin import AdminClient
+from tests.simulation.kafka_broker import Broker
+from tests.simulation.kafka_consumer import Consumer
+from tests.simulation.kafka_producer import Producer
+from tests.simulation.network import Network, Router
+from tests.simulation.outcome import FailedRunError, first_difference
+from tests.simulation.records import position_in
+from tests.simulation.scheduler import Scheduler
+
+#: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
+_FAULTS, _QUIET = 90.0, 240.0
+_THEMES = (
+    ("bridge crash", "bridge pause", "kafka stands still"),
+    ("bridge stop", "bridge pause", "bridge crash"),
+    ("kafka stands still", "bridge pause", "answers lost"),
+    ("kafka stands still", "bridge crash"),
+    ("bridge pause",),
+    ("call hangs", "bridge pause", "bridge stop"),
+)
+
+
+class WholeScenario:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.scheduler = scheduler = Scheduler(seed)
+        threads.begin(scheduler)
+        random = scheduler.random
+        scheduler.preempt = random.choice((0.02, 0.1, 0.3))
+        self._hang_until = 0.0
+        self.network = present["network"] = Network(scheduler)
+        self.broker = Broker(
+            scheduler, initial_rebalance_delay=random.choice((0.0, 3.0)), look_seconds=random.choice((1.0, 10.0))
+        )
+        for client in (Producer, Consumer, AdminClient):
+            client.broker = self.broker  # type: ignore[attr-defined]
+        Producer.hang = staticmethod(self._hangs)
+        routed = random.random() < 0.5
+        self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        sources = [f"region/s{n}" for n in range(random.choice((1, 2, 3)))]
+        self.broker.make(TOPIC, len(sources))
+        bridges = random.choice((1, 2, 2, 3))
+        if routed:
+            self.network.at["amqp://router"] = Router(self.network)
+        if routed and random.random() < 0.3:
+            self.network.overtaking = random.choice((0.0, 0.05))
+            self.network.releasing = self.network.modifying = random.choice((0.0, 0.02))
+        urls = ["amqp://router"] if routed else [f"amqp://bridge{n}:5672" for n in range(bridges)]
+        options: dict[str, Any] = {
+            "credit": random.choice((1, 4, 16)),
+            "lanes": random.choice((1, 2, 3)),
+            "session": random.choice((6.0, 8.0)),
+            "spool_after": random.choice((5.0, 30.0)),
+        }
+        self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
+        self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
+        self._write_until = _FAULTS * random.random()
+        self._left = random.choice((5, 40, 120)) * len(sources)
+        self._pace = self._write_until / self._left * len(sources)
+        self._swarm(self._faults())
+
+    def run(self) -> None:
+        """Run it; raise FailedRunError when something is not as it must be."""
+        try:
+            for each in self.bridges:
+                self.scheduler.after(self.scheduler.random.random(), each.start)
+            for edge in self.edges:
+                edge.start()
+                self.scheduler.after(self.scheduler.random.random(), lambda edge=edge: self._write(edge))
+            self._judge(self.scheduler.run(self._done, _FAULTS + _QUIET))
+        finally:
+            self.scheduler.end()
+            self._folder.cleanup()
+
+    def _write(self, edge: Edge) -> None:
+        random = self.scheduler.random
+        for _ in range(random.choice((0, 1, 1, 3))):
+            edge.database.write(random.choice((1, 1, 2, 6)))
+        if random.random() < 0.2:
+            edge.database.idle()
+        self._left -= 1
+        if self._left > 0:
+            self.scheduler.after(random.expovariate(1 / self._pace), lambda: self._write(edge))
+
+    def _hangs(self, _what: str) -> float:
+        if self.scheduler.now < self._hang_until and self.scheduler.random.random() < 0.3:
+            return self.scheduler.random.choice((5.0, 25.0, 45.0))
+        return 0.0
+
+    def _faults(self) -> dict[str, Callable[[], object]]:
+        scheduler, random, network, broker = self.scheduler, self.scheduler.random, self.network, self.broker
+
+        def one() -> BridgeProcess:
+            return random.choice(self.bridges)
+
+        def still() -> None:
+            broker.still_until = scheduler.now + random.choice((0.5, 4, 9, 15, 25))
+
+        def down() -> None:
+            broker.down_until = scheduler.now + random.choice((1, 8))
+
+        def lose() -> None:
+            broker.loss = random.choice((0.02, 0.2))
+            scheduler.after(random.choice((2, 15)), lambda: setattr(broker, "loss", 0.0))
+
+        def hang() -> None:
+            self._hang_until = scheduler.now + 5
+
+        def edge() -> Edge:
+            return random.choice(self.edges)
+
+        return {
+            "cut": network.cut,
+            "bridge crash": lambda: one().crash(random.choice((0.5, 5, 20))),
+            "bridge stop": lambda: one().stop(),
+            "bridge pause": lambda: one().pause(random.choice((0.3, 3, 9, 15, 30))),
+            "kafka stands still": still,
+            "kafka down": down,
+            "answers lost": lose,
+            "call hangs": hang,
+            "edge crash": lambda: edge().crash(),
+            "edge stop": lambda: edge().stop(),
+        }
+
+    def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
+        """Choose which faults there are in this run: few kinds go deeper than all at once, and some come close together."""
+        random = self.scheduler.random
+        chosen = random.sample(sorted(faults), random.choice((0, 1, 2, 3, 5)))
+        if random.random() < 0.5:
+            chosen = list(random.choice(_THEMES))
+        for _ in range(random.choice((1, 3, 6)) if chosen else 0):
+            at, apart = random.random() * _FAULTS * 0.8, random.choice((0.05, 1.0, 6.0))
+            for _ in range(random.choice((1, 2, 4))):
+                at += random.expovariate(1 / apart)
+                name = random.choice(chosen)
+                self.scheduler.after(min(at, _FAULTS), lambda name=name: self._fault(name, faults[name]))
+
+    def _fault(self, name: str, step: Callable[[], object]) -> None:
+        self.scheduler.trace(f"fault: {name}")
+        step()
+
+    def _done(self) -> bool:
+        if any(each.stopped_by is not None for each in [*self.edges, *self.bridges]):
+            return True
+        if self.scheduler.elapsed < _FAULTS:
+            return False
+        return not self.broker.transactions.open() and all(
+            edge.agent is not None
+            and edge.database.slot >= edge.database.end
+            and self._records(number) >= sum(each.rows for each in edge.database.log)
+            for number, edge in enumerate(self.edges)
+        )
+
+    def _records(self, number: int) -> int:
+        log = self.broker.topics[TOPIC][number]
+        return 0 if log.open else sum(1 for _ in log.committed())
+
+    def _judge(self, done: bool) -> None:
+        for each in [*self.edges, *self.bridges]:
+            if each.stopped_by is not None:
+                raise FailedRunError(f"{each.name} ended: {type(each.stopped_by).__name__}: {each.stopped_by}")
+        counts = []
+        for number, edge in enumerate(self.edges):
+            log = self.broker.topics[TOPIC][number]
+            there = [position_in(entry.value) for _, entry in log.committed()]
+            wanted = edge.database.changes()
+            first_difference(edge.source, wanted, there)
+            counts.append(
+                f"{edge.source}: {len(there)} of {len(wanted)}, slot {edge.database.slot} of {edge.database.end}"
+            )
+            if done and there:
+                self._check_position(number, edge.source, there[-1])
+        if not done:
+            states = "\n".join(each.states() for each in self.bridges)
+            raise FailedRunError(f"stalled: {'; '.join(counts)}\n{states}")
+
+    def _check_position(self, number: int, source: str, last: Position) -> None:
+        """The committed position agrees with the log."""
+        texts = [
+            group.offsets[TOPIC, number][1] for group in self.broker.groups.values() if (TOPIC, number) in group.offsets
+        ]
+        if not any(str(last) in text for text in texts):
+            raise FailedRunError(f"{source}: its last record is {last}, committed is {texts}")
