@@ -43,7 +43,7 @@ class Part:
     @property
     def has_commit(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self.records) or self.session.dirty
+        return bool(self.records) or self.session.dirty or self.tail != self.session.tail
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
         """Judge one delivery; return the records to write."""
@@ -111,7 +111,8 @@ class Part:
     def _next(self, delivery: Delivery, batch: Batch, verdict: Next) -> Sequence[Share]:
         _, topic, partitions, tables = self._state.route
         try:
-            found = shares(batch, verdict.begin, topic, partitions, tables)
+            # An empty batch starts an epoch, too: then the position moves without records.
+            found = [share for share in shares(batch, verdict.begin, topic, partitions, tables) if share.values]
         except CorruptInput as error:
             text = f"between {batch.first} and {batch.last} {error.message}. {error.hint}"
             self._reject(delivery, "headrace:no-table", text)

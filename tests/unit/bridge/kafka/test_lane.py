@@ -4,8 +4,9 @@ import pytest
 
 from bridge.amqp.delivery import Accept, Delivery, Release
 from bridge.kafka.ports import Fenced, OldGeneration, PartitionsFailed
-from headrace.batch import CONTENT_ENCODING, encode
+from headrace.batch import CONTENT_ENCODING, Batch, encode
 from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.position import Position
 from tests.source_log import cut, log
 from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
 
@@ -223,3 +224,20 @@ def test_positions_of_idle_sources_are_committed_again(parts):
     parts.turn()
     ((shares, positions, _),) = parts.kafka.transactions
     assert (shares, len(positions)) == ([], 3)
+
+
+def test_an_empty_batch_that_starts_an_epoch_moves_the_position_without_records(parts):
+    """An edge without changes sends one; the lane wrote its empty share, and the bridge ended."""
+    start = Position.start(7)
+    batch = Batch(source=ONE, follows=start, first=start, last=start, segments=[], keys=[], values=[])
+    properties, body = encode(batch)
+    parts.session(ONE).inbox.put(Delivery(1, 1, properties, CONTENT_ENCODING, body))
+    parts.turn()
+    ((shares, positions, _),) = parts.kafka.transactions
+    assert (shares, [each.metadata.split()[1] for each in positions]) == ([], [str(start)])
+    assert parts.deliverer.outcomes == {1: Accept()}
+    # The next one is a repeat, and needs no transaction.
+    parts.session(ONE).inbox.put(Delivery(2, 1, properties, CONTENT_ENCODING, body))
+    parts.turn()
+    assert len(parts.kafka.transactions) == 1
+    assert parts.deliverer.outcomes[2] == Accept()
