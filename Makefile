@@ -68,7 +68,7 @@ e2e: setup ## End-to-end tests: the whole way, with kills
 	@$(BIN)/python -m pytest -q tests/end_to_end
 
 simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
-	@$(BIN)/python -m tests.simulation edge --seeds 0:$(SEEDS) --processes $(WORKERS)
+	@$(BIN)/python -m tests.simulation edge whole --seeds 0:$(SEEDS) --processes $(WORKERS)
 
 test: setup ## Everything that must pass, every ring in order
 	@$(MAKE) --no-print-directory lint type

@@ -95,8 +95,14 @@ class Channel:
         self.process: Process = self.scheduler.current.process if self.scheduler.current else self.scheduler.outside
         self._newest = 0.0
 
-    def send(self, what: str, apply: Callable[[], Any], answered: Callable[[Any], None]) -> None:
-        """Send a request; `answered` is called with what `apply` returned at the broker, unless something is lost."""
+    def send(
+        self,
+        what: str,
+        apply: Callable[[], Any],
+        answered: Callable[[Any], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Send a request; `answered` is called with what `apply` returned at the broker, `failed` when something is lost."""
         broker, scheduler = self.broker, self.scheduler
         broker.requests += 1
         lost, unanswered = broker.lost(), broker.lost()
@@ -105,6 +111,7 @@ class Channel:
         def arrive() -> None:
             now = scheduler.now
             if now < broker.down_until:
+                scheduler.after(0.1, failed)
                 return
             if now < broker.still_until:
                 # In the order in which they came.
@@ -113,11 +120,13 @@ class Channel:
             value = apply()
             if unanswered:
                 scheduler.trace(f"{self.name}: the answer to {what} is lost")
+                scheduler.after(0.1, failed)
                 return
             scheduler.after(broker.travel(), lambda: answered(value))
 
         if lost:
             scheduler.trace(f"{self.name}: {what} is lost")
+            scheduler.after(0.1, failed)
         else:
             scheduler.after(self._newest - scheduler.now, arrive)
 

@@ -157,13 +157,19 @@ class Consumer:
         self._round += 1
         number, metadata, owned = self._round, self._metadata, list(self._owned)
         answered = [False]
+        self._scheduler.trace(f"{self._channel.process.name} asks to join as {metadata.member or 'a new member'}")
 
         def join() -> None:
             self._coordinator().join(metadata, self._session, self._topics, owned, travel_back)
 
         def travel_back(value: Any) -> None:
-            if not self.broker.lost():
+            if self.broker.lost():
+                again()
+            else:
                 self._scheduler.after(self.broker.travel(), lambda: arrived(value))
+
+        def again() -> None:
+            self._scheduler.after(_AGAIN, lambda: self._join_again(number))
 
         def arrived(value: Any) -> None:
             if answered[0] or not self._alive(number):
@@ -176,16 +182,11 @@ class Consumer:
             self._joining = False
             self._joined(value)
 
-        self._channel.send("JoinGroup", join, lambda _none: None)
-        self._scheduler.after(2.0, lambda: self._join_again(number, metadata.member))
+        self._channel.send("JoinGroup", join, lambda _none: None, again)
 
-    def _join_again(self, number: int, member: str) -> None:
-        """Ask again, unless the answer came or what was asked waits at the coordinator."""
-        if not self._joining or not self._alive(number):
-            return
-        if self._coordinator().waits(member) and self._scheduler.now >= self.broker.still_until:
-            self._scheduler.after(0.5, lambda: self._join_again(number, member))
-        else:
+    def _join_again(self, number: int) -> None:
+        """Ask again on another connection."""
+        if self._joining and self._alive(number):
             self._joining = False
             self._join()
 

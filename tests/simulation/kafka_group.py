@@ -171,11 +171,6 @@ class Group:
             self._rebalance(f"{one.name} joins")
         self._complete()
 
-    def waits(self, name: str) -> bool:
-        """Whether a join has come and waits for the others; for a new member whether any has."""
-        waiting = {one.name for one in self.members.values() if one.answer is not None}
-        return name in waiting or (not name and bool(waiting))
-
     def heartbeat(self, member: GroupMetadata) -> int:
         """Heartbeat."""
         error = self._known(member)

@@ -8,13 +8,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: About half a minute for each scenario on one core.
-SEEDS = {"edge": 80}
+SEEDS = {"edge": 80, "whole": 100}
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("scenario", sorted(SEEDS))
 def test_every_change_arrives_once_and_in_order_whatever_happens(scenario: str) -> None:
-    """E6 and whatever else a seed finds: the message shows what happened last, and how to run that seed again."""
+    """E1, E2, E6, E7 and whatever else a seed finds: the message shows what happened last, and how to run that seed again."""
     command = [sys.executable, "-m", "tests.simulation", scenario, "--seeds", f"0:{SEEDS[scenario]}"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-5_000:]

@@ -108,7 +108,7 @@ class WholeScenario:
             return random.choice(self.bridges)
 
         def still() -> None:
-            broker.still_until = scheduler.now + random.choice((0.5, 4, 9, 15, 25))
+            broker.still_until = max(broker.still_until, scheduler.now + random.choice((0.5, 4, 9, 15, 25)))
 
         def down() -> None:
             broker.down_until = scheduler.now + random.choice((1, 8))
