@@ -20,6 +20,7 @@ from bridge.group.recovery import Recovery
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.client import admin
 from bridge.kafka.lane import Lane, LaneSettings
+from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.positions import Positions
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
@@ -51,10 +52,11 @@ class Bridge:
         self._recommit_seconds = recommit_seconds
         self._stopping = threading.Event()
         #: Identifies this run of a bridge; it goes with every committed position.
-        self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}/{file.instance}"
         self._admin = admin(file.kafka)
         known = routes(file)
-        self._reader = Positions(file.kafka, self._admin, file.group, known)
+        leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
+        self._reader = Positions(file.kafka, self._admin, file.group, known, leftovers)
         self.recovery = Recovery(self._reader)
         self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
         self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
@@ -220,13 +222,14 @@ class Bridge:
             )
 
     def _end(self) -> None:
+        alone = self._membership is not None and self._membership.is_alone
         self.registry.stop(_STOP_SECONDS)
         self._ending.set()
         until = time.monotonic() + _STOP_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
         if self._membership is not None and not any(t.is_alive() for t in self._threads if t.name == "membership"):
-            self._membership.close()
+            self._membership.close(leave=not alone)
         self.receiver.stop(2.0)
         for lane in self.lanes:
             lane.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.dead_letter_index import DeadLetterIndex
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, translated
-from bridge.kafka.positions import reading
+from bridge.kafka.entries import reading
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NotConnected
 

@@ -60,10 +60,14 @@ class Membership:
             self._trouble = ""
         self._publish()
 
-    def close(self) -> None:
-        """End the membership; the others take over at once if there are any, else this instance may return."""
-        alone = len(self._registry.ownership.snapshot.leases) == len(self._registry.states)
-        self._member.close(leave=not alone)
+    @property
+    def is_alone(self) -> bool:
+        """Whether this bridge has all sources: nobody waits for them."""
+        return len(self._registry.ownership.snapshot.leases) == len(self._registry.states)
+
+    def close(self, *, leave: bool) -> None:
+        """End the membership; with `leave` the others take over at once, else this instance is expected back."""
+        self._member.close(leave=leave)
 
     def _publish(self) -> None:
         metadata = self._member.metadata()

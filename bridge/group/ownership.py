@@ -18,7 +18,7 @@ class NotOwner(Retryable):
     """This bridge does not have some sources of a transaction any more."""
 
     def __init__(self, sources: Collection[str], why: str) -> None:
-        super().__init__(f"{', '.join(sorted(sources)[:5])}: {why}")
+        super().__init__(": ".join(filter(None, [", ".join(sorted(sources)[:5]), why])))
         self.sources = frozenset(sources)
 
 

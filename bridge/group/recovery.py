@@ -8,12 +8,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 
 from bridge.kafka.ports import Committed, PositionReader
 from headrace.backoff import Backoff
 from headrace.errors import NotConnected, ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
+
+#: Sources of one request: the first ones are served while the next are read.
+_MOST = 250
 
 
 class Recovery:
@@ -72,7 +76,8 @@ class Recovery:
         with self._changed:
             while True:
                 now = self._clock()
-                due = {source: lease for source, (lease, at) in self._waiting.items() if at <= now}
+                found = ((source, lease) for source, (lease, at) in self._waiting.items() if at <= now)
+                due = dict(islice(found, _MOST))
                 if due or now >= until:
                     break
                 soonest = min((at for _, at in self._waiting.values()), default=until)

@@ -121,8 +121,8 @@ class SourceRegistry:
                 return None
             state = self.states[session.source]
             state.isolated = isolate
-            state.set_back(error)
-            return session.source, session.token, state.pause(error) if rest else 0.0
+            state.set_back(error, quiet=not isolate and not rest)
+            return session.source, session.token, state.pause(error, at_once=not rest)
 
     def recover(self, waiting: Iterable[tuple[str, int, float]]) -> None:
         """Have positions read again, of sources whose sessions failed."""

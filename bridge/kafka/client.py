@@ -41,6 +41,7 @@ __all__ = [
     "producer",
     "topic_resource",
     "translated",
+    "uncommitted_consumer",
 ]
 
 #: Seconds that any one request to Kafka may take before it counts as unreachable.
@@ -196,6 +197,16 @@ def producer(connection: KafkaConnection, transactional_id: str, smallest: int) 
         "queue.buffering.max.kbytes": 1024 * 1024,
     }
     return Producer(settings, logger=_client_log)
+
+
+def uncommitted_consumer(connection: KafkaConnection, group: str) -> Any:
+    """Return a consumer that is told committed offsets also while an open transaction may change them."""
+    settings = _common(connection) | {
+        "group.id": group,
+        "isolation.level": "read_uncommitted",
+        "enable.auto.commit": False,
+    }
+    return Consumer(settings, logger=_client_log)
 
 
 def consumer(connection: KafkaConnection, group: str) -> Any:

@@ -33,9 +33,9 @@ from headrace.errors import NotConnected, ReplicationError
 _log = logging.getLogger(__name__)
 
 #: Seconds that Kafka may take for a commit before its outcome counts as unknown.
-COMMIT_SECONDS = 10.0
+COMMIT_SECONDS = 8.0
 #: A call that has not returned after so long never will, in seconds: librdkafka can wait for ever when a broker dies in a commit.
-HUNG_SECONDS = 30.0
+HUNG_SECONDS = 20.0
 #: A commit returns before Kafka has ended the transaction. One that begins meanwhile is put off by the client for 20 ms, so the
 #: next one waits for so long at least, in seconds.
 ENDING_SECONDS = 0.004
@@ -93,12 +93,21 @@ class Lane:
         self._ended_at = 0.0
         # Whether a transaction is open.
         self._begun = False
+        self._swept = False
 
     def turn(self, seconds: float) -> None:
         """Commit at most one transaction, waiting for something to commit at most `seconds`."""
-        # The isolated lane connects when it is needed.
-        if self._producer is None and (not self.isolated or self._waiting) and not self._open(seconds):
+        if (
+            self._producer is None
+            and not (self.isolated and self._swept and not self._waiting)
+            and not self._open(seconds)
+        ):
             return
+        if self.isolated and not self._swept:
+            # What this lane left open in its former life is aborted; it connects again when it is needed.
+            self._swept = True
+            self.close()
+            self.state = "not needed"
         session = self._registry.ready.take(seconds, isolated=self.isolated)
         if session is None:
             return
@@ -257,8 +266,8 @@ class Lane:
         """Abort, end the sessions, and have the positions read again once the transaction is known to be over."""
         self.aborts += 1
         suspects, rest = self._suspects(parts, error)
-        level = logging.DEBUG if suspects else logging.INFO
-        _log.log(level, "lane %s: %d sources go back: %s", self.transactional_id, len(parts), error.message)
+        level = logging.DEBUG if suspects else logging.WARNING
+        _log.log(level, "lane %s: aborted, %d sources go back: %s", self.transactional_id, len(parts), error.message)
         waiting = self._fail(parts, error, suspects, rest=rest)
         if self._end_transaction(error):
             self._ended_at = time.monotonic()

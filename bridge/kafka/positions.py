@@ -7,8 +7,7 @@ of the last committed record in its partitions.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bridge.kafka.client import (
@@ -19,44 +18,34 @@ from bridge.kafka.client import (
     consumer,
     translated,
 )
+from bridge.kafka.entries import Entries, committed_of, read_entries
+from bridge.kafka.former import former_group, take_over_former
 from bridge.kafka.last_record import read_last_record
+from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.ports import Committed, Partition
-from bridge.kafka.position_text import PositionText, parse
 from bridge.source.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
-_STABLE_SECONDS = 3.0
-#: Groups of former releases, one for each source.
-_FORMER = "headrace."
-#: The source of an entry whose partition belongs to nobody any more.
-NOBODY = "-"
-
-Entries = dict[Partition, tuple[int, PositionText]]
-
-
-@contextmanager
-def reading(connection: KafkaConnection, group: str) -> Iterator[Any]:
-    """Yield a client that reads topics, and what a group has committed."""
-    # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
-    client = consumer(connection, group)
-    try:
-        yield client
-    finally:
-        client.close()
-
 
 class Positions:
     """Implements `PositionReader` over the sources of one file."""
 
-    def __init__(self, connection: KafkaConnection, admin: Any, group: str, routes: Mapping[str, SourceRoute]) -> None:
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        admin: Any,
+        group: str,
+        routes: Mapping[str, SourceRoute],
+        leftovers: Leftovers | None = None,
+    ) -> None:
         self._connection = connection
         self._admin = admin
         self._group = group
         self._routes = routes
+        self._leftovers = leftovers
         self._client: Any = None
 
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
@@ -68,8 +57,10 @@ class Positions:
             found: dict[str, Committed | ReplicationError] = {}
             for topic in sorted({self._routes[source].topic for source in sources}):
                 found |= self._of_topic(topic, [each for each in sources if self._routes[each].topic == topic], former)
-        except ReplicationError:
+        except ReplicationError as error:
             self.close()
+            if isinstance(error, NotConnected) and self._leftovers is not None:
+                self._leftovers.end(self._group, {place for source in sources for place in self._routes[source].places})
             raise
         self._add_ends(found)
         return found
@@ -109,15 +100,9 @@ class Positions:
 
     def _former(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
         """Return what a release of before the shared group committed for a source."""
-        group = _FORMER + route.source
-        if former is not None and group not in former:
+        if former is not None and former_group(route.source) not in former:
             return None
-        with reading(self._connection, group) as client:
-            entries = read_entries(client, group, {route.topic})
-        if not entries:
-            return None
-        _log.info("%s: its position is taken over from the group %s", route.source, group)
-        return _newest(entries)
+        return take_over_former(self._connection, route)
 
     def _former_groups(self) -> Collection[str] | None:
         """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
@@ -142,58 +127,6 @@ class Positions:
             committed = found[source]
             assert isinstance(committed, Committed)
             committed.offsets.update({place: ends[place] for place in self._routes[source].places})
-
-
-def read_entries(client: Any, group: str, topics: Collection[str]) -> Entries:
-    """Return what a group has committed in all partitions of some topics; only what no open transaction can change.
-
-    Raises NotConnected, also while positions are in doubt, or NeedsOperator when somebody else wrote to the group.
-    """
-    with _hinted(group), translated(f"read the committed positions of group {group}"):
-        asked = []
-        for topic in sorted(topics):
-            described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
-            if described.error is not None:
-                raise KafkaException(described.error)
-            asked += [TopicPartition(topic, partition) for partition in described.partitions]
-        answered = client.committed(asked, timeout=_STABLE_SECONDS)
-        for each in answered:
-            if each.error is not None:
-                raise KafkaException(each.error)
-    try:
-        return {
-            (each.topic, each.partition): (each.offset, parse(each.metadata or ""))
-            for each in answered
-            if each.offset >= 0
-        }
-    except CorruptInput as error:
-        raise NeedsOperator(
-            f"group {group} holds offsets that the bridge did not write",
-            hint=f"Keep other consumers out of the bridge's groups, and delete the group {group}: "
-            "positions are then read from the sources' last records.",
-        ) from error
-
-
-def committed_of(source: str, entries: Entries) -> Committed | None:
-    """Return what the group holds for a source; None for nothing."""
-    own = {place: entry for place, entry in entries.items() if entry[1].source == source}
-    return _newest(own) if own else None
-
-
-def _newest(entries: Entries) -> Committed:
-    # All were committed at once, unless the assignment was changed: the newest counts.
-    text = max((text for _, text in entries.values()), key=lambda text: text.at)
-    return Committed(text.position, text.at, text.bridge, {place: offset for place, (offset, _) in entries.items()})
-
-
-@contextmanager
-def _hinted(group: str) -> Iterator[None]:
-    try:
-        yield
-    except NotConnected as error:
-        # A user who may not see the group gets no answer at all; neither does anybody while a transaction is open.
-        error.hint = f"If Kafka is there: the bridge's user must be allowed to read the group {group!r}."
-        raise
 
 
 def check_assignment(route: SourceRoute, committed: Committed | None) -> None:

@@ -5,15 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition, translated
+from bridge.kafka.entries import NOBODY, committed_of, read_entries, reading
+from bridge.kafka.former import read_former
 from bridge.kafka.ports import Committed
 from bridge.kafka.position_text import position_text
-from bridge.kafka.positions import NOBODY, committed_of, read_entries, reading
-from bridge.source.route import SourceRoute, routes
+from bridge.source.route import routes
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
-
-#: Groups of former releases, one for each source.
-_FORMER = "headrace."
 
 
 def survey(file: BridgeFile) -> list[dict[str, Any]]:
@@ -46,14 +44,7 @@ def positions_of(file: BridgeFile) -> dict[str, Committed | None]:
     known = routes(file)
     with reading(file.kafka, file.group) as client:
         entries = read_entries(client, file.group, {route.topic for route in known.values()})
-    return {source: committed_of(source, entries) or _former(file, route) for source, route in known.items()}
-
-
-def _former(file: BridgeFile, route: SourceRoute) -> Committed | None:
-    group = _FORMER + route.source
-    with reading(file.kafka, group) as client:
-        entries = read_entries(client, group, {route.topic})
-    return committed_of("", entries)
+    return {source: committed_of(source, entries) or read_former(file.kafka, route) for source, route in known.items()}
 
 
 def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) -> Committed:

@@ -39,12 +39,14 @@ class SourceState:
         self._gaps = GapWatch(route.source)
         self._backoff = Backoff(first=0.2, longest=5.0)
         self._trouble = ""
+        # How often it failed since something was committed.
+        self._failures = 0
 
     def begin(self, token: int) -> None:
         """Note that the source was assigned to this bridge."""
         self.token, self.isolated, self.needs_records = token, False, False
         self._backoff.reset()
-        self._trouble = ""
+        self._trouble, self._failures = "", 0
         self.figures.begin()
 
     def serve(self, session: Session) -> None:
@@ -84,24 +86,28 @@ class SourceState:
         if self.needs_records and not records:
             return
         self._backoff.reset()
+        self._failures = 0
         self.isolated = session.isolated = self.needs_records = False
         self._trouble = ""
         if self.figures.state not in {"serving", "gap"}:
             self.figures.state, self.figures.reason = "serving", ""
 
-    def set_back(self, error: ReplicationError) -> None:
-        """Note an error that keeps the source from being served; log it once."""
+    def set_back(self, error: ReplicationError, *, quiet: bool = False) -> None:
+        """Note an error that keeps the source from being served; log it once, unless `quiet`: it is logged for all sources."""
+        self._failures += 1
         operator = isinstance(error, NeedsOperator)
         trouble = f"{type(error).__name__} {error.message}"
         if trouble != self._trouble:
-            level = logging.ERROR if operator else logging.WARNING
+            level = logging.DEBUG if quiet else logging.ERROR if operator else logging.WARNING
             _log.log(level, "%s: %s. %s", self.route.source, error.message, error.hint or _AGAIN)
         self._trouble = trouble
         # After the log: whoever sees the state finds there what to do.
         self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
 
-    def pause(self, error: ReplicationError) -> float:
-        """Return the seconds until the next attempt."""
+    def pause(self, error: ReplicationError, *, at_once: bool = False) -> float:
+        """Return the seconds until the next attempt; none for the first one, with `at_once`."""
+        if at_once and self._failures <= 1:
+            return 0.0
         return OPERATOR_PAUSE if isinstance(error, NeedsOperator) else self._backoff.pause()
 
     def end(self, state: str) -> None:

@@ -83,7 +83,7 @@ def test_an_idle_source_commits_its_position_again_before_kafka_forgets_it(kafka
 
 
 def committed(kafka, source, topic):
-    from bridge.kafka.positions import committed_of, read_entries, reading  # noqa: PLC0415
+    from bridge.kafka.entries import committed_of, read_entries, reading  # noqa: PLC0415
 
     with reading(KafkaConnection(bootstrap=kafka.bootstrap), group_of(topic)) as client:
         return committed_of(source, read_entries(client, group_of(topic), [topic]))

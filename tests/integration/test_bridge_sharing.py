@@ -6,7 +6,7 @@ import random
 import signal
 from collections import Counter
 
-from bridge.kafka.positions import read_entries, reading
+from bridge.kafka.entries import read_entries, reading
 from headrace.configuration.kafka import KafkaConnection
 from tests.edge_double import Edge
 from tests.kafka_reading import read_committed

@@ -105,7 +105,12 @@ def test_a_position_that_a_former_release_committed_is_taken_over_at_the_first_s
     states = [each.state for each in send(bridge.port, f"cdc/{source}", [message(each) for each in (one, two, three)])]
     assert states == ["accepted"] * 3
     assert values(kafka.bootstrap, name) == [row.value for row in rows[40:]]
-    # And from now on it is in the group of bridges.
+    # And a former bridge can do nothing more with what it wrote: it would continue from there, and double the rest.
+    former = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"headrace.{source}", "log_level": 0})
+    (entry,) = former.committed([TopicPartition(name, 0)], timeout=60)
+    former.close()
+    assert entry.metadata.startswith(f"2 {two.last} ")
+    # From now on the position is in the group of bridges.
     bridge.stop()
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
     bridge.serves(source)

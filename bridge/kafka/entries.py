@@ -1,0 +1,82 @@
+"""What a consumer group has committed in the partitions of topics: for each an offset, with a position in its metadata."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer, translated
+from bridge.kafka.ports import Committed, Partition
+from bridge.kafka.position_text import PositionText, parse
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+
+#: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
+_STABLE_SECONDS = 2.0
+#: The source of an entry whose partition belongs to nobody any more.
+NOBODY = "-"
+
+Entries = dict[Partition, tuple[int, PositionText]]
+
+
+@contextmanager
+def reading(connection: KafkaConnection, group: str) -> Iterator[Any]:
+    """Yield a client that reads topics, and what a group has committed."""
+    # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
+    client = consumer(connection, group)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def read_entries(client: Any, group: str, topics: Collection[str]) -> Entries:
+    """Return what a group has committed in all partitions of some topics; only what no open transaction can change.
+
+    Raises NotConnected, also while positions are in doubt, or NeedsOperator when somebody else wrote to the group.
+    """
+    with _hinted(group), translated(f"read the committed positions of group {group}"):
+        asked = []
+        for topic in sorted(topics):
+            described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
+            if described.error is not None:
+                raise KafkaException(described.error)
+            asked += [TopicPartition(topic, partition) for partition in described.partitions]
+        answered = client.committed(asked, timeout=_STABLE_SECONDS)
+        for each in answered:
+            if each.error is not None:
+                raise KafkaException(each.error)
+    try:
+        return {
+            (each.topic, each.partition): (each.offset, parse(each.metadata or ""))
+            for each in answered
+            if each.offset >= 0
+        }
+    except CorruptInput as error:
+        raise NeedsOperator(
+            f"group {group} holds offsets that the bridge did not write",
+            hint=f"Keep other consumers out of the bridge's groups, and delete the group {group}: "
+            "positions are then read from the sources' last records.",
+        ) from error
+
+
+def committed_of(source: str, entries: Entries) -> Committed | None:
+    """Return what the group holds for a source; None for nothing."""
+    own = {place: entry for place, entry in entries.items() if entry[1].source == source}
+    return newest_of(own) if own else None
+
+
+def newest_of(entries: Entries) -> Committed:
+    """Return what entries of one source hold."""
+    # All were committed at once, unless the assignment was changed: the newest counts.
+    text = max((text for _, text in entries.values()), key=lambda text: text.at)
+    return Committed(text.position, text.at, text.bridge, {place: offset for place, (offset, _) in entries.items()})
+
+
+@contextmanager
+def _hinted(group: str) -> Iterator[None]:
+    try:
+        yield
+    except NotConnected as error:
+        # A user who may not see the group gets no answer at all; neither does anybody while a transaction is open.
+        error.hint = f"If Kafka is there: the bridge's user must be allowed to read the group {group!r}."
+        raise
