@@ -28,6 +28,7 @@ class EdgeLink:
         self.credit = 0
         self.state = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_UNINIT
         self.remote_condition: Any = None
+        self.remote_target = SimpleNamespace(address=address)
         self.connection = SimpleNamespace(
             close=self._close_connection, state=Endpoint.REMOTE_ACTIVE, remote_condition=None
         )
@@ -99,7 +100,11 @@ class EdgeLink:
 
     def _lost(self) -> None:
         self.state = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_CLOSED
-        transport = SimpleNamespace(condition=SimpleNamespace(name="amqp:connection:framing-error", description="cut"))
+        transport = SimpleNamespace(
+            condition=SimpleNamespace(name="amqp:connection:framing-error", description="cut"),
+            close_head=lambda: None,
+            close_tail=lambda: None,
+        )
         self._loop.event("on_transport_error", SimpleNamespace(transport=transport, connection=self.connection))
         self._loop.event("on_transport_closed", SimpleNamespace(connection=self.connection, transport=transport))
 

@@ -52,7 +52,7 @@ def _files() -> Any:
     for name in ("headrace.files", "edge.durable"):
         try:
             return importlib.import_module(name)
-        except ModuleNotFoundError:
+        except ImportError:
             continue
     raise LookupError("which module writes the checkpoint?")
 
