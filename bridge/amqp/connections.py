@@ -153,15 +153,17 @@ class Peer(Handler):  # type: ignore[misc]
         if SILENT in said:
             # Proton would wait as long again until a close is written that nobody reads.
             event.transport.close_head()
+        # OpenSSL has the same reasons for a handshake that failed and for a connection that was up.
+        meaning = "" if event.connection in self._connections else words.meaning(said)
         if self._url is not None:
-            explained = words.why(self._url, self._interconnect) if "verify failed" in said else words.meaning(said)
+            explained = words.why(self._url, self._interconnect) if "verify failed" in said else meaning
             more = f"{explained} ({said})" if explained else said
             _log.warning("interconnect %s: connection lost: %s", shown(self._url), more)
         elif event.connection is not None:
             if "certificate verify failed" in said:
                 said = f"its certificate has expired, or is of none of the authorities in {self._interconnect.authority} ({said})"
-            elif words.meaning(said):
-                said = f"{words.meaning(said)} ({said})"
+            elif meaning:
+                said = f"{meaning} ({said})"
             self._stranger("connection from %s lost: %s", peer_of(event.connection), said)
 
     def on_transport_closed(self, event: Any) -> None:

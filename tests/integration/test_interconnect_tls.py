@@ -63,6 +63,22 @@ def test_a_source_sends_with_its_own_certificate(far, edges, ours):
     assert far.numbers["jakarta/bank"] == [1, 2, 3]
 
 
+def test_a_connection_that_was_up_is_not_reported_as_ended_during_the_handshake(far, edges, ours, proxies, caplog):
+    """OpenSSL has the same reason for both (R11)."""
+    wire = proxies("127.0.0.1", far.receiver.port)
+    edge = edges(f"amqps://localhost:{wire.port}", **pem(ours, "jakarta-bank"))
+    edge.put(sealed(1, 3))
+    edge.acknowledged(at(3))
+
+    wire.stop()
+    eventually(lambda: "unexpected eof" in caplog.text, saying="OpenSSL's reason is logged")
+    wire.start()
+    edge.put(sealed(4, 4))
+    edge.acknowledged(at(4))
+
+    assert not [line for line in caplog.messages if "handshake" in line]
+
+
 def test_a_certificate_of_another_source_is_refused_and_both_are_named(far, edges, ours, caplog):
     edge = edges(secure(far), **pem(ours, "london-bank"))
     edge.put(sealed(1, 3))
