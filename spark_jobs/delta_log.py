@@ -7,6 +7,7 @@ any file system; `local_note` reads the log's files of a local path, for checks 
 import json
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from spark_jobs import storage
 
 #: A key of every note, so that nobody else's metadata is taken for one.
 _OURS = "headrace"
-#: How many commits, newest first, are looked at before the whole log is: maintenance stands between loads now and then.
-_NEAR = 20
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+#: What changes files or properties of a table, and no rows.
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
 
 Note = dict[str, Any]
@@ -50,27 +50,52 @@ def refuse_others(path: str, names: Iterable[str]) -> None:
 
 def version(spark: SparkSession, path: str) -> int:
     """Return the newest version of the table."""
-    number, _ = next(_commits(spark, path))
+    number, _ = next(commits(spark, path))
     return number
 
 
 def only_maintained(spark: SparkSession, path: str, after: int) -> bool:
     """Whether all commits after a version have changed files and no rows."""
-    return _only_maintained(_commits(spark, path), after)
+    return maintained(spark, path, after) is not None
 
 
-def _only_maintained(commits: Iterator[tuple[int, Note]], after: int) -> bool:
+def maintained(spark: SparkSession, path: str, after: int) -> int | None:
+    """Return the newest version if it has the rows of an earlier one; None when a commit since has changed rows."""
+    return _maintained(commits(spark, path), after)
+
+
+def is_maintenance(info: Note) -> bool:
+    """Whether a commit has changed files and no rows."""
+    return str(info.get("operation")) in _MAINTENANCE
+
+
+def _maintained(commits: Iterator[tuple[int, Note]], after: int) -> int | None:
+    newest = None
     for number, info in commits:
+        newest = number if newest is None else newest
         if number <= after:
-            return True
-        if str(info.get("operation")) not in _MAINTENANCE:
-            return False
-    return False
+            return newest
+        if not is_maintenance(info):
+            return None
+    return None
+
+
+def first_after(spark: SparkSession, path: str, version: int) -> datetime | None:
+    """Return when the first commit after a version was made: from then on files of that version count as replaced.
+
+    None when there is no later commit; the beginning of time when that commit is in the log no more.
+    """
+    when, oldest = None, version
+    for number, info in commits(spark, path):
+        if number <= version:
+            return when
+        when, oldest = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1000, UTC), number
+    return when if oldest <= version + 1 else datetime.fromtimestamp(0, UTC)
 
 
 def mark(spark: SparkSession, path: str) -> tuple[int, str]:
     """Return the newest version of the table, and when it was written: of a table made anew the versions begin again."""
-    number, info = next(_commits(spark, path))
+    number, info = next(commits(spark, path))
     return number, str(info.get("timestamp"))
 
 
@@ -82,14 +107,14 @@ def has_property(spark: SparkSession, path: str, name: str) -> bool:
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
     """Return what the newest commit says that it wrote: numOutputRows, numFiles."""
-    _, info = next(_commits(spark, path))
+    _, info = next(commits(spark, path))
     return {name: int(value) for name, value in (info.get("operationMetrics") or {}).items() if str(value).isdigit()}
 
 
 def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, int]:
     """Return the rows, and their bytes, that commits after a version wrote, up to and including another."""
     rows = size = 0
-    for number, info in _commits(spark, path):
+    for number, info in commits(spark, path):
         if number <= after:
             break
         if number <= upto:
@@ -101,7 +126,7 @@ def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, i
 
 def note(spark: SparkSession, path: str, kind: str) -> tuple[int, Note] | None:
     """Return the newest note of a kind with its version, or None when no commit carries one."""
-    return _newest(_commits(spark, path), kind)
+    return _newest(commits(spark, path), kind)
 
 
 def local_note(path: str, kind: str) -> Note | None:
@@ -113,47 +138,77 @@ def local_note(path: str, kind: str) -> Note | None:
 def local_notes(path: str, kind: str) -> Iterator[Note]:
     """Yield the notes of a kind in the log of a table on this machine, newest first; starts no Spark."""
     for _, info in _local_commits(path):
-        if found := _parse(info.get("userMetadata"), kind):
+        if found := noted(info, kind):
             yield found
 
 
 def local_only_maintained(path: str, after: int) -> bool:
     """Whether all commits after a version of a table on this machine have changed files and no rows; starts no Spark."""
-    return _only_maintained(_local_commits(path), after)
+    return _maintained(_local_commits(path), after) is not None
 
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:
     for number, info in commits:
-        if found := _parse(info.get("userMetadata"), kind):
+        if found := noted(info, kind):
             return number, found
     return None
 
 
-def _commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
-    """Yield versions with their commit's own account of itself, newest first."""
+def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
+    """Yield versions with their commit's own account of itself, newest first, as far as the log is kept.
+
+    A commit's file is read when it is asked for: what is behind the commits that are looked at costs nothing.
+    """
     if "://" not in path:
         # On this machine the log's files tell it without a Spark job.
         yield from _local_commits(path)
         return
-    table = DeltaTable.forPath(spark, path)
-    for history in (table.history(_NEAR), table.history()):
-        for commit in history.select("version", "timestamp", "operation", "userMetadata", "operationMetrics").collect():
-            yield int(commit["version"]), commit.asDict()
+    number = _newest_version(spark, path)
+    while number >= 0 and storage.exists(spark, file := f"{path}/_delta_log/{number:020d}.json"):
+        yield number, _info(storage.read(spark, file))
+        number -= 1
+
+
+def _newest_version(spark: SparkSession, path: str) -> int:
+    """Return the newest version of a table, which Delta finds by listing its log from the last checkpoint on."""
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
+    defaults = (getattr(log, f"update$default${place}")() for place in (1, 2, 3))
+    return int(log.update(*defaults).version())
 
 
 def _local_commits(path: str) -> Iterator[tuple[int, Note]]:
-    for file in sorted(Path(path, "_delta_log").glob("*.json"), reverse=True):
-        if not file.stem.isdigit():
-            continue
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if line.startswith('{"commitInfo"'):
-                yield int(file.stem), json.loads(line)["commitInfo"]
-                break
+    log = Path(path, "_delta_log")
+    number = _newest_local(log)
+    while number >= 0 and (file := log / f"{number:020d}.json").exists():
+        yield number, _info(file.read_text(encoding="utf-8"))
+        number -= 1
 
 
-def _parse(text: str | None, kind: str) -> Note | None:
+def _newest_local(log: Path) -> int:
+    """Return the newest version in a log's folder, -1 when there is none: one of the few after the last checkpoint."""
     try:
-        found = json.loads(text or "null")
+        number = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        number = -1
+    if not (log / f"{number:020d}.json").exists():
+        return max((int(file.stem) for file in log.glob("*.json") if file.stem.isdigit()), default=-1)
+    while (log / f"{number + 1:020d}.json").exists():
+        number += 1
+    return number
+
+
+def _info(commit: str) -> Note:
+    """Return what a commit says about itself, nothing when it says nothing."""
+    for line in commit.splitlines():
+        if line.startswith('{"commitInfo"'):
+            return dict(json.loads(line)["commitInfo"])
+    return {}
+
+
+def noted(info: Note, kind: str) -> Note | None:
+    """Return the note of a kind that a commit carries, or None."""
+    try:
+        found = json.loads(info.get("userMetadata") or "null")
     except ValueError:
         return None
     return found if isinstance(found, dict) and found.get(_OURS) == kind else None

@@ -1,20 +1,20 @@
 """Small files put together and old ones removed, without breaking what is published or can be asked of the past.
 
 Guarantees that the version of a table that is published can be read at any moment: compacted versions are published before old
-files are removed, a table with commits that are not published yet is left as it is, and what was published within the lake's
-`keep_days` keeps its files. Run no load of the stream meanwhile: one of the two would fail and can be run again. Called by
-`headrace lake maintain`, and now and then by a load that never ends.
+files are removed, a table with commits that are not published yet is left as it is while its published files would be among them,
+and what was published within `keep_days` keeps its files. Run no load of the stream meanwhile: one of the two would fail
+and can be run again. Called by `headrace lake maintain`, and now and then by a load that never ends.
 """
 
 import logging
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import bronze, delta_log, scratch, storage
+from spark_jobs import bronze, delta_log, retention, scratch, storage
 from spark_jobs.failures import explained
 from spark_jobs.silver import history, published, quoting, table
 from spark_jobs.silver.published import Table
@@ -22,7 +22,6 @@ from spark_jobs.silver.published import Table
 #: Files smaller than this are put together, into files of this size.
 _TARGET = 128 * 1024 * 1024
 _OPTIMIZE = ("spark.databricks.delta.optimize.minFileSize", "spark.databricks.delta.optimize.maxFileSize")
-_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 #: Into how many tasks the listing of a table's files goes: ten thousand by default, however few the files are.
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
@@ -47,17 +46,32 @@ def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
     with explained(f"maintain {stream}"):
         done = compact(spark, lake, stream)
         session = spark.newSession()
-        # The shortest time that a file is kept is the lake's own, whatever Delta's is.
-        session.conf.set(_CHECK, "false")
+        retention.for_vacuum(session)
         session.conf.set(_LISTING, "8")
-        paths = [bronze.table_path(lake, stream), published.path(lake)]
-        for name in published.latest(session, lake, stream).tables:
-            paths += [table.path(lake, stream, name), history.path(lake, stream, name)]
-        for path in paths:
-            if delta_log.is_table(session, path):
-                session.sql(f"VACUUM {quoting.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+        needed: dict[str, int | None] = {bronze.table_path(lake, stream): None, published.path(lake): None}
+        for name, known in published.latest(session, lake, stream).tables.items():
+            needed |= {table.path(lake, stream, name): known.version, history.path(lake, stream, name): known.history}
+        left = [
+            path.removeprefix(f"{lake.root}/")
+            for path, version in needed.items()
+            if not _vacuum(session, lake, path, version)
+        ]
         _sweep(session, lake)
-    return replace(done, seconds=monotonic() - began)
+    return replace(done, skipped=sorted({*done.skipped, *left}), seconds=monotonic() - began)
+
+
+def _vacuum(session: SparkSession, lake: LakeFile, path: str, version: int | None) -> bool:
+    """Remove a table's old files; return False, and remove none, where the version that is published may need them."""
+    if not delta_log.is_table(session, path):
+        return True
+    # What VACUUM removes was replaced before: a later commit that is that old replaced files of this version.
+    replaced = delta_log.first_after(session, path, version) if version is not None else None
+    keep = timedelta(days=lake.lake.keep_days)
+    if replaced is not None and replaced < datetime.now(UTC) - keep:
+        _log.warning("%s: not vacuumed, since commits of %s or later are not published yet", path, replaced.isoformat())
+        return False
+    session.sql(f"VACUUM {quoting.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+    return True
 
 
 def compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
@@ -87,10 +101,12 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
         if not delta_log.only_maintained(session, path, version):
             skipped.append(place)
             return version
+        retention.ensure(session, lake, path)
         if found := _optimize(session, path):
             compacted[place] = found
         # A load may have come in between.
-        return delta_log.version(session, path) if delta_log.only_maintained(session, path, version) else version
+        newest = delta_log.maintained(session, path, version)
+        return version if newest is None else newest
 
     for name, known in before.tables.items():
         tables[name] = replace(
@@ -100,6 +116,8 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
             history=one(history.path(lake, stream, name), known.history),
         )
     raw = bronze.table_path(lake, stream)
+    if delta_log.is_table(session, raw):
+        retention.ensure(session, lake, raw)
     if delta_log.is_table(session, raw) and (found := _optimize(session, raw)):
         compacted[raw.removeprefix(f"{lake.root}/")] = found
     if any(replace(known, changes=0) != tables[name] for name, known in before.tables.items()):

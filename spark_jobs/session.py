@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from headrace import class_archive
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
+from spark_jobs import retention
 
 #: Settings that a lake file may override.
 _SETTINGS = {
@@ -78,7 +79,7 @@ def jars() -> list[Path]:
 def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet."""
     _quiet()
-    settings = {"spark.app.name": name} | _SETTINGS
+    settings = {"spark.app.name": name} | _SETTINGS | retention.settings(lake)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
         settings["spark.log.level"] = "ERROR"

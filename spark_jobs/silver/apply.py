@@ -1,51 +1,57 @@
 """Writing the newest changes of a range into a silver table, in one Delta commit that carries the positions it reaches.
 
 The commit's note is the table's own progress: a load that is done again starts after it, so nothing is applied twice. The
-guard by position in the MERGE and the transaction id of an append hold even where a note is missing or two loads meet.
+guard by position in the MERGE and the number of the commit (commit.py) hold even where a note is missing or two loads meet.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from delta import DeltaTable
 from delta.tables import DeltaMergeBuilder
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, Retryable
 from spark_jobs.silver import quoting, sifting, truncates, types
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
 from spark_jobs.silver.truncates import Truncate
 
-NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
-def create(rows: DataFrame, path: str, note: str) -> None:
-    """Make the table with these rows; fails by conflict when it was made meanwhile. Deleted ones are left out unless marked."""
+def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
+    """Make the table with these rows; raise Retryable when it was made meanwhile. Deleted ones are left out unless marked."""
     gone = OP in rows.columns and DELETED_AT not in rows.columns
     kept = (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP)
-    writer = _writer(kept, note).mode("error")
-    (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+    writer = _writer(kept, note, own).mode("error")
+    try:
+        (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+    except AnalysisException as error:
+        if error.getCondition() != "DELTA_PATH_EXISTS":
+            raise
+        raise Retryable(f"{path} was made by another load meanwhile", hint="Run this load again.") from error
 
 
-def replace(rows: DataFrame, path: str, note: str) -> None:
+def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
     """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
-    writer = _writer(rows, note).mode("overwrite").option("overwriteSchema", "true")
+    writer = _writer(rows, note, own).mode("overwrite").option("overwriteSchema", "true")
     (writer.option(_MAPPING, "name") if _special(rows.columns) else writer).save(path)
 
 
-def append(rows: DataFrame, path: str, note: str, *, writer: str, number: int) -> None:
-    """Add rows of a table without a key, once for each number of a writer, which only grows."""
-    _writer(rows.drop(OP), note).mode("append").option("txnAppId", writer).option("txnVersion", number).save(path)
+def append(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
+    """Add rows of a table without a key."""
+    _writer(rows.drop(OP), note, own).mode("append").save(path)
 
 
-def _writer(rows: DataFrame, note: str) -> DataFrameWriter:
-    return rows.write.format("delta").option("userMetadata", note)
+def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:
+    return rows.write.format("delta").option("userMetadata", note).options(**own)
 
 
 def merge(

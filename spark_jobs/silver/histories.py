@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
-from spark_jobs import delta_log
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import changes, fold, history, survey, table
+from spark_jobs.silver import changes, commit, fold, history, survey, table
+from spark_jobs.silver.commit import Base
 from spark_jobs.silver.published import Table
 from spark_jobs.silver.shape import COMMIT_TIME, POSITION, Shape
 from spark_jobs.silver.table import Job, Work
@@ -33,17 +33,19 @@ def apply(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
     work = replace(work, soft=False)
     place = work.history_path
     published = replace(work.known, version=work.known.history)
-    exists, floors = table.standing(spark, job, place, published, history.NOTE)
-    if not exists:
-        floors = {}
-    own = work if exists and floors == work.known.positions else _from(spark, job, work, floors)
+    base = table.based(spark, job, place, published, history.NOTE)
+    if not base.exists:
+        base = replace(base, positions={})
+    commit.check_order(base, work.cuts, f"history of {work.table}")
+    floors, version = base.positions, base.current
+    own = work if base.exists and floors == work.known.positions else _from(spark, job, work, floors)
     ahead = table.ahead_of(own, floors)
-    if ahead or not exists:
+    if ahead or not base.exists:
         form, _ = table.formed(own)
         if not form.key:
             return replace(done, history=None)
-        _write(spark, job, own, form, floors, exists=exists)
-    return replace(done, history=delta_log.version(spark, place))
+        version = _write(spark, job, own, form, base)
+    return replace(done, history=version)
 
 
 def rebuild(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
@@ -52,8 +54,9 @@ def rebuild(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
     form, _ = table.formed(own)
     if not form.key:
         return replace(done, history=None)
-    _write(spark, job, own, form, {}, exists=False, over=True)
-    return replace(done, history=delta_log.version(spark, work.history_path))
+    found = table.based(spark, job, work.history_path, replace(work.known, version=work.known.history), history.NOTE)
+    version = _write(spark, job, own, form, replace(found, positions={}), over=True)
+    return replace(done, history=version)
 
 
 def _check_names(form: Shape) -> None:
@@ -73,12 +76,12 @@ def _from(spark: SparkSession, job: Job, work: Work, floors: dict[str, str]) -> 
     return replace(work, known=known, seen=new.seen, records=new.records, after=None)
 
 
-def _write(
-    spark: SparkSession, job: Job, work: Work, form: Shape, floors: dict[str, str], *, exists: bool, over: bool = False
-) -> None:
+def _write(spark: SparkSession, job: Job, work: Work, form: Shape, base: Base, *, over: bool = False) -> int:
+    """Write the history, in the place of all that is there if it is made again; return the version of the commit."""
     assert work.history is not None
-    place = work.history_path
+    place, floors, exists = work.history_path, base.positions, base.exists and not over
     _check_names(form)
+    own = commit.begin(spark, base, stream=job.stream, kind=history.NOTE, attempt=job.attempt)
     if exists:
         form = write.fit(spark, place, form)
     raw = job.rows(spark, work.after)
@@ -91,7 +94,7 @@ def _write(
         current = spark.read.format("delta").load(place).filter(F.col(history.UPTO).isNull())
     partial = any(one.partial for one in ahead)
     tracked = work.history.tracked(name for name in form.columns if name not in form.key)
-    note = delta_log.write(history.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
+    note = table.note(job, work, history.NOTE, base)
     with table.kept() as keep:
         seeds = None
         if current is not None:
@@ -101,4 +104,6 @@ def _write(
         if exists:
             history.merge(spark, keep(rows), place, form, note, cleared)
         else:
-            (write.replace if over else write.create)(rows, place, note)
+            (write.replace if over else write.create)(rows, place, note, own)
+    of_table = f"history of {work.table}"
+    return commit.made(spark, place, base, table=of_table, kind=history.NOTE, attempt=job.attempt)

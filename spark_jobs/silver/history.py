@@ -16,6 +16,7 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs.silver import apply as write
 from spark_jobs.silver import fold, places, truncates
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.silver.quoting import name as _q
 from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
 from spark_jobs.silver.truncates import Truncate
@@ -95,7 +96,7 @@ def merge(spark: SparkSession, rows: DataFrame, place: str, shape: Shape, note: 
 
     The session is this table's own: the note is a setting of the session.
     """
-    spark.conf.set(write.NOTE_SETTING, note)
+    spark.conf.set(NOTE_SETTING, note)
     same = write.same_row(rows, shape, pruned=not cleared) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = DeltaTable.forPath(spark, place).alias("t").merge(rows.alias("s"), same)

@@ -79,14 +79,20 @@ def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
 
 
 def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, since: datetime) -> Published | None:
-    """Return the newest state published since a time in which no source is beyond a position, or None."""
+    """Return the newest state in which no source is beyond a position: of those since a time, or the last one; else None."""
+    if (last := latest(spark, lake, stream)).load and _within(last.positions, upto):
+        return last
     if not delta_log.is_table(spark, path(lake)):
         return None
     rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
     known = rows.filter(F.col("finished_at") >= F.lit(since)).select("load", "positions").collect()
-    fit = [row["load"] for row in known if all(p <= upto.get(s, "") for s, p in row["positions"].items())]
+    fit = [row["load"] for row in known if _within(row["positions"], upto)]
     row = rows.filter(F.col("load") == max(fit)).first() if fit else None
     return None if row is None else _state(row)
+
+
+def _within(positions: Positions, upto: Positions) -> bool:
+    return all(position <= upto.get(source, "") for source, position in positions.items())
 
 
 def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
-from spark_jobs import bronze, delta_log, scratch, storage
+from spark_jobs import bronze, scratch, storage
 from spark_jobs.failures import explained
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import histories, overlay, published, read, table
+from spark_jobs.silver import commit, histories, overlay, published, read, table
 from spark_jobs.silver.load import SilverReport, Tell
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.silver.published import Positions, Published, Table
@@ -83,14 +83,16 @@ def _table(spark: SparkSession, lake: LakeFile, job: table.Job, at: Moment, know
     """Overwrite one table; return how it stands. The session is this table's own."""
     work = overlay.work(spark, lake, at, known.table)
     try:
+        base = table.based(spark, job, work.path, known, table.NOTE)
         rows = spark.sql(overlay.sql(spark, lake, at, known.table, scratch))
-        note = delta_log.write(table.NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
-        write.replace(rows, work.path, note)
+        own = commit.begin(spark, base, stream=job.stream, kind=table.NOTE, attempt=job.attempt)
+        write.replace(rows, work.path, table.note(job, work, table.NOTE, base), own)
+        version = commit.made(spark, work.path, base, table=work.table, kind=table.NOTE, attempt=job.attempt)
     finally:
         overlay.forget(spark, scratch)
     done = replace(
         known,
-        version=delta_log.version(spark, work.path),
+        version=version,
         changes=sum(one.changes for one in work.seen),
         positions=work.cuts,
         schemas=table.formed(work)[1],

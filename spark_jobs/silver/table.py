@@ -4,11 +4,11 @@ Guarantees that applying is harmless to repeat at any point. Raises NeedsOperato
 load, each table with a session of its own.
 """
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from delta import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile, TableWishes
@@ -16,7 +16,8 @@ from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs import delta_log, tail
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import changes, fold, history, places, shape, survey, truncates
+from spark_jobs.silver import changes, commit, fold, history, places, shape, survey, truncates
+from spark_jobs.silver.commit import Base
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent, SchemaRecord, Seen
 from spark_jobs.silver.truncates import Truncate
@@ -36,6 +37,8 @@ class Job:
     version: int
     #: Number of the load.
     load: int
+    #: By which this load finds its own commits.
+    attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after one version, where they are held for all tables; None when they are not.
     held: tuple[int, DataFrame] | None = None
 
@@ -91,15 +94,18 @@ def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: in
 
 def apply(spark: SparkSession, job: Job, work: Work) -> Table:
     """Bring the table up to the cuts; return how it stands. The session is this table's own."""
-    exists, floors = standing(spark, job, work.path, work.known, NOTE)
+    base = based(spark, job, work.path, work.known, NOTE)
+    commit.check_order(base, work.cuts, work.table)
     form, texts = formed(work)
-    ahead = ahead_of(work, floors)
-    if ahead or not exists:
-        refuse_keyless(form, ahead, floors, work)
-        _write(spark, job, work, form, ahead, floors, exists=exists)
+    ahead = ahead_of(work, base.positions)
+    version = base.current
+    if ahead or not base.exists:
+        refuse_keyless(form, ahead, base.positions, work)
+        _write(spark, job, work, form, ahead, base)
+        version = commit.made(spark, work.path, base, table=work.table, kind=NOTE, attempt=job.attempt)
     return replace(
         work.known,
-        version=delta_log.version(spark, work.path),
+        version=version,
         # Those that a former attempt, or a task of the table's group, committed and nobody published count too.
         changes=sum(one.changes for one in ahead_of(work, work.known.positions)),
         positions=work.cuts,
@@ -108,21 +114,9 @@ def apply(spark: SparkSession, job: Job, work: Work) -> Table:
     )
 
 
-def standing(spark: SparkSession, job: Job, path: str, known: Table, kind: str) -> tuple[bool, Positions]:
-    """Return whether a Delta table is there, and the positions that its newest commit of ours reached."""
-    if not delta_log.is_table(spark, path):
-        return False, known.positions
-    if known.version is not None and delta_log.only_maintained(spark, path, known.version):
-        return True, known.positions
-    found = delta_log.note(spark, path, kind)
-    if found is None and known.version is not None:
-        return True, known.positions
-    if found is None or found[1]["stream"] != job.stream:
-        raise NeedsOperator(
-            f"{path} holds a Delta table that this stream did not make",
-            hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
-        )
-    return True, dict(found[1]["positions"])
+def based(spark: SparkSession, job: Job, path: str, known: Table, kind: str) -> Base:
+    """Return a table or its history as it is now, of which `known` was published."""
+    return commit.base(spark, path, stream=job.stream, kind=kind, known=known.positions, version=known.version)
 
 
 def ahead_of(work: Work, floors: Positions) -> list[Seen]:
@@ -165,26 +159,36 @@ def refuse_keyless(form: shape.Shape, ahead: list[Seen], floors: Positions, work
             )
 
 
-def _write(
-    spark: SparkSession, job: Job, work: Work, form: shape.Shape, ahead: list[Seen], floors: Positions, *, exists: bool
-) -> None:
-    if exists:
+def _write(spark: SparkSession, job: Job, work: Work, form: shape.Shape, ahead: list[Seen], base: Base) -> None:
+    floors = base.positions
+    own = commit.begin(spark, base, stream=job.stream, kind=NOTE, attempt=job.attempt)
+    if base.exists:
         form = write.fit(spark, work.path, form)
     cleared = truncated(work, ahead, floors)
     bronze = job.rows(spark, work.after)
     within = survey.within(floors, work.cuts)
-    silver = spark.read.format("delta").load(work.path) if exists else None
-    note = delta_log.write(NOTE, stream=job.stream, table=work.table, load=job.load, positions=work.cuts)
+    silver = spark.read.format("delta").load(work.path) if base.exists else None
+    text = note(job, work, NOTE, base)
     with kept() as keep:
         found = rows(form, bronze, within, ahead, silver, keep, cleared)
-        if not exists:
-            write.create(found, work.path, note)
+        if not base.exists:
+            write.create(found, work.path, text, own)
         elif form.key or cleared:
-            write.merge(spark, keep(found), work.path, form, note, cleared)
+            write.merge(spark, keep(found), work.path, form, text, cleared)
         else:
-            # Bronze's own id: a bronze table made anew counts its versions from 0 again.
-            bronze_id = DeltaTable.forPath(spark, job.bronze).detail().select("id").collect()[0]["id"]
-            write.append(found, work.path, note, writer=f"headrace.silver.{job.stream}.{bronze_id}", number=job.version)
+            write.append(found, work.path, text, own)
+
+
+def note(job: Job, work: Work, kind: str, base: Base) -> str:
+    """Return the note of a commit that brings a table or its history up to the cuts."""
+    ours = {
+        "stream": job.stream,
+        "table": work.table,
+        "load": job.load,
+        "attempt": job.attempt,
+        "number": base.number + 1,
+    }
+    return delta_log.write(kind, **ours, positions=work.cuts)
 
 
 def truncated(work: Work, ahead: list[Seen], floors: Positions) -> list[Truncate]:

@@ -1,0 +1,125 @@
+"""The commit that a load makes in a silver or history table: on the state that it read, at most once, and found by its own note.
+
+Each commit of ours has a number, one more than that of the commit before it, which Delta keeps as the version of a transaction.
+Of several loads that read the same state, Delta takes the commit of one and passes over the others', however late they come: a
+load whose commit is not there, or which finds somebody else's commit between the state that it read and its own, fails and can be
+run again. What it publishes is the version that its own commit made, never just the newest. Called by table.py and histories.py.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from headrace.errors import NeedsOperator, Retryable
+from spark_jobs import delta_log
+from spark_jobs.silver.published import Positions
+
+NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
+#: Of commits that change a table's columns ahead of its rows.
+_COLUMNS = "columns"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """A table as a load finds it."""
+
+    exists: bool
+    #: Positions that its newest commit of ours reached.
+    positions: Positions
+    #: Its newest version; -1 when there is no table.
+    version: int = -1
+    #: Number of its newest commit of ours.
+    number: int = 0
+    #: The version that shows these positions, where nothing has to be done; None when there is no table.
+    current: int | None = None
+
+
+def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Positions, version: int | None) -> Base:
+    """Return a table as it is now; `known` are the positions that its published version shows.
+
+    Raises NeedsOperator for a table that this stream did not make.
+    """
+    if not delta_log.is_table(spark, path):
+        return Base(exists=False, positions=known)
+    newest, since, found = -1, [], None
+    for number, info in delta_log.commits(spark, path):
+        newest = max(newest, number)
+        if note := delta_log.noted(info, kind):
+            found = number, note
+            break
+        since.append((number, info))
+    counted = int(found[1]["number"]) if found and "number" in found[1] else _counted(spark, path, kind, stream)
+    made = Base(exists=True, positions=known, version=newest, number=counted, current=newest)
+    if version is not None and (found is None or found[0] <= version):
+        return made
+    if found is None or found[1]["stream"] != stream:
+        raise NeedsOperator(
+            f"{path} holds a Delta table that this stream did not make",
+            hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
+        )
+    foreign = any(not delta_log.is_maintenance(info) for _, info in since)
+    return Base(
+        exists=True,
+        positions=dict(found[1]["positions"]),
+        version=newest,
+        number=counted,
+        current=found[0] if foreign else newest,
+    )
+
+
+def check_order(base: Base, cuts: Positions, table: str) -> None:
+    """Raise Retryable for a table that is beyond the positions up to which a load goes: a newer load has written to it."""
+    beyond = sorted(source for source, position in base.positions.items() if position > cuts.get(source, ""))
+    if beyond:
+        raise _overtaken(table, f"a newer load has brought it beyond this one's positions of {', '.join(beyond)}")
+
+
+def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: str) -> dict[str, str]:
+    """Let the next MERGE in this session, the table's own, be the one commit on this base; return options by which a write is.
+
+    A write has the session of the rows that it writes, which may be another one.
+    """
+    own = {"txnAppId": _application(kind, stream), "txnVersion": str(base.number + 1)}
+    spark.conf.set(NOTE_SETTING, delta_log.write(_COLUMNS, stream=stream, attempt=attempt))
+    for name, value in own.items():
+        spark.conf.set(f"spark.databricks.delta.write.{name}", value)
+    return own
+
+
+def made(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:
+    """Return the version that this load's commit made; raise Retryable when there is none, or another one before it."""
+    own = None
+    for number, info in delta_log.commits(spark, path):
+        if number <= base.version:
+            break
+        note = delta_log.noted(info, kind)
+        if note is not None and note.get("attempt") == attempt:
+            own = number
+        elif own is not None and not _harmless(info, attempt):
+            raise _overtaken(table, f"version {number} was made by somebody else after this load had read the table")
+    if own is None:
+        raise _overtaken(table, "another load has written to it since this one read it")
+    return own
+
+
+def _harmless(info: delta_log.Note, attempt: str) -> bool:
+    note = delta_log.noted(info, _COLUMNS)
+    return delta_log.is_maintenance(info) or (note is not None and note.get("attempt") == attempt)
+
+
+def _overtaken(table: str, why: str) -> Retryable:
+    return Retryable(
+        f"{table}: {why}; nothing was published",
+        hint="Run one load, replay or maintenance of a stream at a time, then run this one again.",
+    )
+
+
+def _application(kind: str, stream: str) -> str:
+    return f"headrace.{kind}.{stream}"
+
+
+def _counted(spark: SparkSession, path: str, kind: str, stream: str) -> int:
+    """Return the number of the newest commit of ours, where its note is in the log no more."""
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
+    known = log.unsafeVolatileSnapshot().transactions().get(_application(kind, stream))
+    return int(known.get()) if known.isDefined() else 0
