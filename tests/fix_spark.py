@@ -14,6 +14,7 @@ from spark_jobs import bronze
 from spark_jobs import session as made_for_users
 from spark_jobs.silver import load as silver
 from tests.lake_feed import Feed
+from tests.lake_logged import LoggedLake
 
 _NOWHERE = """
 [lake]
@@ -129,3 +130,15 @@ def loaded(spark: SparkSession) -> Callable[..., Any]:
         return silver.load(spark, lake, stream)
 
     return load_both
+
+
+@pytest.fixture
+def logged_lake(spark: SparkSession, tmp_path: Path) -> Callable[..., LoggedLake]:
+    """Return a function that makes a lake whose bronze needs no Kafka, in a folder of its own."""
+    made: list[LoggedLake] = []
+
+    def make(settings: str = "") -> LoggedLake:
+        made.append(LoggedLake(spark, tmp_path / f"lake{len(made)}", settings))
+        return made[-1]
+
+    return make

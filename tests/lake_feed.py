@@ -57,7 +57,7 @@ class Feed:
         self, columns: dict[str, Any] = ACCOUNTS, key: Sequence[str] = ("id",), table: str = "public.accounts"
     ) -> Row:
         """Return a schema record, which goes ahead of the next change given to `commit`."""
-        self._keys[table] = tuple(key)
+        self._keys.setdefault(table, tuple(key))
         described = [
             {"name": n, "typeName": t, "length": length, "scale": s, "position": i, "optional": n not in key}
             for i, (n, (t, length, s)) in enumerate(columns.items(), 1)
@@ -102,7 +102,7 @@ class Feed:
         Without `ends` the transaction's last change has not arrived yet: the next commit goes on with it. Changes of the table
         that it is `without`, and the source's position, are kept back until `release`.
         """
-        self._producer.begin_transaction()
+        self._begin()
         self._at = at
         position = ""
         rows = [change for change in changes if "op" in change]
@@ -128,6 +128,9 @@ class Feed:
         self._producer.begin_transaction()
         self._records, self._withheld = self._withheld, []
         self._end(position)
+
+    def _begin(self) -> None:
+        self._producer.begin_transaction()
 
     def _end(self, position: str, *, abort: bool = False) -> None:
         for topic, value, key in self._records:
@@ -173,6 +176,8 @@ class Feed:
         )
 
     def _produce(self, change: Row, position: str, *, last: bool) -> None:
+        for table in change.get("tableChanges", ()):
+            self._keys[change["_table"]] = tuple(table["table"]["primaryKeyColumnNames"])
         schema, _, name = change["_table"].partition(".")
         lsn = int(position.split("/")[1], 16)
         source = {"version": "0.1.0", "connector": "postgresql", "name": self.source, "ts_ms": self._at}
