@@ -42,6 +42,8 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[Column]
     #: Columns that the edge's policy keeps in the region; not in the record when there are none.
     excluded: list[str] = []
+    #: Why existing rows changed with the schema, where the edge saw that: no change in the log says so. None: not known.
+    rewritten: list[str] | None = None
 
     @property
     def treated(self) -> dict[str, str]:
@@ -72,6 +74,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
             key=change.table.primaryKeyColumnNames,
             columns=change.table.columns,
             excluded=change.table.excluded,
+            rewritten=record.rewritten,
         )
 
 
@@ -101,3 +104,4 @@ class _Source(msgspec.Struct):
 class _Record(msgspec.Struct):
     source: _Source
     tableChanges: list[_Change]  # noqa: N815 - Debezium's name.
+    rewritten: list[str] | None = None

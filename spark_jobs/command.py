@@ -129,7 +129,10 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     own = file.topic(stream)
     others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
     more = {"topics": others, "reached": held.positions} if held.positions is not None else {}
-    tables = {name: {"version": t.version, "problem": t.problem} for name, t in sorted(state.tables.items())}
+    tables = {
+        name: {"version": t.version, "problem": t.problem, "warnings": t.warnings}
+        for name, t in sorted(state.tables.items())
+    }
     finished = state.finished_at.isoformat() if state.finished_at else None
     document = {"stream": stream, "load": state.load, "finished_at": finished, "bronze_version": state.bronze_version}
     click.echo(
@@ -174,6 +177,33 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
     else:
         report.show(Console(highlight=False, soft_wrap=True), done)
     done.check()
+
+
+@lake.command()
+@click.argument("stream")
+@click.argument("table")
+@_config
+@_json
+def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
+    """Build TABLE (SCHEMA.TABLE at the source) of STREAM again from the newest copy of each source in bronze.
+
+    For a table that stopped because a column's type or the key changed: run 'headrace edge snapshot TABLE --replace' at each
+    source first, and a load when the copy is complete. The former rows are kept in a folder that the report names.
+    """
+    file = _file(config, stream)
+    from spark_jobs.session import session
+    from spark_jobs.silver import rebuild as job
+
+    done = job.rebuild(session(file), file, stream, table)
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]rebuilt[/] {table}: load {done.load}, {done.changes:,} changes, {done.seconds:.1f} s")
+    for source, position in sorted(done.copies.items()):
+        console.print(f"  {source}: from its copy at {position}")
+    if done.former is not None:
+        console.print(f"  the former rows are in {done.former}: query delta.`{done.former}`")
 
 
 @lake.command()

@@ -22,6 +22,8 @@ _ENVELOPE = (
     "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
     "unchanged array<string>, transaction struct<id: string, last: boolean>"
 )
+#: Texts of any length: Spark's parser ends at 20 million characters otherwise.
+_JSON_OPTIONS = {"maxStringLen": "2147483647"}
 COLUMNS = [
     *("topic", "partition", "offset", "timestamp", "key", "value"),
     *("source", "table", "op", "position", "transaction_id", "last", "commit_time"),
@@ -61,7 +63,7 @@ def rows(source: DataFrame) -> DataFrame:
     known = endings.read(records).withColumn(
         # One parse with a small schema, of values that do not end as our edges write them: other fields are skipped, not built.
         "envelope",
-        F.from_json(F.when(~plain, F.col("value")), _ENVELOPE),
+        F.from_json(F.when(~plain, F.col("value")), _ENVELOPE, _JSON_OPTIONS),
     )
     found = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parsed(F.col("envelope")).items()}
     return known.select(

@@ -4,6 +4,7 @@ Lag is the time from a change's commit at the source to the end of the step that
 What is recorded here is never read by a load, and a row that cannot be written fails none. Called by load.py.
 """
 
+import json
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,6 +31,8 @@ _STRUCTURE = (
 _ADDED = ("numTargetFilesAdded", "numFiles")
 #: After this many rows the small files of the table are put together.
 _COMPACT_EVERY = 100
+#: Ranges of offsets that a condition spells out one by one, by which Delta chooses files.
+_FEW_RANGES = 100
 
 _log = logging.getLogger(__name__)
 
@@ -74,9 +77,21 @@ def _of_bronze(spark: SparkSession, lake: LakeFile, done: BronzeReport) -> Row:
         for topic, found in [(done.topic, done.ranges), *sorted(done.tables.items())]
         for partition, (start, end) in sorted(found.items())
     ]
-    for topic, partition, first, last in ranges:
-        place = (F.col("topic") == topic) & (F.col("partition") == partition)
-        inside |= place & F.col("offset").between(first, last)
+    if len(ranges) <= _FEW_RANGES:
+        for topic, partition, first, last in ranges:
+            place = (F.col("topic") == topic) & (F.col("partition") == partition)
+            inside |= place & F.col("offset").between(first, last)
+    else:
+        # As data: an expression for each would overflow the driver where there are thousands of topics.
+        listed = F.from_json(F.lit(json.dumps(ranges)), "array<array<string>>")
+        inside = F.exists(
+            listed,
+            lambda one: (
+                (one[0] == F.col("topic"))
+                & (one[1].cast("int") == F.col("partition"))
+                & F.col("offset").between(one[2].cast("long"), one[3].cast("long"))
+            ),
+        )
     newest = _newest(spark, lake, done.stream, inside)
     return _row(
         done.stream,

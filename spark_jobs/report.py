@@ -39,10 +39,17 @@ def show(console: Console, report: Report) -> None:
             console.print(f"  {table}: {count:,}")
         for source, count in sorted(silver.waiting.items()):
             console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
-        for table, problem in sorted(silver.problems.items()):
-            console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+        _show_tables(console, silver)
     for source, seconds in sorted(report.lag.items()):
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
+
+
+def _show_tables(console: Console, done: SilverReport) -> None:
+    """Print the tables that stopped, and those that may differ from their source."""
+    for table, problem in sorted(done.problems.items()):
+        console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+    for table, warning in sorted(done.warnings.items()):
+        console.print(f"  [yellow]{table}:[/] {warning}", highlight=False)
 
 
 def _show_silver(console: Console, done: SilverReport) -> None:

@@ -57,6 +57,7 @@ class LoadSchedule(Schedule, frozen=True, kw_only=True):
 
 
 Deletes = Literal["hard", "soft"]
+OnIncompatible = Literal["stop", "rebuild"]
 
 
 class TableWishes(Section, frozen=True, kw_only=True):
@@ -64,6 +65,8 @@ class TableWishes(Section, frozen=True, kw_only=True):
 
     #: Whether deleted rows go, or stay and are marked; as the stream says when not given.
     deletes: Deletes | None = None
+    #: What happens when the table's rows cannot become what its schema is now; as the stream says when not given.
+    on_incompatible: OnIncompatible | None = None
     #: Whether the former rows are kept too; as the stream says when nothing is said of history here.
     history: bool | None = None
     #: Columns whose changes make a new version; all of them when empty.
@@ -101,6 +104,8 @@ class Stream(Section, frozen=True, kw_only=True):
     history: bool = False
     #: Whether rows that were deleted at their source go, or stay and are marked.
     deletes: Deletes = "hard"
+    #: Whether a table whose rows cannot become what its schema is now stops, or is rebuilt when a new copy has arrived.
+    on_incompatible: OnIncompatible = "stop"
     #: Tables that are treated otherwise, by their source's `schema.table`.
     tables: dict[str, TableWishes] = {}
 
@@ -117,6 +122,10 @@ class Stream(Section, frozen=True, kw_only=True):
     def marks_deleted(self, table: str) -> bool:
         """Whether a table's deleted rows stay, marked."""
         return (self.tables.get(table, TableWishes()).deletes or self.deletes) == "soft"
+
+    def rebuilds(self, table: str) -> bool:
+        """Whether a table is rebuilt by itself when its schema has become incompatible."""
+        return (self.tables.get(table, TableWishes()).on_incompatible or self.on_incompatible) == "rebuild"
 
 
 class Verify(Section, frozen=True, kw_only=True):

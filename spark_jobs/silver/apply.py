@@ -15,21 +15,25 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator, Retryable
-from spark_jobs.silver import quoting, sifting, truncates, types
+from spark_jobs.silver import clearing, key_range, quoting, sifting, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING
-from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape, retyped
+from spark_jobs.silver.incompatible import retyped
+from spark_jobs.silver.shape import DELETED_AT, POSITION, SOURCE, Shape
 from spark_jobs.silver.truncates import Truncate
 
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
-_ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
+#: How many columns of a table Delta keeps statistics of, by which it chooses files.
+_WITH_STATISTICS = 32
 
 
-def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
-    """Make the table with these rows; raise Retryable when it was made meanwhile. Deleted ones are left out unless marked."""
-    gone = OP in rows.columns and DELETED_AT not in rows.columns
-    kept = (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP)
+def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
+    """Make the table with these rows; raise Retryable when it was made meanwhile. Deleted ones are left out unless marked.
+
+    Columns that `lead` are the first ones of a wide table: Delta has statistics of the first ones alone.
+    """
+    kept = _leading(_without_deleted(rows), lead)
     writer = _writer(kept, note, own).mode("error")
     try:
         (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
@@ -39,10 +43,23 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> Non
         raise Retryable(f"{path} was made by another load meanwhile", hint="Run this load again.") from error
 
 
-def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
+def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
     """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
-    writer = _writer(rows, note, own).mode("overwrite").option("overwriteSchema", "true")
-    (writer.option(_MAPPING, "name") if _special(rows.columns) else writer).save(path)
+    kept = _leading(_without_deleted(rows), lead)
+    writer = _writer(kept, note, own).mode("overwrite").option("overwriteSchema", "true")
+    (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+
+
+def _leading(rows: DataFrame, lead: Sequence[str]) -> DataFrame:
+    if len(rows.columns) <= _WITH_STATISTICS:
+        return rows
+    return rows.select(*map(_q, lead), *(_q(name) for name in rows.columns if name not in lead))
+
+
+def _without_deleted(rows: DataFrame) -> DataFrame:
+    """Return the rows without the kind of change, and without deleted ones unless these stay, marked."""
+    gone = OP in rows.columns and DELETED_AT not in rows.columns
+    return (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP)
 
 
 def append(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
@@ -59,61 +76,57 @@ def merge(
 ) -> None:
     """Put, replace and remove rows by source and key, and remove, or mark, what a truncate of their source left behind.
 
-    The session is this table's own: the note is a setting of the session.
+    The session is this table's own: the note is a setting of the session. Rows that truncates ended take a commit of their own:
+    one ahead of the MERGE that removes them, or one after it, with the note, that marks them, since the MERGE needs their values.
+    A load that dies between the two does both again.
     """
-    spark.conf.set(NOTE_SETTING, note)
     table = DeltaTable.forPath(spark, path)
-    same = same_row(rows, shape, pruned=not cleared)
-    # A truncate has all rows of the table looked at.
-    if cleared or not sifting.pays(table):
-        _planned(table, rows, same, shape, cleared).execute()
-    else:
-        with sifting.by(spark, rows) as chosen:
-            _planned(table, chosen, same, shape, cleared).execute()
+    # Reads the rows, which are held, before the table changes.
+    same = same_row(rows, shape)
+    if cleared and shape.soft:
+        with clearing.beside_own_commit(spark):
+            _merge(spark, table, rows, same, shape)
+        spark.conf.set(NOTE_SETTING, note)
+        clearing.mark(table, cleared)
+        return
+    if cleared:
+        clear(spark, path, shape, cleared)
+    spark.conf.set(NOTE_SETTING, note)
+    _merge(spark, table, rows, same, shape)
 
 
-def _planned(
-    table: DeltaTable, rows: DataFrame, same: Column, shape: Shape, cleared: Sequence[Truncate]
-) -> DeltaMergeBuilder:
+def clear(spark: SparkSession, path: str, shape: Shape, cleared: Sequence[Truncate]) -> None:
+    """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
+    with clearing.beside_own_commit(spark):
+        (clearing.mark if shape.soft else clearing.remove)(DeltaTable.forPath(spark, path), cleared)
+
+
+def _merge(spark: SparkSession, table: DeltaTable, rows: DataFrame, same: Column, shape: Shape) -> None:
+    if not sifting.pays(table):
+        _planned(table, rows, same, shape).execute()
+        return
+    with sifting.by(spark, rows) as chosen:
+        _planned(table, chosen, same, shape).execute()
+
+
+def _planned(table: DeltaTable, rows: DataFrame, same: Column, shape: Shape) -> DeltaMergeBuilder:
     columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
     dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
     newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
     gone = F.col(f"s.{OP}") == "d"
     plan = table.alias("t").merge(rows.alias("s"), same)
-    if shape.key and not shape.soft:
+    if not shape.soft:
         plan = plan.whenMatchedDelete(gone & newer)
-    if shape.key:
-        plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
-    plan = plan.whenNotMatchedInsert(F.lit(True) if shape.soft else ~gone, values=quoted(columns))
-    if shape.soft:
-        for one in truncates.first_of_each(cleared):
-            living = F.col(f"t.{DELETED_AT}").isNull() & (F.col(f"t.{POSITION}") < one.position)
-            ended = {DELETED_AT: one.time, COMMIT_TIME: one.time, POSITION: F.lit(one.position)}
-            plan = plan.whenNotMatchedBySourceUpdate((F.col(f"t.{SOURCE}") == one.source) & living, set=ended)
-    elif cleared:
-        old = F.lit(False)
-        for source, position in sorted(truncates.last_of_each(cleared).items()):
-            old |= (F.col(f"t.{SOURCE}") == source) & (F.col(f"t.{POSITION}") < position)
-        plan = plan.whenNotMatchedBySourceDelete(old)
-    return plan
+    plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
+    return plan.whenNotMatchedInsert(F.lit(True) if shape.soft else ~gone, values=quoted(columns))
 
 
-def same_row(rows: DataFrame, shape: Shape, *, pruned: bool) -> Column:
+def same_row(rows: DataFrame, shape: Shape) -> Column:
     """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at."""
-    if not shape.key:
-        return F.lit(False)
     same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
     for name in shape.key:
         same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
-    if not pruned:
-        return same
-    lead = shape.key[0]
-    bounds = rows.agg(F.collect_set(SOURCE), F.min(_q(lead)), F.max(_q(lead))).first()
-    sources, low, high = bounds if bounds is not None else ([], None, None)
-    same &= F.col(f"t.{SOURCE}").isin(sorted(sources))
-    if isinstance(shape.columns[lead], _ORDERED) and low is not None:
-        same &= F.col(f"t.{_q(lead)}").between(F.lit(low), F.lit(high))
-    return same
+    return same & key_range.of(rows, shape).condition("t.")
 
 
 def fit(spark: SparkSession, path: str, shape: Shape) -> Shape:

@@ -4,6 +4,8 @@ The reduction is done on the records' text, before any row is parsed, so that on
 updates that lack columns or change keys are folded in order instead (fold.py). Called by the load of a table.
 """
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame, Window
@@ -16,7 +18,6 @@ from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOUR
 
 #: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
-_CORRUPT = "_corrupt_record"
 #: Insert, update, delete and snapshot read.
 _ROW_CHANGES = ("c", "u", "d", "r")
 
@@ -40,11 +41,11 @@ def newest(changes: DataFrame, *, hot: bool) -> DataFrame:
 def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
     """Return changes as rows of silver, with the change's kind; fail at a value that is not of its column's type."""
     row = "row"
-    frame = changes.withColumn(row, F.from_json("value", _structure(shape), {"columnNameOfCorruptRecord": _CORRUPT}))
+    frame = changes.withColumn(row, F.from_json("value", _structure(shape), types.JSON_OPTIONS))
     return frame.select(
         *(_told(row, shape, name).alias(name) for name in shape.columns),
         F.col("source").alias(SOURCE),
-        F.when(F.col(f"{row}.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
+        F.when(F.col(f"{row}.{types.CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
         *deleted_at(shape, F.col("op"), F.col("commit_time")),
@@ -60,7 +61,16 @@ def told(shape: Shape, name: str, after: Column) -> Column:
     """Return what a parsed new row says of a column, in its stored type."""
     if name == NAN:
         return _not_numbers(shape, after)
-    return types.value(after[name], shape.columns[name], name, nan=name not in shape.key)
+    return declared(shape, name, types.value(after[name], shape.columns[name], name, nan=name not in shape.key))
+
+
+def declared(shape: Shape, name: str, value: Column) -> Column:
+    """Return a column's value as the schema in force at the change's position declares it."""
+    spans = shape.single_precision.get(name, ())
+    if not spans or not isinstance(shape.columns[name], T.DoubleType):
+        return value
+    inside = functools.reduce(operator.or_, (span.condition() for span in spans))
+    return F.when(inside, types.widened_from_single(value, shape.columns[name])).otherwise(value)
 
 
 def unchanged(shape: Shape, named: Column) -> Column:
@@ -92,11 +102,11 @@ def _structure(shape: Shape) -> T.StructType:
     fields = [T.StructField("after", read_columns(shape, list(shape.columns)))]
     if shape.key:
         fields.append(T.StructField("before", read_columns(shape, shape.key)))
-    return T.StructType([*fields, T.StructField(_CORRUPT, T.StringType())])
+    return T.StructType([*fields, T.StructField(types.CORRUPT, T.StringType())])
 
 
 def _told(row: str, shape: Shape, name: str) -> Column:
     if name not in shape.key:
         return told(shape, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
-    return types.value(either, shape.columns[name], name)
+    return declared(shape, name, types.value(either, shape.columns[name], name))

@@ -7,15 +7,17 @@ timeline. What was never carried anywhere (the row was there before capture bega
 delete. Where deleted rows stay, a delete has the values that the row had, and a truncate is a delete in every timeline.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.failures import corrupt
 from spark_jobs.silver import changes as plain
-from spark_jobs.silver import types
+from spark_jobs.silver import key_range, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, Shape
 from spark_jobs.silver.truncates import Truncate
@@ -25,9 +27,10 @@ KEY, SEED = "_key", "_seed"
 _OLD, _UNCHANGED, _MOVED = "_old_key", "_unchanged", "_moved"
 #: How many deletes went before a row of a timeline.
 _LIFE = "_life"
-_CORRUPT = "_corrupt_record"
-#: A row whose key was changed again and again, each time without a column, within one range.
-_MOST_HOPS = 50
+#: Keys up to which every task that reads stored rows is given them all, so that stored rows are not shuffled.
+_FEW_KEYS = 200_000
+#: Each round follows twice as many changes of a row's key, so this is more than there are positions.
+_MOST_ROUNDS = 64
 
 
 Keep = Callable[[DataFrame], DataFrame]
@@ -88,10 +91,10 @@ def _events(changes: DataFrame, shape: Shape) -> DataFrame:
             T.StructField("after", plain.read_columns(shape, list(shape.columns))),
             T.StructField("before", keys),
             T.StructField("unchanged", T.ArrayType(T.StringType())),
-            T.StructField(_CORRUPT, T.StringType()),
+            T.StructField(types.CORRUPT, T.StringType()),
         ]
     )
-    frame = changes.withColumn("row", F.from_json("value", structure, {"columnNameOfCorruptRecord": _CORRUPT}))
+    frame = changes.withColumn("row", F.from_json("value", structure, types.JSON_OPTIONS))
     frame = frame.withColumn("named", F.from_json("key", keys))
     before = F.col("row.before")
     whole = F.lit(True)
@@ -101,7 +104,7 @@ def _events(changes: DataFrame, shape: Shape) -> DataFrame:
     return frame.select(
         *(_value(shape, name).alias(name) for name in shape.columns if name not in shape.key),
         F.col("source").alias(SOURCE),
-        F.when(F.col(f"row.{_CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
+        F.when(F.col(f"row.{types.CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
         # The record's own key; under a former key, the row's columns.
@@ -119,7 +122,9 @@ def _value(shape: Shape, name: str) -> Column:
 def _key(shape: Shape, places: list[Column]) -> Column:
     """Return the key from the first place that has each of its columns; fail where none has one."""
     cells = {
-        name: types.value(F.coalesce(*(place[name] for place in places)), shape.columns[name], name)
+        name: plain.declared(
+            shape, name, types.value(F.coalesce(*(place[name] for place in places)), shape.columns[name], name)
+        )
         for name in shape.key
     }
     known = (F.coalesce(cell, corrupt(name).cast(shape.columns[name])).alias(name) for name, cell in cells.items())
@@ -136,15 +141,11 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
     """Return the timelines with the truncates of their source in each."""
     if not cleared:
         return timeline
-    moments = F.array(
-        *(
-            F.struct(F.lit(one.source).alias("source"), F.lit(one.position).alias("position"), one.time.alias("at"))
-            for one in cleared
-        )
-    )
-    keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(moments))
-    ends = keys.filter(F.col("_truncate.source") == F.col(SOURCE)).select(
-        *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION), F.col("_truncate.at").alias(COMMIT_TIME)),
+    of_source = F.filter(truncates.listed(cleared), lambda one: one["source"] == F.col(SOURCE))
+    keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
+    ends = keys.select(
+        *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),
+        F.timestamp_micros("_truncate.at").alias(COMMIT_TIME),
         *(F.lit("t").alias(OP), F.array().cast("array<string>").alias(_UNCHANGED)),
         *(F.lit(False).alias(SEED), F.lit(False).alias(_MOVED)),
     )
@@ -172,15 +173,21 @@ def _seeded(timeline: DataFrame, shape: Shape, silver: DataFrame | None, names: 
     needed = F.size(_UNCHANGED) > 0
     wanted = timeline.filter(needed | _ends() if shape.soft else needed).select(SOURCE, KEY).distinct()
     known = silver.withColumn(KEY, F.struct(*(_stored(silver, shape, name).alias(name) for name in shape.key)))
-    seeds = known.join(wanted, on=[SOURCE, KEY], how="left_semi").drop(*(_q(name) for name in shape.key))
-    seeds = seeds.withColumns(
-        {f"_cell_{i}": _cell(_stored(silver, shape, name), known=True) for i, name in enumerate(names)}
-    )
+    seeds = having(known, wanted, shape).drop(*(_q(name) for name in shape.key))
+    seeds = seeds.withColumns({f"_cell_{i}": _cell(_stored(silver, shape, name)) for i, name in enumerate(names)})
     gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
     seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
     return timeline.unionByName(
         seeds.select(*(c for c in timeline.columns if c in seeds.columns)), allowMissingColumns=True
     )
+
+
+def having(stored: DataFrame, keys: DataFrame, shape: Shape) -> DataFrame:
+    """Return the stored rows, which have a column KEY, of some sources and keys; files without such keys are not read."""
+    columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in shape.key]
+    found = key_range.of(keys.select(SOURCE, *columns), shape)
+    few = F.broadcast(keys) if found.rows <= _FEW_KEYS else keys
+    return stored.filter(found.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
 
 
 def _stored(silver: DataFrame, shape: Shape, name: str) -> Column:
@@ -192,12 +199,14 @@ def _stored(silver: DataFrame, shape: Shape, name: str) -> Column:
 def _carried(name: str) -> Column:
     """Return what a change says of a column: its value; not known yet, for one that came from another key; or nothing."""
     absent = F.array_contains(_UNCHANGED, name)
-    told = F.when(~absent, _cell(F.col(_q(name)), known=True)).when(F.col(_MOVED), _cell(F.col(_q(name)), known=False))
+    value = F.col(_q(name))
+    told = F.when(~absent, _cell(value)).when(F.col(_MOVED), _cell(value, of=F.col(POSITION)))
     return F.when(~_ends(), told)
 
 
-def _cell(value: Column, *, known: bool) -> Column:
-    return F.struct(value.alias("value"), F.lit(known).alias("known"))
+def _cell(value: Column, of: Column | None = None) -> Column:
+    """Return a value; or, with `of`, the value that the row had under its old key before the change at that position."""
+    return F.struct(value.alias("value"), (F.lit(None).cast("string") if of is None else of).alias("of"))
 
 
 def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool) -> DataFrame:
@@ -206,6 +215,8 @@ def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool)
     Without `partial` that is deletes alone, and nothing comes from another key.
     """
     cells = [f"_cell_{i}" for i in range(len(names))]
+    if not cells:
+        return timeline
     earlier = Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED).rowsBetween(Window.unboundedPreceding, -1)
     timeline = timeline.withColumn(_LIFE, F.coalesce(F.sum((F.col(OP) == "d").cast("int")).over(earlier), F.lit(0)))
     order = (
@@ -213,31 +224,47 @@ def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool)
         .orderBy(POSITION, SEED)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    for _ in range(_MOST_HOPS):
-        filled = timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells})
-        if not partial:
-            break
-        filled = keep(filled)
-        unknown = F.col(_MOVED) & F.array_contains(F.array(*(F.col(f"{cell}.known") for cell in cells)), F.lit(False))
+    if partial and not timeline.filter(F.col(_MOVED) & _unknown(cells)).isEmpty():
+        filled = keep(_carried_on(timeline, cells, order))
         removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
-        left = removals.select(SOURCE, POSITION, *(F.col(cell).alias(f"{cell}_left") for cell in cells))
-        moved = timeline.filter(unknown).join(left, on=[SOURCE, POSITION], how="inner")
-        told = F.lit(False)
-        for cell in cells:
-            told |= ~F.col(f"{cell}.known") & F.coalesce(F.col(f"{cell}_left.known"), F.lit(False))
-        if moved.filter(told).isEmpty():
-            break
-        # Not known means "as the old key's row had it": taken over, unless that is itself not known yet.
-        joined = timeline.join(left, on=[SOURCE, POSITION], how="left")
+        left = _resolved(removals.select(SOURCE, POSITION, *cells), cells)
+        joined = timeline.join(
+            left.withColumnsRenamed({cell: f"{cell}_left" for cell in cells}), on=[SOURCE, POSITION], how="left"
+        )
         taken = {
-            cell: F.when(F.col(_MOVED) & ~F.col(f"{cell}.known"), F.coalesce(f"{cell}_left", cell)).otherwise(
-                F.col(cell)
-            )
+            # Where the old key had no row, the value is null, and not that of an earlier row of the new key.
+            cell: F.when(F.col(f"{cell}.of").isNotNull(), F.coalesce(f"{cell}_left", cell)).otherwise(F.col(cell))
             for cell in cells
         }
-        timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells)).localCheckpoint()
+        timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells))
+    filled = _carried_on(timeline, cells, order)
     values = {name: F.col(f"{cell}.value") for name, cell in zip(names, cells, strict=True)}
     return filled.withColumns(values).drop(*cells, _LIFE)
+
+
+def _unknown(cells: list[str]) -> Column:
+    return functools.reduce(operator.or_, (F.col(f"{cell}.of").isNotNull() for cell in cells))
+
+
+def _carried_on(timeline: DataFrame, cells: list[str], order: WindowSpec) -> DataFrame:
+    return timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells})
+
+
+def _resolved(left: DataFrame, cells: list[str]) -> DataFrame:
+    """Return what each key left behind when it was changed, with no value that is only "as it was before another change".
+
+    Each round follows twice as many changes of the key as the one before, so the rounds are few however many changes there are.
+    """
+    for _ in range(_MOST_ROUNDS):
+        if left.filter(_unknown(cells)).isEmpty():
+            return left
+        for cell in cells:
+            earlier = left.select(SOURCE, F.col(POSITION).alias("_of"), F.col(cell).alias("_earlier"))
+            followed = left.withColumn("_of", F.col(f"{cell}.of")).join(earlier, on=[SOURCE, "_of"], how="left")
+            value = F.when(F.col("_of").isNotNull(), F.col("_earlier")).otherwise(F.col(cell))
+            left = followed.withColumn(cell, value).drop("_of", "_earlier")
+        left = left.localCheckpoint()
+    raise AssertionError("changes of keys that refer to each other")
 
 
 def _q(name: str) -> str:

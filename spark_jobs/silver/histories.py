@@ -5,6 +5,7 @@ for what stops this table alone. Called by the load after the table's current ro
 """
 
 from dataclasses import replace
+from typing import Literal
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -14,8 +15,8 @@ from headrace.schema import TableSchema
 from spark_jobs.silver import apply as write
 from spark_jobs.silver import changes, commit, fold, history, survey, table
 from spark_jobs.silver.commit import Base
-from spark_jobs.silver.published import Table
-from spark_jobs.silver.shape import COMMIT_TIME, POSITION, Shape
+from spark_jobs.silver.published import Positions, Table
+from spark_jobs.silver.shape import COMMIT_TIME, POSITION, SOURCE, Shape
 from spark_jobs.silver.table import Job, Work
 
 
@@ -41,22 +42,34 @@ def apply(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
     own = work if base.exists and floors == work.known.positions else _from(spark, job, work, floors)
     ahead = table.ahead_of(own, floors)
     if ahead or not base.exists:
-        form, _ = table.formed(own)
-        if not form.key:
+        if not _keyed(own):
             return replace(done, history=None)
-        version = _write(spark, job, own, form, base)
+        exists = base.exists
+        for step, since in table.steps(spark, job, own, floors):
+            version = _write(spark, job, step, since, "change" if exists else "create")
+            exists = True
     return replace(done, history=version)
 
 
-def rebuild(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:
-    """Make the history anew, in one overwriting commit; return the table with its version."""
-    own = _from(spark, job, replace(work, soft=False), {})
-    form, _ = table.formed(own)
-    if not form.key:
+def rebuild(spark: SparkSession, job: Job, work: Work, done: Table, floors: Positions | None = None) -> Table:
+    """Build the history again, from some positions on if given; return the table with its version."""
+    work = replace(work, soft=False)
+    own = _from(spark, job, work, {}) if floors is None else work
+    if not _keyed(own):
         return replace(done, history=None)
-    found = table.based(spark, job, work.history_path, replace(work.known, version=work.known.history), history.NOTE)
-    version = _write(spark, job, own, form, replace(found, positions={}), over=True)
+    version = None
+    for number, (step, since) in enumerate(table.steps(spark, job, own, floors or {})):
+        version = _write(spark, job, step, since, "change" if number else "replace")
     return replace(done, history=version)
+
+
+def _base(spark: SparkSession, job: Job, work: Work) -> Base:
+    published = replace(work.known, version=work.known.history)
+    return table.based(spark, job, work.history_path, published, history.NOTE)
+
+
+def _keyed(work: Work) -> bool:
+    return bool(table.formed(work)[0].key)
 
 
 def _check_names(form: Shape) -> None:
@@ -68,7 +81,7 @@ def _check_names(form: Shape) -> None:
         )
 
 
-def _from(spark: SparkSession, job: Job, work: Work, floors: dict[str, str]) -> Work:
+def _from(spark: SparkSession, job: Job, work: Work, floors: Positions) -> Work:
     """Return the work that begins at positions of its own."""
     rows = job.rows(spark, None)
     new = survey.extent(rows.filter(F.col("table") == work.table), floors, work.cuts)
@@ -76,10 +89,14 @@ def _from(spark: SparkSession, job: Job, work: Work, floors: dict[str, str]) -> 
     return replace(work, known=known, seen=new.seen, records=new.records, after=None)
 
 
-def _write(spark: SparkSession, job: Job, work: Work, form: Shape, base: Base, *, over: bool = False) -> int:
-    """Write the history, in the place of all that is there if it is made again; return the version of the commit."""
+def _write(
+    spark: SparkSession, job: Job, work: Work, floors: Positions, how: Literal["create", "replace", "change"]
+) -> int:
+    """Write the versions that come after the floors; return the version of the commit."""
     assert work.history is not None
-    place, floors, exists = work.history_path, base.positions, base.exists and not over
+    form, _ = table.formed(work)
+    base = _base(spark, job, work)
+    place, exists = work.history_path, how == "change"
     _check_names(form)
     own = commit.begin(spark, base, stream=job.stream, kind=history.NOTE, attempt=job.attempt)
     if exists:
@@ -104,6 +121,7 @@ def _write(spark: SparkSession, job: Job, work: Work, form: Shape, base: Base, *
         if exists:
             history.merge(spark, keep(rows), place, form, note, cleared)
         else:
-            (write.replace if over else write.create)(rows, place, note, own)
+            lead = (SOURCE, history.FROM, *form.key)
+            (write.replace if how == "replace" else write.create)(rows, place, note, own, lead)
     of_table = f"history of {work.table}"
     return commit.made(spark, place, base, table=of_table, kind=history.NOTE, attempt=job.attempt)

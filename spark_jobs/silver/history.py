@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import fold, places, truncates
+from spark_jobs.silver import clearing, fold, places, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.silver.quoting import name as _q
@@ -44,7 +44,8 @@ def versions(
     of_key = Window.partitionBy(SOURCE, fold.KEY).orderBy(POSITION)
     here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
     previous = F.lag(here).over(of_key)
-    cut = truncates.first_after(F.lag(POSITION).over(of_key), cleared)["position"] < F.col(POSITION)
+    events = events.withColumn("_previous", F.lag(POSITION).over(of_key))
+    cut = truncates.first_after(F.col("_previous"), cleared)["position"] < F.col(POSITION)
     begins = previous.isNull() | ~here.eqNullSafe(previous) | F.coalesce(cut, F.lit(False))
     numbered = events.withColumn(_BEGINS, begins.cast("int")).withColumn(_VERSION, F.sum(_BEGINS).over(of_key))
     of_version = Window.partitionBy(SOURCE, fold.KEY, _VERSION)
@@ -70,7 +71,7 @@ def _event_columns(shape: Shape) -> list[str]:
 def _open(current: DataFrame, events: DataFrame, shape: Shape) -> DataFrame:
     """Return the rows that have not ended, of keys that the events touch, as the first events of their keys."""
     keyed = current.withColumn(fold.KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
-    touched = keyed.join(events.select(SOURCE, fold.KEY).distinct(), on=[SOURCE, fold.KEY], how="left_semi")
+    touched = fold.having(keyed, events.select(SOURCE, fold.KEY).distinct(), shape)
     rows = touched.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START), OP: F.lit("r")})
     return rows.select(*_event_columns(shape), FROM)
 
@@ -96,15 +97,17 @@ def merge(spark: SparkSession, rows: DataFrame, place: str, shape: Shape, note: 
 
     The session is this table's own: the note is a setting of the session.
     """
-    spark.conf.set(NOTE_SETTING, note)
-    same = write.same_row(rows, shape, pruned=not cleared) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
+    table = DeltaTable.forPath(spark, place)
+    same = write.same_row(rows, shape) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
-    plan = DeltaTable.forPath(spark, place).alias("t").merge(rows.alias("s"), same)
+    plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
-    for first in truncates.first_of_each(cleared):
-        ended = {END: first.time, UPTO: F.lit(first.position)}
-        left = (
-            (F.col(f"t.{SOURCE}") == first.source) & F.col(f"t.{UPTO}").isNull() & (F.col(f"t.{FROM}") < first.position)
-        )
-        plan = plan.whenNotMatchedBySourceUpdate(left, set=ended)
-    plan.execute()
+    if not cleared:
+        spark.conf.set(NOTE_SETTING, note)
+        plan.execute()
+        return
+    # The MERGE needs the versions as they were; a load that dies in between does both again.
+    with clearing.beside_own_commit(spark):
+        plan.execute()
+    spark.conf.set(NOTE_SETTING, note)
+    clearing.end(table, cleared, begins=FROM, ends=UPTO, ends_at=END)

@@ -19,7 +19,8 @@ from spark_jobs import bronze as bronze_job
 from spark_jobs import delta_log, tail
 from spark_jobs.failures import explained
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import complete, histories, name_registry, published, survey, table
+from spark_jobs.silver import complete, histories, name_registry, published, rebuild, survey, table
+from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
@@ -48,6 +49,8 @@ class SilverReport:
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
     problems: dict[str, str] = field(default_factory=dict)
+    #: Why rows of a table may differ from their source since its schema changed, by table: what this load found.
+    warnings: dict[str, str] = field(default_factory=dict)
     #: Whose tables were brought up ahead of a load; None of a load.
     group: TableGroup | None = None
     seconds: float = 0.0
@@ -116,6 +119,7 @@ def load(
         changes={name: done.changes for name, done in results.items() if done.changes},
         waiting=new.waiting,
         problems=_problems(after),
+        warnings=_new_warnings(before, after),
         group=group,
         seconds=monotonic() - began,
     )
@@ -164,7 +168,12 @@ def _run(
             # Its own session: the note of a MERGE is a setting of the session.
             with explained(f"silver {work.table}"):
                 session = aside()
-                return histories.apply(session, job, work, table.apply(session, job, work))
+                try:
+                    return histories.apply(session, job, work, table.apply(session, job, work))
+                except Incompatible:
+                    if not work.rebuilds:
+                        raise
+                    return rebuild.apply(session, job, *rebuild.from_copies(session, job, work))
         except (NeedsOperator, CorruptInput) as error:
             return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
 
@@ -203,6 +212,15 @@ def _worth_publishing(before: Published, after: Published) -> bool:
         replace(one, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
         for name, one in after.tables.items()
     )
+
+
+def _new_warnings(before: Published, after: Published) -> dict[str, str]:
+    known = {name: one.warnings.keys() for name, one in before.tables.items()}
+    new = {
+        name: " ".join(text for place, text in one.warnings.items() if place not in known.get(name, ()))
+        for name, one in after.tables.items()
+    }
+    return {name: text for name, text in new.items() if text}
 
 
 def _problems(state: Published) -> dict[str, str]:

@@ -13,14 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
 from spark_jobs import bronze, delta_log, kafka_tail, offsets, storage, tail
 from spark_jobs.kafka_tail import Beyond
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import laid, quoting, survey, table, types
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.incompatible import retyped
 from spark_jobs.silver.published import Positions, Published
 from spark_jobs.silver.quoting import name as _q
-from spark_jobs.silver.shape import DELETED_AT, Shape, retyped
+from spark_jobs.silver.shape import DELETED_AT, Shape
 from spark_jobs.silver.survey import Extent
 from spark_jobs.silver.table import Work
 
@@ -118,6 +120,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
         return f"SELECT {', '.join(map(_q, below.columns))} FROM {laid.at(doing)}{living}"  # noqa: S608 - ours, and quoted.
     form, _ = table.formed(doing)
     table.refuse_keyless(form, ahead, floors, doing)
+    _refuse_another_key(form)
     if below is not None:
         form = _fitted(form, below)
     cleared = table.truncated(doing, ahead, floors)
@@ -132,6 +135,15 @@ def sql(spark: SparkSession, lake: LakeFile, at: Moment, name: str, scratch: str
     return laid.statement(
         doing, form, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden
     )
+
+
+def _refuse_another_key(form: Shape) -> None:
+    """Raise NeedsOperator where records of a former key do not name all columns of the present one: a load applies them first."""
+    if any(former and not set(form.key) <= set(former) for former in form.former_keys):
+        raise NeedsOperator(
+            f"{form.table}: its key changed in what no load has merged yet",
+            hint="Query silver, or query again after the next load.",
+        )
 
 
 def forget(spark: SparkSession, scratch: str) -> None:

@@ -23,7 +23,7 @@ _STRUCTURE = (
     "stream string, load bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_done bigint, changes bigint, positions map<string, string>, tables array<struct<`table`: string, "
     "version: bigint, changes: bigint, positions: map<string, string>, schemas: map<string, string>, "
-    "problem: string, history: bigint>>"
+    "problem: string, history: bigint, warnings: map<string, string>>>"
 )
 #: After this many loads the small files of the table are put together.
 _COMPACT_EVERY = 100
@@ -49,6 +49,8 @@ class Table:
     problem: str | None = None
     #: The Delta version of its history; None when none is kept.
     history: int | None = None
+    #: Why its rows may differ from their source, by source and position of the schema that changed (copy_needed.py).
+    warnings: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +117,10 @@ def _latest(spark: SparkSession, place: str) -> dict[str, Published]:
 
 def _state(row: Row) -> Published:
     found = row.asDict(recursive=True)
-    tables = {table["table"]: Table(**table) for table in found.pop("tables")}
+    # What an earlier release published has no warnings.
+    tables = {
+        table["table"]: Table(**table | {"warnings": table.get("warnings") or {}}) for table in found.pop("tables")
+    }
     # PySpark hands out times without a zone, in this machine's.
     times = {name: found.pop(name).astimezone(UTC) for name in ("started_at", "finished_at")}
     return Published(**found, **times, tables=tables)

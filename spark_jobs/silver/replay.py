@@ -18,7 +18,8 @@ from headrace.errors import CorruptInput, NeedsOperator
 from spark_jobs import bronze, scratch, storage
 from spark_jobs.failures import explained
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import commit, histories, overlay, published, read, table
+from spark_jobs.silver import commit, histories, overlay, published, read, rebuild, table
+from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.load import SilverReport, Tell
 from spark_jobs.silver.overlay import Moment
 from spark_jobs.silver.published import Positions, Published, Table
@@ -82,6 +83,8 @@ def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) ->
 def _table(spark: SparkSession, lake: LakeFile, job: table.Job, at: Moment, known: Table, scratch: str) -> Table:
     """Overwrite one table; return how it stands. The session is this table's own."""
     work = overlay.work(spark, lake, at, known.table)
+    if not at.base.load:
+        return _from_bronze(spark, job, replace(work, known=replace(known, schemas={}, positions={})))
     try:
         base = table.based(spark, job, work.path, known, table.NOTE)
         rows = spark.sql(overlay.sql(spark, lake, at, known.table, scratch))
@@ -90,14 +93,20 @@ def _table(spark: SparkSession, lake: LakeFile, job: table.Job, at: Moment, know
         version = commit.made(spark, work.path, base, table=work.table, kind=table.NOTE, attempt=job.attempt)
     finally:
         overlay.forget(spark, scratch)
-    done = replace(
+    return replace(
         known,
         version=version,
         changes=sum(one.changes for one in work.seen),
         positions=work.cuts,
-        schemas=table.formed(work)[1],
+        schemas=table.newest_schemas(work),
         problem=None,
     )
-    if at.base.load or work.history is None:
-        return done
-    return histories.rebuild(spark, job, work, done)
+
+
+def _from_bronze(spark: SparkSession, job: table.Job, work: table.Work) -> Table:
+    """Overwrite one table with all that bronze has of it, or what it has since the newest copy that fits the present schema."""
+    try:
+        done = table.build(spark, job, work, {})
+    except Incompatible:
+        return rebuild.apply(spark, job, *rebuild.from_copies(spark, job, work))
+    return done if work.history is None else histories.rebuild(spark, job, work, done)

@@ -3,14 +3,16 @@
 Guarantees that every record of the range can be read by the shape, or raises NeedsOperator for this table alone.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
 from spark_jobs.silver import types
+from spark_jobs.silver.incompatible import rekeyed, retyped
+from spark_jobs.silver.schema_versions import Span
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
 #: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
@@ -18,7 +20,7 @@ NAN = "_nan"
 OWN = (SOURCE, POSITION, COMMIT_TIME)
 #: When a row was deleted at its source; null while it lives. Only where deleted rows stay.
 DELETED_AT = "_deleted_at"
-#: Names that stand beside a table's own columns while a load works on them.
+#: Names of columns that a load adds while it works.
 _WORKING = ("_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank")
 
 
@@ -36,6 +38,10 @@ class Shape:
     canonical_key: bool
     #: Whether deleted rows stay, marked.
     soft: bool = False
+    #: Key columns of the schemas that others replaced in the range, where they differ from the key.
+    former_keys: tuple[tuple[str, ...], ...] = ()
+    #: Where the source declared a column with single precision.
+    single_precision: Mapping[str, Sequence[Span]] = field(default_factory=dict)
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -54,12 +60,16 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
     former = {tuple(schema.key) for schema in earlier} - keys
     if len(keys) > 1 or (keys == {()} and former):
         raise NeedsOperator(
-            f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(_listed, keys | former)))}",
-            hint="Give the table the same key in every source of the stream: the load then goes on where the table stands.",
+            f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(listed, keys | former)))}",
+            hint="Give the table the same key in every source of the stream: the next load then continues with it.",
         )
     (key,) = keys
+    for schema in earlier:
+        if missing := [name for name in key if name not in {column.name for column in schema.columns}]:
+            raise rekeyed(table, listed(tuple(schema.key)), listed(key), ", ".join(missing))
     columns: dict[str, T.DataType] = {}
-    for schema in (*latest, *earlier):
+    # In the order in which they appeared, as loads that read each schema on its own would add them.
+    for schema in (*earlier, *latest):
         for column in schema.columns:
             if column.form is not None:
                 raise _formed(table, column)
@@ -76,7 +86,7 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
     canonical = not former and all(
         types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
     )
-    return Shape(table=table, key=key, columns=columns, canonical_key=canonical)
+    return Shape(table=table, key=key, columns=columns, canonical_key=canonical, former_keys=tuple(sorted(former)))
 
 
 def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:
@@ -84,15 +94,6 @@ def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) ->
     if common is None:
         raise retyped(table, name, str(known and known.simpleString()), new.simpleString())
     return common
-
-
-def retyped(table: str, name: str, old: str, new: str) -> NeedsOperator:
-    """Return the error for a column whose new type cannot hold its old values, or differs between sources."""
-    return NeedsOperator(
-        f"{table}: column {name} is {old} here and {new} there, and neither holds the other's values",
-        hint="Bring the column to one type in every source. Once bronze has rows of the new type only, move the silver table's "
-        "folder away: the next load builds it anew from bronze.",
-    )
 
 
 def _may_be_nan(column: Column, columns: dict[str, T.DataType]) -> bool:
@@ -121,5 +122,6 @@ def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
         )
 
 
-def _listed(key: tuple[str, ...]) -> str:
+def listed(key: tuple[str, ...]) -> str:
+    """Return a key as messages name it."""
     return f"({', '.join(key)})" if key else "none"

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.silver.published import Positions
+from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
 
 
@@ -43,17 +44,6 @@ class Seen:
     rekeyed: bool
     #: Position of the first update or delete without a key; None when there is none.
     keyless: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchemaRecord:
-    """A schema record in a range."""
-
-    source: str
-    table: str
-    position: str
-    value: str
-    schema: TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +81,26 @@ def extent(
     times = {one.source: one.last_ms for one in found if one.last == ends.get(one.source) and one.last_ms is not None}
     records = schemas(bronze, floors, ends) if described else []
     return Extent(cuts=ends, seen=seen, committed_ms=times, waiting=waiting, records=records, more=more)
+
+
+def last_before(
+    bronze: DataFrame, table: str, floors: Mapping[str, str], ends: list[tuple[str, str]]
+) -> list[str | None]:
+    """Return the position of a table's last change after its source's floor and before each end, a source and a position."""
+    changes = bronze.filter(within(floors) & (F.col("table") == table) & F.col("op").isNotNull())
+    found = changes.agg(
+        *(
+            F.max(F.when((F.col("source") == source) & (F.col("position") < end), F.col("position"))).alias(f"c{i}")
+            for i, (source, end) in enumerate(ends)
+        )
+    ).first()
+    assert found is not None
+    return list(found)
+
+
+def nothing(cuts: Positions) -> Extent:
+    """Return an extent without changes."""
+    return Extent(cuts=cuts, seen=[], committed_ms={}, waiting={}, records=[], more=False)
 
 
 def _more(bronze: DataFrame, floors: Mapping[str, str], ends: Mapping[str, str]) -> bool:

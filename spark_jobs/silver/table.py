@@ -4,22 +4,29 @@ Guarantees that applying is harmless to repeat at any point. Raises NeedsOperato
 load, each table with a session of its own.
 """
 
+import functools
+import operator
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile, TableWishes
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs import delta_log, tail
 from spark_jobs.silver import apply as write
-from spark_jobs.silver import changes, commit, fold, history, places, shape, survey, truncates
+from spark_jobs.silver import changes, commit, copy_needed, fold, history, places, shape, survey, truncates
 from spark_jobs.silver.commit import Base
+from spark_jobs.silver.incompatible import rekeyed
 from spark_jobs.silver.published import Positions, Published, Table
-from spark_jobs.silver.survey import Extent, SchemaRecord, Seen
+from spark_jobs.silver.quoting import name as _q
+from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
+from spark_jobs.silver.survey import Extent, Seen
 from spark_jobs.silver.truncates import Truncate
 
 NOTE = "silver"
@@ -62,6 +69,8 @@ class Work:
     seen: list[Seen]
     #: Its schema records in the range, in position order.
     records: list[SchemaRecord]
+    #: The schema records by which the table's stored rows were written, by source.
+    former_schemas: dict[str, str] = field(default_factory=dict)
     #: Version of bronze after which everything came that is to be done; None when not known.
     after: int | None = None
     #: How its former rows are kept, and where; None when they are not.
@@ -69,6 +78,9 @@ class Work:
     history_path: str = ""
     #: Whether its deleted rows stay, marked.
     soft: bool = False
+    #: Whether it is rebuilt when its rows cannot become what the schema is now, and the folder of its former rows.
+    rebuilds: bool = False
+    former_path: str = ""
 
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
@@ -78,10 +90,12 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
 
 def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: int | None) -> Work:
     """Return what is to be done for a table, of what bronze has for all tables."""
+    known = before.tables.get(name, Table(table=name, positions=before.positions))
     return Work(
         table=name,
         path=path(lake, before.stream, name),
-        known=before.tables.get(name, Table(table=name, positions=before.positions)),
+        known=known,
+        former_schemas=known.schemas,
         cuts=new.cuts,
         seen=[one for one in new.seen if one.table == name],
         records=[record for record in new.records if record.table == name],
@@ -89,6 +103,8 @@ def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: in
         history=lake.stream(before.stream).history_of(name),
         history_path=history.path(lake, before.stream, name),
         soft=lake.stream(before.stream).marks_deleted(name),
+        rebuilds=lake.stream(before.stream).rebuilds(name),
+        former_path=f"{lake.root}/former/{before.stream}/{places.folder(name)}",
     )
 
 
@@ -96,21 +112,34 @@ def apply(spark: SparkSession, job: Job, work: Work) -> Table:
     """Bring the table up to the cuts; return how it stands. The session is this table's own."""
     base = based(spark, job, work.path, work.known, NOTE)
     commit.check_order(base, work.cuts, work.table)
-    form, texts = formed(work)
-    ahead = ahead_of(work, base.positions)
-    version = base.current
-    if ahead or not base.exists:
-        refuse_keyless(form, ahead, base.positions, work)
-        _write(spark, job, work, form, ahead, base)
-        version = commit.made(spark, work.path, base, table=work.table, kind=NOTE, attempt=job.attempt)
+    version, exists = base.current, base.exists
+    for step, since in steps(spark, job, work, base.positions):
+        if ahead_of(step, since) or not exists:
+            version = _write(spark, job, step, since, "change" if exists else "create")
+            exists = True
+    return _done(work, version)
+
+
+def build(spark: SparkSession, job: Job, work: Work, floors: Positions) -> Table:
+    """Put what comes after the floors, up to the cuts, in the place of all that the table has; return how it stands."""
+    version = None
+    for number, (step, since) in enumerate(steps(spark, job, work, floors)):
+        version = _write(spark, job, step, since, "change" if number else "replace")
+    return _done(work, version)
+
+
+def _done(work: Work, version: int | None) -> Table:
+    versions = SchemaVersions.read(work.known.schemas, work.records, {})
+    cleared = truncates.last_of_each(truncated(work, work.seen, {}))
     return replace(
         work.known,
         version=version,
         # Those that a former attempt, or a task of the table's group, committed and nobody published count too.
         changes=sum(one.changes for one in ahead_of(work, work.known.positions)),
         positions=work.cuts,
-        schemas=texts,
+        schemas=newest_schemas(work),
         problem=None,
+        warnings=copy_needed.warnings(work.table, work.known.warnings, versions, cleared),
     )
 
 
@@ -124,24 +153,57 @@ def ahead_of(work: Work, floors: Positions) -> list[Seen]:
     return [one for one in work.seen if one.final > floors.get(one.source, "")]
 
 
+def steps(spark: SparkSession, job: Job, work: Work, floors: Positions) -> Iterator[tuple[Work, Positions]]:
+    """Yield the work in steps, each with its floors: changes before the table's key changed are applied by the former key.
+
+    The sources' changes of the key are matched from the last one back, since all have one key in the end.
+    """
+    changes = SchemaVersions.read(work.known.schemas, work.records, floors).key_changes()
+    for left in range(max(map(len, changes.values()), default=0), 0, -1):
+        ends = [(source, found[-left]) for source, found in changes.items() if len(found) >= left]
+        reached = survey.last_before(job.rows(spark, work.after), work.table, floors, ends)
+        cuts = {source: last for (source, _), last in zip(ends, reached, strict=True) if last is not None}
+        if cuts:
+            yield _step(work, floors, cuts), floors
+        floors = floors | cuts
+        # Between there and the change of the key nothing is left: from here on the new schema is the one in force.
+        former = {source: text for source, text in _settled(work, cuts).known.schemas.items() if source in cuts}
+        work = replace(_settled(work, dict(ends)), former_schemas=work.former_schemas | former)
+    yield work, floors
+
+
+def _step(work: Work, floors: Positions, cuts: Positions) -> Work:
+    """Return the work of some sources alone, up to other cuts."""
+    return replace(
+        work,
+        known=replace(work.known, schemas={s: text for s, text in work.known.schemas.items() if s in cuts}),
+        cuts=floors | cuts,
+        seen=[one for one in work.seen if one.source in cuts],
+        records=[one for one in work.records if one.position <= cuts.get(one.source, "")],
+    )
+
+
+def _settled(work: Work, upto: Positions) -> Work:
+    """Return the work with the schema records up to some positions in force from its beginning."""
+    now = [record for record in work.records if record.position <= upto.get(record.source, "")]
+    schemas = work.known.schemas | {record.source: record.value for record in now}
+    return replace(
+        work,
+        known=replace(work.known, schemas=schemas),
+        records=[record for record in work.records if record not in now],
+    )
+
+
 def formed(work: Work) -> tuple[shape.Shape, dict[str, str]]:
     """Return the shape that holds all rows of the range, and each source's newest schema record; raise NeedsOperator."""
-    latest, earlier, texts = _eras(work)
-    form = shape.of(work.table, list(latest.values()), earlier)
-    return replace(form, soft=work.soft), texts
+    versions = SchemaVersions.read(work.known.schemas, work.records, {})
+    form = shape.of(work.table, versions.latest(), versions.earlier())
+    return replace(form, soft=work.soft, single_precision=versions.single_precision()), newest_schemas(work)
 
 
-def _eras(work: Work) -> tuple[dict[str, TableSchema], list[TableSchema], dict[str, str]]:
-    """Return each source's latest schema, the ones that it replaces in this range, and the latest as they came."""
-    texts = dict(work.known.schemas)
-    latest = {source: TableSchema.parse(text) for source, text in texts.items()}
-    earlier = []
-    for record in work.records:
-        if record.source in latest and latest[record.source] != record.schema:
-            earlier.append(latest[record.source])
-        latest[record.source] = record.schema
-        texts[record.source] = record.value
-    return latest, earlier, texts
+def newest_schemas(work: Work) -> dict[str, str]:
+    """Return each source's newest schema record, as it came."""
+    return work.known.schemas | {record.source: record.value for record in work.records}
 
 
 def _between(floors: Positions, position: str, source: str, cuts: Positions) -> bool:
@@ -159,24 +221,38 @@ def refuse_keyless(form: shape.Shape, ahead: list[Seen], floors: Positions, work
             )
 
 
-def _write(spark: SparkSession, job: Job, work: Work, form: shape.Shape, ahead: list[Seen], base: Base) -> None:
-    floors = base.positions
-    own = commit.begin(spark, base, stream=job.stream, kind=NOTE, attempt=job.attempt)
-    if base.exists:
-        form = write.fit(spark, work.path, form)
+def _write(
+    spark: SparkSession, job: Job, work: Work, floors: Positions, how: Literal["create", "replace", "change"]
+) -> int:
+    """Write what comes after the floors; return the version of the commit."""
+    form, _ = formed(work)
+    ahead = ahead_of(work, floors)
+    refuse_keyless(form, ahead, floors, work)
+    base = based(spark, job, work.path, work.known, NOTE)
     cleared = truncated(work, ahead, floors)
+    if exists := how == "change":
+        refuse_rows_without_key(spark, work, form, cleared)
+    own = commit.begin(spark, base, stream=job.stream, kind=NOTE, attempt=job.attempt)
+    if exists:
+        form = write.fit(spark, work.path, form)
     bronze = job.rows(spark, work.after)
     within = survey.within(floors, work.cuts)
-    silver = spark.read.format("delta").load(work.path) if base.exists else None
+    silver = spark.read.format("delta").load(work.path) if exists else None
     text = note(job, work, NOTE, base)
     with kept() as keep:
         found = rows(form, bronze, within, ahead, silver, keep, cleared)
-        if not base.exists:
-            write.create(found, work.path, text, own)
-        elif form.key or cleared:
+        lead = (shape.SOURCE, shape.POSITION, *form.key)
+        if how == "create":
+            write.create(found, work.path, text, own, lead)
+        elif how == "replace":
+            write.replace(found, work.path, text, own, lead)
+        elif form.key:
             write.merge(spark, keep(found), work.path, form, text, cleared)
         else:
+            if cleared:
+                write.clear(spark, work.path, form, cleared)
             write.append(found, work.path, text, own)
+    return commit.made(spark, work.path, base, table=work.table, kind=NOTE, attempt=job.attempt)
 
 
 def note(job: Job, work: Work, kind: str, base: Base) -> str:
@@ -189,6 +265,21 @@ def note(job: Job, work: Work, kind: str, base: Base) -> str:
         "number": base.number + 1,
     }
     return delta_log.write(kind, **ours, positions=work.cuts)
+
+
+def refuse_rows_without_key(spark: SparkSession, work: Work, form: shape.Shape, cleared: list[Truncate]) -> None:
+    """Raise Incompatible when the table's key changed, and rows of the table have no value of it: none would be found again."""
+    former = {tuple(TableSchema.parse(text).key) for text in work.former_schemas.values()} - {form.key}
+    if not former or not form.key:
+        return
+    stored = truncates.surviving(spark.read.format("delta").load(work.path), cleared)
+    missing = [name for name in form.key if name not in stored.columns]
+    lacking = functools.reduce(
+        operator.or_, (F.col(_q(name)).isNull() for name in form.key if name not in missing), F.lit(bool(missing))
+    )
+    if not stored.filter(lacking).isEmpty():
+        old = " and ".join(map(shape.listed, sorted(former)))
+        raise rekeyed(work.table, old, shape.listed(form.key), ", ".join(missing or form.key))
 
 
 def truncated(work: Work, ahead: list[Seen], floors: Positions) -> list[Truncate]:

@@ -3,8 +3,9 @@
 Called where changes are folded, by the merge and by history.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -38,13 +39,16 @@ def last_of_each(cleared: Sequence[Truncate]) -> dict[str, str]:
 
 
 def first_after(position: Column, cleared: Sequence[Truncate]) -> Column:
-    """Return place and time of the source's first truncate after a position; nulls when there is none."""
-    none = F.struct(F.lit(None).cast("string").alias("position"), F.lit(None).cast("timestamp").alias("at"))
-    found = none
-    for one in sorted(cleared, reverse=True):
-        it = F.struct(F.lit(one.position).alias("position"), one.time.alias("at"))
-        found = F.when((F.col(SOURCE) == one.source) & (position < one.position), it).otherwise(found)
-    return found
+    """Return position and time of the source's first truncate after a position, a column; nulls when there is none."""
+    later = F.filter(listed(cleared), lambda one: (one["source"] == F.col(SOURCE)) & (one["position"] > position))
+    first = F.get(later, F.lit(0))
+    return F.struct(first["position"].alias("position"), F.timestamp_micros(first["at"]).alias("at"))
+
+
+def listed(cleared: Sequence[Truncate]) -> Column:
+    """Return the truncates in order as one array: an expression for each would overflow the driver where there are thousands."""
+    text = json.dumps([asdict(one) for one in sorted(cleared)])
+    return F.from_json(F.lit(text), "array<struct<position string, source string, at bigint>>")
 
 
 def surviving(rows: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:

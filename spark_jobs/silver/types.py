@@ -48,6 +48,9 @@ _PLAIN: dict[str, T.DataType] = {
     **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY"), T.BinaryType()),
 }
 _INTEGERS = (T.ShortType(), T.IntegerType(), T.LongType())
+#: The field that a value gets which its structure cannot hold, and how values are parsed: texts of any length.
+CORRUPT = "_corrupt_record"
+JSON_OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "maxStringLen": "2147483647"}
 #: Types whose JSON text is the same for equal values, whatever the column's declaration was at the time.
 _CANONICAL = {
     "int2", "int4", "int8", "oid", "bool", "date", "text", "varchar", "uuid",
@@ -113,6 +116,11 @@ def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False) -
     else:
         converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _micros))
     return F.when(given, F.coalesce(converted, corrupt(name).cast(stored)))
+
+
+def widened_from_single(value: Column, stored: T.DataType) -> Column:
+    """Return a value that its source declared with single precision: as a double it is the single that its text means."""
+    return value.cast("float").cast(stored) if isinstance(stored, T.DoubleType) else value
 
 
 def _unusual(text: Column, stored: T.DataType, extreme: Callable[[int], Column]) -> Column:

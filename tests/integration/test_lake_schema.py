@@ -64,7 +64,7 @@ def test_table_that_is_altered_again_and_again_keeps_what_it_had(spark, feed, la
     report = loaded(lake)
     assert list(report.problems) == ["public.accounts"]
     assert "column b is" in report.problems["public.accounts"]
-    assert "move the silver table's folder away" in report.problems["public.accounts"]
+    assert "headrace lake rebuild" in report.problems["public.accounts"]
     assert rows(spark, lake, "id") == [(8,), (9,)]
     assert read.frame(spark, lake, "bank", "public.other").count() == 1
 

@@ -1,0 +1,31 @@
+"""Tables whose stored rows cannot become what the source's schema is now: the error, and the remedy that it names."""
+
+from headrace.errors import NeedsOperator
+
+
+class Incompatible(NeedsOperator):
+    """A table's stored rows, or earlier records, do not fit its present schema: it needs a new copy and a rebuild."""
+
+
+def incompatible(table: str, problem: str) -> Incompatible:
+    """Return the error for a table that has to be rebuilt."""
+    return Incompatible(
+        f"{table}: {problem}",
+        hint=f"Copy the table again at each source that changed it ('headrace edge snapshot {table} --replace'), load the stream "
+        f"when the copy is complete, then run 'headrace lake rebuild STREAM {table} --config FILE': silver is built from that "
+        'copy, and the former rows are kept in a folder of their own. on_incompatible = "rebuild" in the lake\'s file does it '
+        "in the load that finds the copy.",
+    )
+
+
+def retyped(table: str, name: str, old: str, new: str) -> Incompatible:
+    """Return the error for a column whose new type cannot hold its old values, or differs between sources."""
+    return incompatible(table, f"column {name} is {old} here and {new} there, and neither holds the other's values")
+
+
+def rekeyed(table: str, old: str, new: str, missing: str) -> Incompatible:
+    """Return the error for a key whose columns rows from before do not have."""
+    return incompatible(
+        table,
+        f"its key was {old} and is {new} now, and rows from before have no value of {missing}: they could not be found",
+    )

@@ -1,0 +1,122 @@
+"""A table built again from each source's newest copy in bronze, with the schemas that are in force since.
+
+A copy begins with a truncate (`edge snapshot --replace` writes one), so nothing before it is needed. The former rows are kept
+in a table of their own, and readers see them until the new ones are published. A rebuild that fails has published nothing.
+Called by `headrace lake rebuild`, by replays, and by loads where on_incompatible = "rebuild".
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from time import monotonic
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from spark_jobs import bronze, delta_log
+from spark_jobs.failures import explained
+from spark_jobs.silver import apply as write
+from spark_jobs.silver import clearing, histories, published, survey, table
+from spark_jobs.silver.incompatible import Incompatible
+from spark_jobs.silver.published import Positions, Table
+from spark_jobs.silver.schema_versions import SchemaVersions
+from spark_jobs.silver.table import Job, Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """What a rebuild did."""
+
+    stream: str
+    table: str
+    #: Number of the load that published it.
+    load: int
+    #: Position of the truncate at which each source's copy begins; a source without one is read from its first record.
+    copies: dict[str, str] = field(default_factory=dict)
+    #: Changes applied.
+    changes: int = 0
+    #: The folder of the former rows; None when there were none.
+    former: str | None = None
+    seconds: float = 0.0
+
+
+def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebuilt:
+    """Build a table again and publish it.
+
+    Raises NeedsOperator when the stream has no such table, or a source has no copy with its present schema.
+    """
+    began, started = monotonic(), datetime.now(UTC)
+    with explained(f"rebuild silver {name}"):
+        before = published.latest(spark, lake, stream)
+        if name not in before.tables:
+            listed = ", ".join(sorted(before.tables)) or "none"
+            raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
+        path = bronze.table_path(lake, stream)
+        job = Job(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
+        work = table.work(lake, before, name, survey.nothing(before.positions), after=None)
+        own, copies = from_copies(spark, job, work)
+        done = apply(spark.newSession(), job, own, copies)
+        tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
+        after = replace(before, load=job.load, started_at=started, changes=done.changes, tables=tables)
+        published.append(spark, lake, after)
+    return Rebuilt(
+        stream=stream,
+        table=name,
+        load=job.load,
+        copies=copies,
+        changes=done.changes,
+        former=former(job, work) if work.known.version is not None else None,
+        seconds=monotonic() - began,
+    )
+
+
+def former(job: Job, work: Work) -> str:
+    """Return the folder of the rows that a table had before this load."""
+    return f"{work.former_path}/{job.load}"
+
+
+def from_copies(spark: SparkSession, job: Job, work: Work) -> tuple[Work, Positions]:
+    """Return the work that builds a table up to its cuts, and the positions at which the sources' newest copies begin.
+
+    Raises Incompatible, naming sources that need a newer copy, where the schemas since then do not fit together.
+    """
+    rows = job.rows(spark, None).filter(F.col("table") == work.table)
+    whole = survey.extent(rows, {}, work.cuts)
+    copies = {one.source: last for one in whole.seen if (last := _last_truncate(one, work.cuts)) is not None}
+    since = survey.extent(rows, copies, work.cuts)
+    before = {one.source: one.value for one in whole.records if one.position <= copies.get(one.source, "")}
+    known = replace(work.known, schemas=before, warnings={})
+    own = replace(work, known=known, former_schemas={}, seen=since.seen, records=since.records, after=None)
+    try:
+        table.formed(own)
+    except Incompatible as error:
+        versions = SchemaVersions.read(before, since.records, {}).of
+        changed = [source for source, found in versions.items() if len(found) > 1] or list(versions)
+        problem = f"{error.message}; no copy with the present schema is in bronze yet from {', '.join(sorted(changed))}"
+        raise Incompatible(problem, hint=error.hint) from error
+    return own, copies
+
+
+def _last_truncate(one: survey.Seen, cuts: Positions) -> str | None:
+    return max((it.position for it in one.truncates if it.position <= cuts.get(one.source, "")), default=None)
+
+
+def apply(spark: SparkSession, job: Job, work: Work, copies: Positions) -> Table:
+    """Keep the former rows and put those from the copies on in their place; return the table. The session is the table's own."""
+    known = work.known
+    if known.version is not None:
+        _keep(spark, work.path, known.version, former(job, work))
+    if known.history is not None:
+        _keep(spark, work.history_path, known.history, f"{former(job, work)}-history")
+    done = table.build(spark, job, work, copies)
+    return (
+        histories.rebuild(spark, job, work, done, copies) if work.history is not None else replace(done, history=None)
+    )
+
+
+def _keep(spark: SparkSession, path: str, version: int, to: str) -> None:
+    """Copy a version's rows to a folder of their own, where no maintenance of the table removes them."""
+    rows = spark.read.format("delta").option("versionAsOf", version).load(path)
+    with clearing.beside_own_commit(spark):
+        write.replace(rows, to, delta_log.write("former", path=path, version=version), {})

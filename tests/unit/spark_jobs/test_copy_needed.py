@@ -1,0 +1,57 @@
+"""L7: a change of the schema that changes rows is in no log, so what can be known of it is a warning until a copy comes."""
+
+import json
+
+import pytest
+
+from headrace.schema import TableSchema
+from spark_jobs.silver import copy_needed
+from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
+
+J = "jakarta/bank"
+
+
+def record(position="", rewritten=None, **columns):
+    listed = [{"name": n, "typeName": t, "position": i} for i, (n, t) in enumerate(columns.items(), 1)]
+    change = {"table": {"primaryKeyColumnNames": ["id"], "columns": listed}}
+    value = {"source": {"schema": "public", "table": "t"}, "tableChanges": [change]}
+    text = json.dumps(value if rewritten is None else value | {"rewritten": rewritten})
+    return SchemaRecord(source=J, table="public.t", position=position, value=text, schema=TableSchema.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("after", "reported"),
+    [
+        ({"id": "int8", "b": "text"}, "b may be the former a"),
+        ({"id": "int8", "a": "text", "b": "text"}, "b was added"),
+        ({"id": "int8", "b": "int4"}, "b was added"),
+        ({"id": "int8"}, None),
+        ({"id": "int8", "a": "varchar"}, None),
+    ],
+)
+def test_columns_that_vanish_and_appear_are_a_warning(after, reported):
+    # given
+    before = record(id="int8", a="text")
+    # when
+    versions = SchemaVersions.read({J: before.value}, [record("p2", **after)], {})
+    found = copy_needed.warnings("public.t", {}, versions, {})
+    # then
+    assert list(found) == ([f"{J} p2"] if reported else [])
+    assert all(reported in text and "headrace edge snapshot public.t --replace" in text for text in found.values())
+
+
+def test_warning_stays_until_a_truncate_of_the_source_follows():
+    unchanged = SchemaVersions.read({J: record(id="int8").value}, [], {})
+    known = {f"{J} p2": "why"}
+    assert copy_needed.warnings("public.t", known, unchanged, {J: "p1", "london/bank": "p3"}) == known
+    assert copy_needed.warnings("public.t", known, unchanged, {J: "p2"}) == {}
+
+
+def test_edge_that_marks_rewritten_tables_is_believed():
+    before = record(id="int8", a="text")
+    told = record("p2", ["enum label renamed"], id="int8", a="text")
+    found = copy_needed.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [told], {}), {})
+    assert found[f"{J} p2"].startswith(f"{copy_needed.NEEDS_COPY}: the source rewrote its rows (enum label renamed)")
+    # and one that looked and found nothing
+    added = record("p2", [], id="int8", a="text", b="text")
+    assert copy_needed.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [added], {}), {}) == {}
