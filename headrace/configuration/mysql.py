@@ -9,6 +9,24 @@ from headrace.configuration.load import Section
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 
+#: Ways to log in by which a server asks the driver for the password as it is.
+_IN_THE_CLEAR = ("mysql_clear_password", "dialog")
+
+
+class _Refusing:
+    """Takes the driver's place where it would send a password as it is, without TLS."""
+
+    def __init__(self, _connection: object) -> None:
+        pass
+
+    def authenticate(self, _packet: object) -> None:
+        """Refuse."""
+        raise ConfigurationError(
+            "the server asks for the password in the clear, and the connection is not encrypted: nothing was sent",
+            hint="Set sslmode = 'verify-full' for the source, or let its user log in by another plugin than PAM. If the server "
+            "is not known to ask for that, somebody may be between.",
+        )
+
 
 class MysqlConnection(Section, frozen=True, kw_only=True):
     """Where a server is and who asks."""
@@ -37,7 +55,7 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
             "connect_timeout": self.connect_timeout,
         }
         if self.sslmode == "disable":
-            return known | {"ssl_disabled": True}
+            return known | {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(_IN_THE_CLEAR, _Refusing)}
         try:
             context = ssl.create_default_context(cafile=self.sslrootcert)
         except OSError as error:
