@@ -14,7 +14,7 @@ SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
+.PHONY: help setup demo test test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,20 @@ test: setup ## Everything that must pass, every ring in order
 	@$(MAKE) --no-print-directory lint type
 	@$(BIN)/python -m pytest -q tests/unit
 	@$(BIN)/python -m pytest --durations=20 $(SHARED) tests/simulation tests/contract tests/integration tests/end_to_end
+
+object-store-jars: setup ## Fetch the jars for a lake on S3 into .setup/jars (once)
+	@$(BIN)/python -m infra.local.jars object-store
+
+.setup/object-store/ready: tests/object_store/requirements.txt
+	@$(PYTHON) -m venv .setup/object-store
+	@.setup/object-store/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S3 server: load, kill, resume, live, as of a time, maintain
+	@$(BIN)/python -m pytest -q tests/object_store
+
+prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STORE= loses commits of two processes on an S3 server; COMMITS= of each
+	@$(BIN)/python -m pytest -q tests/object_store/prove_log_store.py
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks

@@ -1,6 +1,5 @@
 """`headrace lake check`: bronze's preflight without a load, and without Spark when the lake stands on this machine."""
 
-from pathlib import Path
 from typing import Any
 
 from headrace.configuration.lake import LakeFile
@@ -10,10 +9,11 @@ from spark_jobs.offsets import Progress
 
 def check(lake: LakeFile, stream: str) -> dict[str, Any]:
     """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on."""
+    path = bronze.table_path(lake, stream)
+    # Ahead of Kafka's ends: a load may run meanwhile.
+    held = _held(lake, stream, path)
     reach = topics.observe(lake, stream)
     there = topics.described(lake, stream, reach)
-    path = bronze.table_path(lake, stream)
-    held = _held(lake, stream, path)
     topics.check(lake, stream, held, there, path)
     topics.check_retention(held, there, stream)
     partitions = [
@@ -37,9 +37,9 @@ def check(lake: LakeFile, stream: str) -> dict[str, Any]:
 
 
 def _held(lake: LakeFile, stream: str, path: str) -> Progress:
-    if "://" not in path:
-        folder = Path(path)
-        note = delta_log.local_note(path, offsets.NOTE)
+    if lake.folder is not None:
+        folder = lake.folder / "bronze" / stream
+        note = delta_log.local_note(str(folder), offsets.NOTE)
         if note is not None and note["stream"] == stream:
             return offsets.parse(note)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []

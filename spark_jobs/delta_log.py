@@ -159,9 +159,9 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
 
     A commit's file is read when it is asked for: what is behind the commits that are looked at costs nothing.
     """
-    if "://" not in path:
+    if storage.is_local(spark, path):
         # On this machine the log's files tell it without a Spark job.
-        yield from _local_commits(path)
+        yield from _local_commits(storage.local(path))
         return
     number = _newest_version(spark, path)
     while number >= 0 and storage.exists(spark, file := f"{path}/_delta_log/{number:020d}.json"):

@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Any
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import check, delta_log, offsets
-from spark_jobs.bronze import BronzeReport, mirror, table_path
+from spark_jobs import check, delta_log, offsets, storage
+from spark_jobs.bronze import BronzeReport, mirror
 from spark_jobs.load import Report, Step
 from spark_jobs.silver import published, table
 from spark_jobs.silver.load import SilverReport
@@ -23,14 +23,15 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
     Raises what the load's own look at Kafka raises.
     """
     began = monotonic()
-    note = None if "://" in lake.root else delta_log.local_note(table_path(lake, stream), offsets.NOTE)
-    if note is None:
+    folder = lake.folder
+    note = delta_log.local_note(str(folder / "bronze" / stream), offsets.NOTE) if folder is not None else None
+    if folder is None or note is None:
         return None
     held = offsets.parse(note)
     found = check.check(lake, stream) if only != "silver" else None
     if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
         return None
-    if (found and found["records"]) or (only != "bronze" and not _silver_stands(lake, stream)):
+    if (found and found["records"]) or (only != "bronze" and not _silver_stands(lake, folder, stream)):
         return None
     raw = None
     if found:
@@ -40,20 +41,20 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
     return Report(bronze=raw, silver=current)
 
 
-def _silver_stands(lake: LakeFile, stream: str) -> bool:
+def _silver_stands(lake: LakeFile, folder: Path, stream: str) -> bool:
     """Whether all tables of silver, and the histories that are wanted, are published as far as bronze goes."""
-    note = next((note for note in _notes(lake) if note["stream"] == stream), None)
+    note = next((note for note in _notes(folder) if note["stream"] == stream), None)
     if note is None or not note["whole"] or note["bronze_version"] is None:
         return False
-    if not delta_log.local_only_maintained(table_path(lake, stream), note["bronze_version"]):
+    if not delta_log.local_only_maintained(str(folder / "bronze" / stream), note["bronze_version"]):
         return False
     return all(_stands(lake, stream, name, one) for name, one in note["tables"].items())
 
 
 def _stands(lake: LakeFile, stream: str, name: str, one: dict[str, Any]) -> bool:
     wanted = lake.stream(stream).history_of(name) is not None and one["keyed"]
-    return Path(table.path(lake, stream, name), "_delta_log").is_dir() and (one["history"] or not wanted)
+    return Path(storage.local(table.path(lake, stream, name)), "_delta_log").is_dir() and (one["history"] or not wanted)
 
 
-def _notes(lake: LakeFile) -> Iterator[delta_log.Note]:
-    return delta_log.local_notes(published.path(lake), published.NOTE)
+def _notes(folder: Path) -> Iterator[delta_log.Note]:
+    return delta_log.local_notes(str(folder / "published"), published.NOTE)

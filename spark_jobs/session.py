@@ -8,6 +8,7 @@ commands, by submit.py and by verification.
 import atexit
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from pyspark.sql import SparkSession
 from headrace import class_archive
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import retention
+from spark_jobs import object_store, retention
 
 #: Settings that a lake file may override.
 _SETTINGS = {
@@ -33,11 +34,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # One file of a few dozen megabytes for each write rather than one for each core.
-    "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
-    # The log of a table is small; fifty tasks to read it cost seconds, and each task makes code of its own to read it with.
-    "spark.databricks.delta.snapshotPartitions": "1",
     # A load that never ends commits each second: a checkpoint of its log costs as much as reading so many commits again.
     "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
@@ -48,6 +46,8 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+_PARTITIONS, _OF_LOG = "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"
+_LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _JAVA = "spark.driver.extraJavaOptions"
 #: What the JVM says, whatever its log settings are, of a module that Spark always asks for.
 _NOISE = b"WARNING: Using incubator modules"
@@ -60,7 +60,11 @@ _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: For changes that are few, whatever they are joined with: each task costs more than its rows.
 _FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"} | _INTERPRETED
 #: Where rows are appended as they come there is nothing to learn from one stage for the next, but for each commit it costs.
-_APPENDING = {"spark.sql.adaptive.enabled": "false"}
+_APPENDING = {
+    "spark.sql.adaptive.enabled": "false",
+    # Spark's list without Kafka: its older source copies each record once more, into a row of objects.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+}
 
 
 def jars() -> list[Path]:
@@ -76,10 +80,15 @@ def jars() -> list[Path]:
     return found
 
 
+def _all_jars(lake: LakeFile) -> list[Path]:
+    found = jars()
+    return found + object_store.jars(lake.root, found[0].parents[1], lake.spark.settings)
+
+
 def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet."""
     _quiet()
-    settings = {"spark.app.name": name} | _SETTINGS | retention.settings(lake)
+    settings = {"spark.app.name": name} | _for_cores(lake.spark.master) | _SETTINGS | retention.settings(lake)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
         settings["spark.log.level"] = "ERROR"
@@ -99,7 +108,20 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    object_store.check(lake.root, dict(made.sparkContext.getConf().getAll()))
+    return made
+
+
+def _for_cores(master: str) -> dict[str, str]:
+    """Return the settings that follow the number of cores: of this machine, or of a cluster, where they are many."""
+    local = _LOCAL_CORES.fullmatch(master)
+    if local is None:
+        # What is too much is put together by Spark as it goes.
+        return {_PARTITIONS: "64", _OF_LOG: "16", "spark.databricks.delta.vacuum.parallelDelete.enabled": "true"}
+    cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
+    # Here a table's log is small; fifty tasks to read it cost seconds, and each task makes code of its own to read it with.
+    return {_PARTITIONS: str(max(8, 2 * cores)), _OF_LOG: str(max(1, cores // 4))}
 
 
 def for_few_rows(spark: SparkSession) -> SparkSession:
@@ -138,7 +160,7 @@ def _pass_on(words: int) -> None:
 
 def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
-    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), jars()
+    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
     java = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}"]
     settings = {

@@ -86,11 +86,13 @@ def lake_in(kafka: Any) -> Callable[[Path], Callable[..., LakeFile]]:
         records_per_batch: int = 2_000_000,
         deletes: str = "hard",
         topic_per_table: bool = False,
+        root: str = "lake",
+        settings: str = "",
         **streams: str,
     ) -> LakeFile:
         # Ahead of the streams, to which tests add.
-        text = '[spark.settings]\n"spark.sql.shuffle.partitions" = "2"\n'
-        text += f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{bootstrap or kafka.bootstrap}"\n'
+        text = f'[spark.settings]\n"spark.sql.shuffle.partitions" = "2"\n{settings}'
+        text += f'[lake]\nroot = "{root}"\n[kafka]\nbootstrap = "{bootstrap or kafka.bootstrap}"\n'
         for stream, topic in streams.items():
             text += f'[streams.{stream}]\ntopic = "{topic}"\nrecords_per_batch = {records_per_batch}\n'
             text += f'sources = ["jakarta/bank", "london/bank"]\ndeletes = "{deletes}"\n'

@@ -3,8 +3,11 @@
 Airflow's DAGs read the same file with the standard library alone (dags/), so its form is a contract.
 """
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta
 
@@ -17,7 +20,7 @@ from headrace.errors import ConfigurationError
 
 
 class Lake(Section, frozen=True, kw_only=True):
-    """The root under which `bronze/`, `silver/`, `checkpoints/` and the published positions stand: a path or a URI."""
+    """The root under which `bronze/`, `silver/` and the published positions are: a path, or a URI that Hadoop knows."""
 
     root: str
     #: Days for which `headrace lake maintain` keeps what was published and has been replaced since.
@@ -169,7 +172,21 @@ class LakeFile(File, frozen=True, kw_only=True):
     @property
     def root(self) -> str:
         """Return the lake's root: a URI as it is, a path made absolute."""
-        return self.lake.root if "://" in self.lake.root else str(self.beside(self.lake.root))
+        return self.lake.root if urlsplit(self.lake.root).scheme else str(self.beside(self.lake.root))
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the root as a folder of this machine; None where it is elsewhere, or Hadoop alone knows.
+
+        For what can be read without Spark.
+        """
+        parts = urlsplit(self.root)
+        if parts.scheme == "file":
+            return Path(unquote(parts.path))
+        elsewhere = (
+            parts.scheme or "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in self.spark.settings
+        )
+        return None if elsewhere else Path(self.root)
 
     def stream(self, name: str) -> Stream:
         """Return a stream; raise ConfigurationError when the file has none of that name."""

@@ -80,14 +80,37 @@ FLINK = Group(
     ),
     alone=True,
 )
-#: What set-up fetches, by what it is for: loads alone (an image of the lake), the demo, or everything that tests start.
+#: Hadoop's file system for S3, for lakes on an object store: 13 MB, fetched when it is asked for (`make object-store-jars`).
+OBJECT_STORE = Group(
+    name="object-store",
+    pins=(
+        # Of the Hadoop release that PySpark carries.
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        *(
+            f"software.amazon.awssdk:{name}:2.35.4"
+            for name in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+        ),
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        "org.wildfly.openssl:wildfly-openssl:2.2.5.Final",
+    ),
+    beside_spark=True,
+    # All of the SDK in one jar of 600 MB; Spark has a binding of SLF4J of its own.
+    excluded=("software.amazon.awssdk:bundle", "org.slf4j:slf4j-api"),
+)
+#: What is fetched, by what it is for: loads alone (an image of the lake), the demo, what tests start, a lake on S3.
 PURPOSES = {
     "lake": (SPARK,),
     "demo": (SPARK, KAFKA, MARIADB),
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
+    "object-store": (OBJECT_STORE,),
 }
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
+
+
+def object_store() -> list[Path]:
+    """Return the jars of Hadoop's file system for S3; raise NeedsOperator if they are not there."""
+    return _present(OBJECT_STORE)
 
 
 def spark() -> list[Path]:

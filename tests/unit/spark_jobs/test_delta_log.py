@@ -29,7 +29,8 @@ def test_no_note_is_none(tmp_path):
     assert delta_log.local_note(str(tmp_path), "bronze") is None
 
 
-def test_what_commits_added_is_told_by_themselves(tmp_path):
+def test_what_commits_added_is_in_themselves(tmp_path, monkeypatch):
+    monkeypatch.setattr(delta_log.storage, "is_local", lambda *_: True)
     # given
     for version, (rows, size) in enumerate([(5, 500), (3, 300), (2, 200), (7, 700)]):
         commit(tmp_path, version, operationMetrics={"numOutputRows": str(rows), "numOutputBytes": str(size)})

@@ -1,0 +1,84 @@
+"""Several drivers on S3 (L5): what is refused, since it loses commits, and what is a file system of this machine."""
+
+import pytest
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError, NeedsOperator
+from spark_jobs import object_store
+
+STORE = "spark.delta.logStore.s3a.impl"
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Return a function that returns the lake's file with a root and settings."""
+
+    def make(root, settings=""):
+        file = tmp_path / "lake.toml"
+        file.write_text(
+            f'[lake]\nroot = "{root}"\n[kafka]\nbootstrap = "k:1"\n[spark.settings]\n{settings}\n[streams.s]\nsources = ["a/b"]\n'
+        )
+        return load(file, LakeFile)
+
+    return make
+
+
+@pytest.mark.parametrize("root", ["/lake", "file:///lake", "hdfs://names/lake", "abfss://c@a.dfs.core.windows.net/l"])
+def test_file_systems_with_a_safe_default_need_no_setting(root):
+    object_store.check(root, {})
+
+
+@pytest.mark.parametrize("store", ["S3DynamoDBLogStore", "S3SingleDriverLogStore"])
+def test_on_s3_a_store_that_somebody_has_chosen_is_taken(store):
+    object_store.check("s3a://bucket/lake", {STORE: f"io.delta.storage.{store}"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {STORE: "io.delta.storage.GCSLogStore", "spark.hadoop.fs.s3a.create.conditional.enabled": "true"},
+        {"spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.HDFSLogStore"},
+    ],
+)
+def test_on_s3_stores_that_lose_commits_are_refused(given):
+    with pytest.raises(ConfigurationError, match="lose a commit") as refused:
+        object_store.check("s3a://bucket/lake", given)
+    assert "S3DynamoDBLogStore" in refused.value.hint
+
+
+def test_jars_of_an_object_store_are_asked_for_where_they_are_needed(tmp_path, monkeypatch):
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert object_store.jars("/lake", tmp_path, {}) == []
+    with pytest.raises(NeedsOperator, match="no jars") as refused:
+        object_store.jars("s3a://bucket/lake", tmp_path, {})
+    assert "make object-store-jars" in refused.value.hint
+    assert object_store.jars("s3a://bucket/lake", tmp_path, {"spark.jars": "mine.jar"}) == []
+    (tmp_path / "object-store").mkdir()
+    (tmp_path / "object-store" / "hadoop-aws.jar").touch()
+    assert [jar.name for jar in object_store.jars("s3a://bucket/lake", tmp_path, {})] == ["hadoop-aws.jar"]
+
+
+@pytest.mark.parametrize(
+    ("root", "kept", "local"),
+    [
+        ("s3a://bucket/lake", "s3a://bucket/lake", None),
+        ("file:/data/my%20lake", "file:/data/my%20lake", "/data/my lake"),
+        ("hdfs:/lake", "hdfs:/lake", None),
+        ("/data/lake", "/data/lake", "/data/lake"),
+    ],
+)
+def test_a_root_is_this_machine_s_by_its_file_system(lake, monkeypatch, root, kept, local):
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    file = lake(root)
+    assert file.root == kept
+    assert (str(file.folder) if file.folder else None) == local
+
+
+def test_a_path_is_not_this_machine_s_where_hadoop_has_another_default(lake, monkeypatch, tmp_path):
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    assert lake("lake").folder == tmp_path / "lake"
+    assert lake("lake", '"spark.hadoop.fs.defaultFS" = "hdfs://names"').folder is None
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert lake("lake").folder is None
