@@ -59,7 +59,9 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
                 f"username={_quoted(self.user)} password={_quoted(self.password.reveal())};",
             }
         if self.authority is not None:
-            known |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+            # As text: Spark's executors read Kafka on machines that do not have the file.
+            authority = self.authority.read_text(encoding="utf-8")
+            known |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
         if self.certificate is not None and self.key is not None:
             # The client takes a key that is in a file of its own only as text.
             known |= {
