@@ -18,6 +18,7 @@ from spark_jobs.bronze_batches import next_batch
 from spark_jobs.bronze_sink import Sink, table_path
 from spark_jobs.envelope import COLUMNS
 from spark_jobs.failures import Conflict, explained
+from spark_jobs.kafka import Place
 from spark_jobs.session import for_appending
 
 #: Seconds between two commits of a load that never ends. Each takes cores from silver and from queries; where a stream has one
@@ -54,6 +55,8 @@ class _Follower(Thread):
         self._spark, self._aside = spark, for_appending(spark, few=True)
         self._lake, self._stream, self._every = lake, stream, every
         self._sink: Sink | None = None
+        #: Ends of tables' topics that were the same before and after positions were asked for: passed, so no position is beyond.
+        self._quiet: dict[Place, int] | None = None
         self._ended = Event()
         self._failure: Exception | None = None
 
@@ -99,7 +102,13 @@ class _Follower(Thread):
             self._sink = None
 
     def _load(self, sink: Sink) -> None:
-        reach = topics.observe(self._lake, self._stream)
+        reach = None
+        if self._lake.stream(self._stream).topic_per_table:
+            heads = topics.heads(self._lake, self._stream)
+            if heads == self._quiet:
+                # A request for each source, and for each topic: only when something came.
+                return
+            reach = topics.observe(self._lake, self._stream)
         there = topics.described(self._lake, self._stream, reach)
         bronze.checked(self._lake, self._stream, sink.progress, there, accept_gap=False)
         sink.observed(reach)
@@ -107,3 +116,5 @@ class _Follower(Thread):
         while not self._ended.is_set() and (batch := next_batch(sink.progress, there, limit)):
             sink.write(batch, there)
         sink.settle()
+        if reach is not None and reach.heads == heads and not sink.waits:
+            self._quiet = heads

@@ -23,7 +23,7 @@ from spark_jobs import bronze_batches, commit_info, delta_log, groups, offsets, 
 from spark_jobs.bronze_batches import Batch
 from spark_jobs.envelope import ordered, records, rows
 from spark_jobs.failures import Conflict
-from spark_jobs.kafka import Topic
+from spark_jobs.kafka import Place, Topic
 from spark_jobs.offsets import Progress
 from spark_jobs.topics import Reach
 
@@ -46,10 +46,18 @@ def group(stream: str) -> str:
     return f"headrace.lake.{stream}"
 
 
-def mirror(lake: LakeFile, stream: str, progress: Progress) -> None:
-    """Commit what bronze holds for its consumer group, so that lag tools see it."""
-    for name, held in progress.topics.items():
-        groups.mirror(lake.kafka, group(stream), name, held.offsets)
+def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | None = None) -> None:
+    """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `known`."""
+    groups.mirror(
+        lake.kafka,
+        group(stream),
+        {
+            Place(name, partition): offset
+            for name, held in progress.topics.items()
+            for partition, offset in held.offsets.items()
+            if known is None or known.of(name).offsets.get(partition) != offset
+        },
+    )
 
 
 def commit(
@@ -99,6 +107,7 @@ class Sink:
         #: What the topics have not passed yet, or not noted, oldest first.
         self._reaches: list[Reach] = []
         self._mirror_seconds = _MIRRORED_EVERY if follows else 0.0
+        self._mirrored: Progress | None = None
         self._mirrored_at = 0.0
         #: Connections to Kafka outlive a batch.
         self._group = f"{group(stream)}.{uuid.uuid4().hex}"
@@ -120,13 +129,19 @@ class Sink:
 
     def mirror(self) -> None:
         """Let lag tools see what the table holds."""
-        mirror(self._lake, self._stream, self.progress)
-        self._mirrored_at = monotonic()
+        mirror(self._lake, self._stream, self.progress, self._mirrored)
+        self._mirrored, self._mirrored_at = self.progress, monotonic()
 
     def observed(self, reach: Reach | None) -> None:
         """Take note of up to where each source is committed, and of the ends that have to be passed for that."""
         if reach is not None:
             self._reaches.append(reach)
+
+    @property
+    def waits(self) -> bool:
+        """Whether ends were observed that the table has not passed."""
+        ends = {name: held.offsets for name, held in self.progress.topics.items()}
+        return any(not reach.passed(ends) for reach in self._reaches)
 
     def settle(self) -> None:
         """Note, in a commit without rows, positions whose ends the table has passed and no batch has noted."""

@@ -1,4 +1,4 @@
-"""What consumer groups say of offsets: what a bridge noted beside a source's, and the mirror of the lake's own for lag tools.
+"""Offsets of consumer groups: what a bridge noted next to a source's, and the mirror of the lake's own for lag tools.
 
 Called by topics.py, and by what loads bronze.
 """
@@ -67,12 +67,12 @@ def _asked(client: Any, places: Sequence[Place]) -> list[TopicPartition]:
             return found
 
 
-def mirror(connection: KafkaConnection, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]) -> None:
     """Commit offsets for a consumer group, so that lag tools see the lake; only log when it cannot be done.
 
     Nothing is ever read from there: the lake resumes from its own table.
     """
-    places = [TopicPartition(topic, partition, offset) for partition, offset in sorted(offsets.items())]
+    places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
     if not places:
         return
     # Named, so that it lives until it has answered.

@@ -8,6 +8,9 @@ position when it has passed the ends. Called by bronze, by its check and by idle
 
 import logging
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.configuration.lake import LakeFile
@@ -19,6 +22,8 @@ from spark_jobs.offsets import Progress
 
 #: Seconds for which a load waits until readers may pass the ends: as long as a bridge that died can hold them back, and more.
 _PATIENCE = 60
+#: Sources that are asked for at the same time.
+_AT_ONCE = 8
 
 _log = logging.getLogger(__name__)
 
@@ -50,31 +55,51 @@ def observe(lake: LakeFile, stream: str) -> Reach | None:
         return None
     own = kafka.describe(lake.kafka, lake.topic(stream))
     places = [Place(own.name, partition) for partition in own.ends]
-    found = {source: _position(lake, source, places) for source in lake.stream(stream).sources}
-    heads = kafka.heads(lake.kafka, lambda name: belongs(lake, stream, name))
-    return Reach({source: position for source, position in found.items() if position is not None}, heads)
+    return Reach(_positions(lake, lake.stream(stream).sources, places), heads(lake, stream))
 
 
-def _position(lake: LakeFile, source: str, places: list[Place]) -> str | None:
-    """Return the position that a bridge committed for a source, of several the newest; None when there is none.
+def heads(lake: LakeFile, stream: str) -> dict[Place, int]:
+    """Return the ends of all topics of a stream with a topic for each table, whether readers may pass them or not."""
+    return kafka.heads(lake.kafka, lambda name: belongs(lake, stream, name))
+
+
+def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> dict[str, str]:
+    """Return the positions that bridges committed for sources, of several the newest; a source without one is absent.
 
     The offsets of the group of bridges carry `2 POSITION TIME SOURCE BRIDGE`; in a group of the source's own, a release of before
     that group wrote `POSITION TIME BRIDGE`.
     """
-    group = f"{lake.kafka.prefix}.bridges"
+    notes: dict[str, list[tuple[str, str]]] = {}
+    with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
+        for _, position, at, owner, _ in (text.split(" ", 4) for text in groups.committed(lake.kafka, bridges, places)):
+            notes.setdefault(owner, []).append((at, _parsed(position)))
+
+    def former(source: str) -> list[tuple[str, str]]:
+        with _of_bridges(group := f"headrace.{source}"):
+            texts = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
+            return [(at, _parsed(position)) for position, at, _ in texts]
+
+    without = [source for source in sources if source not in notes]
+    # A client for each group, and each takes a moment to find its coordinator.
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="positions") as pool:
+        notes |= dict(zip(without, pool.map(former, without), strict=True))
+    newest = {source: max(notes[source])[1] for source in sources if notes[source]}
+    return {source: position for source, position in newest.items() if position}
+
+
+def _parsed(position: str) -> str:
+    return "" if position == "-" else str(Position.parse(position))
+
+
+@contextmanager
+def _of_bridges(group: str) -> Iterator[None]:
+    """Turn what cannot be read into an error that names the group."""
     try:
-        texts = [text.split(" ", 4) for text in groups.committed(lake.kafka, group, places)]
-        found = [(at, position) for _, position, at, owner, _ in texts if owner == source]
-        if not found:
-            group = f"headrace.{source}"
-            former = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
-            found = [(at, position) for position, at, _ in former]
-        position = max(found, default=("", "-"))[1]
-        return None if position == "-" else str(Position.parse(position))
+        yield
     except (CorruptInput, ValueError) as error:
         raise NeedsOperator(
             f"group {group} holds offsets that the bridge did not write",
-            hint="Keep other consumers out of groups named 'headrace.*'; 'headrace bridge doctor' says more.",
+            hint="Keep other consumers out of groups named 'headrace.*'; 'headrace bridge doctor' reports more.",
         ) from error
 
 

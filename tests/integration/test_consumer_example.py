@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.configuration.kafka import KafkaConnection
 from spark_jobs import bronze, groups
+from spark_jobs.kafka import Place
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "consumer" / "consumer.py"
@@ -94,7 +95,7 @@ def test_killed_at_work_it_counts_each_change_once(source, batch):
 
 def test_what_is_read_again_is_not_counted_again_and_our_group_is_none_of_its_business(kafka, source, batch):
     # Given a batch that died after its result was safe and before its offsets were; and the lake's own place.
-    groups.mirror(KafkaConnection(bootstrap=kafka.bootstrap), bronze.group("bank"), source.topic, {0: 1})
+    groups.mirror(KafkaConnection(bootstrap=kafka.bootstrap), bronze.group("bank"), {Place(source.topic, 0): 1})
     source.commit(source.schema(), *(source.insert(id=number) for number in range(10)))
     batch.run()
     batch.go_back(source.topic, 4)

@@ -25,6 +25,7 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from headrace.position import Position
 from spark_jobs import groups
 from spark_jobs import kafka as lake_kafka
+from spark_jobs.kafka import Place
 from tests.edge_double import message, send
 from tests.security_lists import bridge_init, bridge_run, lake, of_tables
 from tests.source_log import Row, cut, log
@@ -221,7 +222,7 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
 
     def mirrored():
         caplog.clear()
-        groups.mirror(allowed, group, topic, {0: 0})
+        groups.mirror(allowed, group, {Place(topic, 0): 0})
         return not caplog.messages
 
     # A broker that has just started still loads what its groups hold.
@@ -230,7 +231,7 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
     for missing in listed:
         less = secure_kafka.user([allow for allow in listed if allow != missing])
         caplog.clear()
-        groups.mirror(less, group, topic, {0: 0})
+        groups.mirror(less, group, {Place(topic, 0): 0})
         assert "could not be mirrored" in caplog.text
         if missing.kind == "topic":
             with pytest.raises(NeedsOperator, match=topic):

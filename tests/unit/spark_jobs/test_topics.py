@@ -68,11 +68,13 @@ def test_positions_are_reached_when_all_ends_are_passed():
 
 def test_the_newest_note_of_a_source_s_group_tells_its_position(lake, monkeypatch):
     older, newer = "692010c0/0000000001a00000/00000000", "692010c0/0000000001a00001/00000003"
+    asked = []
 
     def position(*former, shared=()):
         held = {"headrace.bridges": list(shared), "headrace.jakarta/bank": list(former)}
-        monkeypatch.setattr(groups, "committed", lambda _kafka, group, _places: held[group])
-        return topics._position(lake, "jakarta/bank", [Place("bank", 0)])
+        asked.clear()
+        monkeypatch.setattr(groups, "committed", lambda _kafka, group, _places: asked.append(group) or held[group])
+        return topics._positions(lake, ["jakarta/bank"], [Place("bank", 0)]).get("jakarta/bank")
 
     # In the group of bridges each entry names its source; only where it has none, the group of a former release is read.
     entries = [
@@ -80,6 +82,8 @@ def test_the_newest_note_of_a_source_s_group_tells_its_position(lake, monkeypatc
         f"2 {older} 2026-01-31T09:15:02.000Z london/bank one",
     ]
     assert position(f"{older} 2026-01-31T09:15:00.999Z two", shared=entries) == newer
+    # L19: one request for all sources.
+    assert asked == ["headrace.bridges"]
     assert position(f"{older} 2026-01-31T09:15:00.999Z two", shared=entries[1:]) == older
     with pytest.raises(NeedsOperator, match=r"group headrace\.bridges holds offsets"):
         position(shared=["mine"])
