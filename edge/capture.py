@@ -115,6 +115,7 @@ class Capture:
             if stopping():
                 return
             outbox.check()
+            outbox.check_reopening()
             full = outbox.full
             fed = 0 if full else read(time.time_ns() // 1_000_000)
             if closed := take():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from edge.batcher import SealedBatch
 from edge.window import Window
+from headrace.errors import Retryable
 from headrace.position import Position
 
 #: While batches are on the way, the next one is left open, to gather more, for this part of the time that the newest acknowledged
@@ -41,6 +42,8 @@ class Outbox:
         #: Makes the spool drop what is read again from a place; returns its newest row and the last position of that.
         self.rewind_spool: Callable[[int], tuple[int, Position | None]] = lambda _place: (0, None)
         self.problem: Exception | None = None
+        #: Why the session has to be opened again, where something has changed that is looked at only then.
+        self._reopening: Retryable | None = None
         #: When the acknowledged tail moved last, by the monotonic clock.
         self.moved_at = time.monotonic()
         # How long the newest acknowledged batch took, in seconds.
@@ -79,6 +82,17 @@ class Outbox:
         """Leave a problem that ends the edge; the first one counts."""
         self.problem = self.problem or problem
         self.wake_capture()
+
+    def reopen(self, reason: Retryable) -> None:
+        """Have the session opened again."""
+        self._reopening = reason
+        self.wake_capture()
+
+    def check_reopening(self) -> None:
+        """Raise the reason for which the session has to be opened again, once."""
+        reason, self._reopening = self._reopening, None
+        if reason is not None:
+            raise reason
 
     def check(self) -> None:
         """Raise the problem that some thread left."""

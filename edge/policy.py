@@ -33,27 +33,35 @@ class Policy:
         self._section = section
         self._hash = _hashing(section) if section.hash_key is not None else None
 
-    def admits(self, table: str) -> bool:
-        """Whether changes of a table, `schema.table`, leave the region."""
-        included = self._section.include_tables
-        return (not included or _matches(table, included)) and not _matches(table, self._section.exclude_tables)
+    def admits(self, schema: str, table: str) -> bool:
+        """Whether changes of a table leave the region."""
+        included, name = self._section.include_tables, (schema, table)
+        return (not included or _matches(name, included)) and not _matches(name, self._section.exclude_tables)
 
-    def treatments(self, table: str, columns: Sequence[str], key: Sequence[str]) -> list[Treatment | None]:
+    def admits_name(self, name: str) -> bool:
+        """Whether changes of `schema.table` leave; where more dots leave open which table that is, whether those of all do."""
+        return all(self.admits(*parts) for parts in _readings(name))
+
+    def treats_name(self, name: str, columns: Sequence[str]) -> bool:
+        """Whether anything is done to one of these columns of `schema.table`, whichever table that is."""
+        return any(self._treatment((*parts, column)) for parts in _readings(name) for column in columns)
+
+    def treatments(self, schema: str, table: str, columns: Sequence[str], key: Sequence[str]) -> list[Treatment | None]:
         """Return what is done to each column of a table, None for nothing.
 
         Raises ConfigurationError when a rule would make two rows of the table one: when it masks, truncates or excludes a
         column of the key.
         """
-        found = [self._treatment(f"{table}.{column}") for column in columns]
+        found = [self._treatment((schema, table, column)) for column in columns]
         for column, treatment in zip(columns, found, strict=True):
             if treatment is not None and column in key and treatment.action != "hash":
                 raise ConfigurationError(
-                    f"[policy] would {treatment.action} {table}.{column}, a column of the key: rows would fall together",
+                    f"[policy] would {treatment.action} {schema}.{table}.{column}, a column of the key: rows would fall together",
                     hint='Use action = "hash", which keeps keys apart and joins working, or name the table in exclude_tables.',
                 )
         return found
 
-    def _treatment(self, column: str) -> Treatment | None:
+    def _treatment(self, column: tuple[str, str, str]) -> Treatment | None:
         for rule in self._section.columns:
             if _matches(column, rule.columns):
                 return Treatment(rule.action, self._function(rule))
@@ -71,13 +79,17 @@ class Policy:
         return None
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a dotted name matches one of the patterns, part by part, so that `*` does not reach over a dot."""
-    parts = name.split(".")
+def _matches(name: tuple[str, ...], patterns: Sequence[str]) -> bool:
+    """Whether a name matches one of the patterns, part by part, so that `*` does not reach into the next part."""
     return any(
-        all(fnmatchcase(part, pattern) for part, pattern in zip(parts, wanted.split("."), strict=True))
+        all(fnmatchcase(part, pattern) for part, pattern in zip(name, wanted.split("."), strict=True))
         for wanted in patterns
     )
+
+
+def _readings(name: str) -> list[tuple[str, str]]:
+    """Return each schema and table that a joined name may be of: names may have dots of their own."""
+    return [(name[:at], name[at + 1 :]) for at, letter in enumerate(name) if letter == "."]
 
 
 def _hashing(section: Section) -> Callable[[bytes], bytes]:

@@ -2,7 +2,8 @@
 select
     quote_ident(n.nspname) || '.' || quote_ident(c.relname) as name,
     c.relreplident::text as identity,
-    exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary) as has_key,
+    exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary and i.indimmediate) as has_key,
+    exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary and not i.indimmediate) as deferrable,
     exists (select from pg_index i where i.indrelid = c.oid and i.indisreplident and i.indisvalid) as has_index,
     c.relpersistence = 'u' as unlogged,
     has_table_privilege(c.oid, 'select') as may_select

@@ -24,6 +24,8 @@ class Published(NamedTuple):
     #: `d` for the primary key, `f` for the whole row, `i` for an index, `n` for nothing.
     identity: str
     has_key: bool
+    #: Whether it has a primary key that is deferrable, which neither the log nor records take as one.
+    deferrable: bool
     has_index: bool
     unlogged: bool
     may_select: bool
@@ -75,7 +77,12 @@ def identities(patient: Patient) -> Iterator[Finding]:
         )
     elif tables:
         yield Finding("replica identity", "ok", f"all of {len(tables)} tables can be updated")
-    keyless = [table.name for table in tables if table.identified and not table.has_key]
+    deferrable = [table.name for table in tables if table.deferrable]
+    if deferrable:
+        said = f"deferrable: {_listed(deferrable)}; two rows may have the same one for a moment, so records have no key"
+        remedy = f"Make the constraint of {deferrable[0]} again without 'deferrable', where the application allows it."
+        yield Finding("primary key", "warning", said, remedy)
+    keyless = [table.name for table in tables if table.identified and not table.has_key and not table.deferrable]
     if keyless:
         said = f"none: {_listed(keyless)}; their records have no key, and equal rows cannot be told apart"
         yield Finding("primary key", "warning", said, f"alter table {keyless[0]} add primary key (COLUMN);")

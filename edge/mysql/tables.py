@@ -49,7 +49,7 @@ class Chosen:
             chosen = name in self._tables
         else:
             chosen = database in self._databases if self._databases else database not in SYSTEM
-        return chosen and self._policy.admits(name)
+        return chosen and self._policy.admits(database, table)
 
 
 class Copied(NamedTuple):
@@ -216,8 +216,8 @@ class Tables:
         """Return the ways as settings and policy want them."""
         if self._zero_dates == "null":
             codes = [without_zero_dates(way) for way in codes]
-        where = f"{described.database}.{described.table}"
-        treatments = self._policy.treatments(where, [field.name for field in described.fields], described.key)
+        names = [field.name for field in described.fields]
+        treatments = self._policy.treatments(described.database, described.table, names, described.key)
         return [
             way if treatment is None else treated(way, treatment)
             for way, treatment in zip(codes, treatments, strict=True)

@@ -44,10 +44,10 @@ class Announced:
     def relation(self, message: bytes) -> Table | None:
         """Note a relation, anew or as it is from now on; None for a mere repeat. Raises as Relation.parse does."""
         relation = Relation.parse(message, self._domains)
-        name, key = f"{relation.schema}.{relation.table}", self._key(relation)
-        admitted = self._policy.admits(name)
+        name, key = (relation.schema, relation.table), self._key(relation)
+        admitted = self._policy.admits(*name)
         columns = [column.name for column in relation.columns]
-        treatments = self._policy.treatments(name, columns, key) if admitted else [None] * len(columns)
+        treatments = self._policy.treatments(*name, columns, key) if admitted else [None] * len(columns)
         forms = [
             _treated(treatment) if treatment else form(column.type_oid, column.modifier, self._records)
             for column, treatment in zip(relation.columns, treatments, strict=True)

@@ -48,7 +48,8 @@ from pg_attribute a
 where a.attrelid = %s::int8::oid and a.attnum > 0 and not a.attisdropped
 order by a.attnum
 """
-#: The primary key, and the index that the replica identity names, each with its key columns in order.
+#: The primary key, and the index that the replica identity names, each with its key columns in order; no deferrable one
+#: (edge/postgres/keys.py).
 _KEYS = """
 select i.indisprimary, i.indisreplident, array_agg(k.attnum::int order by k.place),
        array_agg((select quote_ident(cn.nspname) || '.' || quote_ident(co.collname)
@@ -59,9 +60,12 @@ cross join lateral (
     select (i.indkey::int2[])[number] as attnum, (i.indcollation::oid[])[number] as collation, number as place
     from generate_series(0, i.indnkeyatts - 1) as number
 ) k
-where i.indrelid = %s::int8::oid and (i.indisprimary or i.indisreplident)
+where i.indrelid = %s::int8::oid and (i.indisprimary or i.indisreplident) and i.indimmediate
 group by i.indexrelid, i.indisprimary, i.indisreplident
 """
+_DEFERRABLE = (
+    "select exists (select from pg_index where indrelid = %s::int8::oid and indisprimary and not indimmediate)"
+)
 _TYPES = """
 with recursive base as (
     select t.oid as named, t.oid, t.typtype, t.typbasetype from pg_type t where t.oid = any(%s::int8[]::oid[])
@@ -180,6 +184,12 @@ def describe(database: Database, publication: str, name: str) -> ChunkTable:
     numbers = [column[0] for column in columns]
     primary, replica = _indexes(database, oid)
     key = replica if identity == "i" else primary
+    if key is None and database.value(_DEFERRABLE, oid):
+        raise NeedsOperator(
+            f"the primary key of {name} is deferrable: two rows may have the same one for a moment, so it does not identify rows",
+            hint="Make it one that is not deferrable, or give the table a unique index over columns that are not null: "
+            "alter table … replica identity using index …; then ask for the snapshot again.",
+        )
     if key is None or not set(key[0]) <= set(numbers):
         raise NeedsOperator(
             f"table {name} has no key that is published, so its rows cannot be told apart",

@@ -120,7 +120,7 @@ class PostgresSession:
 
     def reader(self) -> ChunkReader:
         """Return a reader of chunks with a connection of its own."""
-        return ChunkReader(self._names, self._source, self._policy.admits)
+        return ChunkReader(self._names, self._source, self._policy.admits_name)
 
     def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
         """Return the decoder, which calls `marked` for each watermark."""

@@ -1,7 +1,9 @@
 """Primary keys, for tables whose replica identity does not tell them: all columns mark themselves, or none.
 
 Asked when a table is announced in the log. The answer is the catalog's of now: a key that was changed after the change was
-written is seen as it is now, and a table that was dropped meanwhile has no key.
+written is seen as it is now, and a table that was dropped meanwhile has no key. A deferrable primary key is none: within a
+transaction two rows may have the same one, so records by it could replace another row's. PostgreSQL does not take it as
+replica identity either.
 """
 
 from edge.postgres.database import Database
@@ -12,7 +14,7 @@ select array_agg(a.attname::text order by k.ordinality)
 from pg_index i
 cross join lateral unnest(i.indkey::int2[]) with ordinality k(attnum, ordinality)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-where i.indrelid = %s::int8::oid and i.indisprimary and k.ordinality <= i.indnkeyatts
+where i.indrelid = %s::int8::oid and i.indisprimary and i.indimmediate and k.ordinality <= i.indnkeyatts
 """
 
 
@@ -23,6 +25,6 @@ class PrimaryKeys:
         self._database = database
 
     def of(self, relation: Relation) -> list[str]:
-        """Return the names of a table's key columns in key order; none for a table without a primary key."""
+        """Return the names of a table's key columns in key order; none for a table without a primary key that holds at once."""
         names: list[str] = self._database.value(_KEY, relation.oid) or []
         return names

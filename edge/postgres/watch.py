@@ -1,4 +1,5 @@
-"""What is looked at beside a PostgreSQL log: what the slot retains, and whether publication and slot are still there.
+"""What is looked at next to a PostgreSQL log: what the slot retains, whether publication and slot are there, and whether the
+server still holds back what its standbys lack.
 
 PostgreSQL 18 only warns when a publication vanishes under a running stream, and sends nothing more; this notices within
 a few seconds.
@@ -9,12 +10,14 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.database import Database
 from edge.postgres.publication import check_publication
 from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
+from edge.postgres.timeline import guard
+from headrace.errors import Retryable
 
 _UNRESERVED = "the slot has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it"
 
 
 class Watch(watch.Watch[Database, PostgresCheckpoint]):
-    """Looks at slot and publication."""
+    """Looks at slot, publication and `synchronized_standby_slots`."""
 
     def look(self, connection: Database) -> None:
         """Look once."""
@@ -24,6 +27,9 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
             return
         check_publication(connection, checkpoint)
         slot = present_slot(connection, checkpoint)
+        if (changed := guard(connection, slot, checkpoint)) is not None:
+            # The next session notes it, before it sends anything.
+            self._outbox.reopen(Retryable(changed.message))
         retained = retained_bytes(connection, slot)
         self._figures.saw_log(log_end(connection), retained=retained, safe=slot.safe_bytes)
         self.warn_of(retained)

@@ -87,7 +87,7 @@ def requests(chosen: Chosen, config: EdgeFile, engine: Engine) -> list[Request]:
     policy, made = Policy(config.policy), []
     for table, keys in chosen.keys.items():
         names = list(keys[0])
-        if any(policy.treatments(table, names, names)):
+        if policy.treats_name(table, names):
             raise ConfigurationError(
                 f"[policy] hashes the key of {table}, so a dead letter does not tell which row it was",
                 hint=f'Copy the row with a condition: headrace edge snapshot {table} --where "…".',

@@ -58,7 +58,7 @@ def load(path: str | Path, kind: type[T]) -> T:
 def _convert(given: dict[str, Any], path: Path, kind: type[T]) -> T:
     def decode(wanted: type, value: Any) -> Any:
         if wanted is Secret:
-            return Secret(cast("str", value))
+            return Secret(cast("str", value), path.parent)
         if wanted is Path:
             if not isinstance(value, str) or not value:
                 raise ValueError("a file is named by its path")

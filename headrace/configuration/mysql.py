@@ -1,6 +1,7 @@
 """How to reach a MariaDB or MySQL server: the same table in the edge's file and in the lake's."""
 
 import ssl
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -38,7 +39,7 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
     #: As libpq names them: `require` encrypts, `verify-ca` and `verify-full` also look at the certificate.
     sslmode: Literal["disable", "require", "verify-ca", "verify-full"] = "disable"
     #: Certificates that are trusted, a PEM file; the system's when absent.
-    sslrootcert: str | None = None
+    sslrootcert: Path | None = None
     #: Seconds until an attempt to connect is given up.
     connect_timeout: Annotated[int, Meta(ge=1)] = 10
 

@@ -9,12 +9,14 @@ from headrace.errors import ConfigurationError
 class Secret:
     """A reference to a secret. Its text forms show the reference, never the secret."""
 
-    def __init__(self, reference: str) -> None:
+    def __init__(self, reference: str, folder: Path | None = None) -> None:
+        """Take a reference; a relative file is looked for in the folder, or where the process runs when there is none."""
         kind, _, name = reference.partition(":")
         if kind not in {"env", "file"} or not name:
             raise ValueError("a secret is given as 'env:NAME' or 'file:PATH', never in the file itself")
         self._kind = kind
         self._name = name
+        self._folder = folder or Path()
 
     def __repr__(self) -> str:
         """Show the reference."""
@@ -30,6 +32,8 @@ class Secret:
                 )
             return os.environ[self._name]
         try:
-            return Path(self._name).read_text(encoding="utf-8").rstrip("\r\n")
+            return (self._folder / self._name).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
-            raise ConfigurationError(f"secret file {self._name} cannot be read: {error.strerror}") from error
+            raise ConfigurationError(
+                f"secret file {self._folder / self._name} cannot be read: {error.strerror}"
+            ) from error

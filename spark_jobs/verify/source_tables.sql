@@ -1,5 +1,5 @@
 -- The tables of a database that can be captured, with what a comparison needs: stored columns (domains resolved to the
--- type below them), key columns in key order (primary key, else replica identity), and the tables that a partition is of.
+-- type below them), key columns in key order (primary key that is not deferrable, else replica identity), and the tables that a partition is of.
 WITH RECURSIVE walk (type, below, modifier) AS (
     SELECT oid, typbasetype, typtypmod FROM pg_type WHERE typtype = 'd'
     UNION ALL
@@ -41,6 +41,7 @@ SELECT
             SELECT string_to_array(index.indkey::text, ' ')::int2[] AS columns, index.indnkeyatts AS count
             FROM pg_index AS index
             WHERE index.indrelid = class.oid AND (index.indisprimary OR index.indisreplident)
+              AND index.indimmediate
             ORDER BY index.indisprimary DESC
             LIMIT 1
         ) AS chosen, unnest(chosen.columns[1:chosen.count]) WITH ORDINALITY AS part (number, place)

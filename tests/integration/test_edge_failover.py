@@ -162,3 +162,23 @@ def test_unguarded_failover_is_an_operators_matter_and_adoption_goes_on_exactly_
         arrive(interconnect, 2)
 
     assert ids(interconnect) == [1, 2]
+
+
+def test_a_guard_that_is_taken_away_while_the_log_streams_is_noted_within_seconds(pair, interconnect):
+    """E17: what is sent from then on may be more than the standby has."""
+    servers = pair()
+    with servers.edge.running() as agent:
+        servers.database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+        assert servers.edge.checkpoint["guarded"]
+
+        servers.primary.psql("alter system set synchronized_standby_slots = ''")
+        reload(servers.primary)
+
+        eventually(
+            lambda: not servers.edge.checkpoint["guarded"], saying="the checkpoint says that nothing is held back"
+        )
+        servers.database.execute("insert into t values (2)")
+        arrive(interconnect, 2)
+        assert agent.error is None
+    assert ids(interconnect) == [1, 2]

@@ -118,3 +118,24 @@ def test_a_command_line_that_makes_no_sense_is_refused(edge, arguments, said):
 
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_a_deferrable_primary_key_is_no_key_in_stream_and_snapshot_and_the_doctor_says_so(edge, database, interconnect):
+    """T2: within one statement two rows may have one such key, so the log can give a row's key to another one for a moment."""
+    database.execute("create table swap (id int primary key deferrable initially immediate, v text)")
+    database.execute("alter table swap replica identity full; insert into swap values (1, 'a'), (2, 'b')")
+    with edge.running():
+        eventually(edge.reading)
+        database.execute("update swap set id = 3 - id")
+        eventually(lambda: len(records(interconnect, "swap", "u")) == 2, saying="the updates have arrived")
+        tables = copy(edge, "public.swap")
+        said = edge.command("doctor").stdout
+
+    assert [key for key, _ in records(interconnect, "swap", "u")] == [None, None]
+    assert [value["before"] for _, value in records(interconnect, "swap", "u")] == [
+        {"id": 1, "v": "a"},
+        {"id": 2, "v": "b"},
+    ]
+    assert tables["public.swap"].state == "failed"
+    assert "deferrable" in tables["public.swap"].problem
+    assert "deferrable: public.swap" in " ".join(said.split())

@@ -231,3 +231,32 @@ def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
         file.write_text(maria + f"\n[records]\n{other}\n")
         with pytest.raises(ConfigurationError, match="'records' is for 'postgresql'"):
             load(file, EdgeFile)
+
+
+def test_files_of_secrets_and_of_authorities_are_relative_to_the_file(tmp_path, monkeypatch):
+    """E14."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    (folder / "password").write_text("secret\n")
+    (folder / "edge.toml").write_text("""
+[source]
+name = "a/b"
+[source.mariadb]
+host = "h"
+user = "u"
+server_id = 1
+password = "file:password"
+sslmode = "verify-full"
+sslrootcert = "authority.pem"
+[interconnect]
+url = "amqp://127.0.0.1:5672"
+[state]
+folder = "state"
+""")
+    monkeypatch.chdir(tmp_path)
+
+    names = load(folder / "edge.toml", EdgeFile).source.mariadb
+
+    assert names.password.reveal() == "secret"
+    assert repr(names.password) == "Secret(file:password)"
+    assert names.sslrootcert == folder / "authority.pem"

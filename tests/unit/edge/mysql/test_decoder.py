@@ -282,3 +282,13 @@ def test_a_sequence_is_known_by_its_columns_and_by_the_catalog(table_type, captu
 
     assert [change["op"] for change in changes(batcher)] == (["c", "t"] if captured else [])
     assert made.passed == 7 << 32 | 500
+
+
+def test_a_dot_in_a_name_is_no_end_of_the_policy():
+    """E11: it stopped the edge as corrupt input, or the rule did not apply."""
+    made, batcher = decoder(policy=Policy(columns=[ColumnRule(columns=["bank.*.n*"], action="mask")]))
+    dotted = table_map(ID, NAME._replace(name="n.ame"), table="a.b")
+
+    feed(made, rotate(), *transaction(dotted, rows(30, 2, ANA)))
+
+    assert changes(batcher)[0]["after"] == {"id": 1, "n.ame": "****"}

@@ -113,3 +113,12 @@ def test_a_transaction_of_excluded_tables_alone_leaves_nothing(treated):
     log = Log(policy=treated)
     log.transaction(relation(Column("id", INT8, key=True), schema="audit", table="log"), insert(1), insert(2))
     assert log.records() == []
+
+
+def test_a_dot_in_a_name_is_no_end_of_the_policy():
+    """E11: it stopped the edge as corrupt input, or the rule did not apply."""
+    log = Log(policy=Policy(Section(columns=[ColumnRule(columns=["public.*.e*"], action="mask")])))
+    log.transaction(relation(Column("id"), Column("e.mail"), table="a.b"), insert("1", "x"))
+
+    (change,) = log.changes()
+    assert change.value["after"] == {"id": "1", "e.mail": "****"}
