@@ -1,0 +1,42 @@
+"""Record limits: each topic its own; one that has grown is noticed when a record asks for it."""
+
+import pytest
+
+from bridge.kafka import record_limits
+from bridge.kafka.ports import Share
+from bridge.kafka.record_limits import FRAME_BYTES, RecordLimits
+from bridge.kafka.topics import Wanted
+from headrace.errors import NotConnected
+
+LIMIT = 2000
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "exceeded"),
+    [
+        ([b"k"], [b"v" * (LIMIT - FRAME_BYTES - 1)], False),
+        ([b"k"], [b"v" * (LIMIT - FRAME_BYTES)], True),
+        # The longest key and the longest value are two records'.
+        ([b"k" * 1000, None], [None, b"v" * 1000], False),
+        ([None], [None], False),
+    ],
+)
+def test_a_record_is_measured_with_its_key(keys, values, exceeded):
+    limits = RecordLimits(None, {}, {"small": LIMIT})
+    assert limits.exceeded_by(Share("small", 0, keys, values)) is exceeded
+    assert not limits.exceeded_by(Share("other", 0, keys, values))
+
+
+def test_limits_are_read_again_and_kafka_that_does_not_answer_rejects_nothing(monkeypatch):
+    limits = RecordLimits(None, {"small": Wanted(1)}, {"small": LIMIT})
+    answers = iter([{"small": LIMIT}, {"small": 3 * LIMIT}])
+    monkeypatch.setattr(record_limits, "check", lambda *_, **__: next(answers))
+    assert not limits.refresh(["small"])
+    assert limits.refresh(["small"])
+    assert limits.smallest == 3 * LIMIT
+
+    def unavailable(*_, **__):
+        raise NotConnected("no answer")
+
+    monkeypatch.setattr(record_limits, "check", unavailable)
+    assert limits.refresh(["small"])
