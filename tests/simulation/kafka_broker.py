@@ -16,6 +16,19 @@ from tests.simulation.kafka_log import PartitionLog
 from tests.simulation.kafka_transactions import TransactionCoordinator
 from tests.simulation.scheduler import Process, Scheduler, Task
 
+#: Which part of a cluster answers what; each may be another broker.
+_PARTS = {
+    "InitProducerId": "transactions",
+    "AddPartitionsToTxn": "transactions",
+    "AddOffsetsToTxn": "transactions",
+    "EndTxn": "transactions",
+    "TxnOffsetCommit": "group",
+    "OffsetFetch": "group",
+    "JoinGroup": "group",
+    "Heartbeat": "group",
+    "LeaveGroup": "group",
+}
+PARTS = ("transactions", "group", "leaders")
 #: What a client asks again after a moment.
 RETRIED = frozenset(
     {
@@ -43,7 +56,9 @@ class Broker:
         self.latency = (0.0002, 0.004)
         self.loss = 0.0
         #: Nothing is answered before this time; down, it is not even taken.
-        self.still_until = 0.0
+        self.still_until = dict.fromkeys(PARTS, 0.0)
+        #: What happens to the next request of a kind: its process stands still, or it is late, for so many seconds.
+        self.traps: dict[str, tuple[str, float]] = {}
         self.down_until = 0.0
         self.requests = 0
 
@@ -65,6 +80,11 @@ class Broker:
 
     def _partitions(self, topics: Iterable[str]) -> list[tuple[str, int]]:
         return [(topic, number) for topic in sorted(topics) for number in range(len(self.topics.get(topic, [])))]
+
+    def stand_still(self, parts: Iterable[str], seconds: float) -> None:
+        """Have parts of the cluster answer nothing for some seconds."""
+        for part in parts:
+            self.still_until[part] = max(self.still_until[part], self.scheduler.now + seconds)
 
     def travel(self) -> float:
         """Return how long the next message between a client and the broker takes."""
@@ -106,16 +126,22 @@ class Channel:
         broker, scheduler = self.broker, self.scheduler
         broker.requests += 1
         lost, unanswered = broker.lost(), broker.lost()
-        self._newest = max(self._newest, scheduler.now + broker.travel())
+        part = _PARTS.get(what, "leaders")
+        trap, seconds = broker.traps.pop(what.split(" ", 1)[0], ("", 0.0))
+        if trap:
+            scheduler.trace(f"{self.name}: {trap} of {seconds} s at {what}")
+        if trap == "pause":
+            self.process.paused_until = scheduler.now + seconds
+        self._newest = max(self._newest, scheduler.now + broker.travel() + (seconds if trap == "delay" else 0.0))
 
         def arrive() -> None:
             now = scheduler.now
             if now < broker.down_until:
                 scheduler.after(0.1, failed)
                 return
-            if now < broker.still_until:
+            if now < broker.still_until[part]:
                 # In the order in which they came.
-                scheduler.after(broker.still_until - now, arrive)
+                scheduler.after(broker.still_until[part] - now, arrive)
                 return
             value = apply()
             if unanswered:
@@ -146,12 +172,9 @@ class Channel:
                 answer.value, answer.is_there = value, True
                 scheduler.wake(answer.waiters)
 
-            self.send(what, apply, answered)
-            # A lost connection is noticed soon; a broker that stands still only when its request's time is up.
-            patience = (
-                until - scheduler.now if scheduler.now < self.broker.still_until else min(0.5, until - scheduler.now)
-            )
-            scheduler.wait(answer.waiters, max(0.0, patience))
+            # A lost connection is noticed soon; a broker that stands still only when the time is up.
+            self.send(what, apply, answered, lambda answer=answer: scheduler.wake(answer.waiters))  # type: ignore[misc]
+            scheduler.wait(answer.waiters, max(0.0, until - scheduler.now))
             if answer.is_there:
                 value = answer.value
                 if not isinstance(value, int) or isinstance(value, bool) or value == 0:

@@ -23,13 +23,15 @@ class Consumer:
     """confluent_kafka.Consumer."""
 
     broker: Broker
+    #: Seconds between heartbeats, in place of what the settings say.
+    beat: float | None = None
 
     def __init__(self, settings: Any, logger: Any = None, **more: Any) -> None:
         settings = dict(settings) | more
         self._group = settings["group.id"]
         self._instance = settings.get("group.instance.id")
         self._session = int(settings.get("session.timeout.ms", 45_000)) / 1000
-        self._beat = int(settings.get("heartbeat.interval.ms", 3_000)) / 1000
+        self._beat = self.beat or int(settings.get("heartbeat.interval.ms", 3_000)) / 1000
         self._committed_only = settings.get("isolation.level", "read_committed") == "read_committed"
         self._eof = bool(settings.get("enable.partition.eof"))
         self._channel = Channel(self.broker, f"consumer of {self._group}")

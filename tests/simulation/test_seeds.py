@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: About half a minute for each scenario on one core.
-SEEDS = {"edge": 80, "whole": 100}
+SEEDS = {"edge": 300, "whole": 200}
 
 
 @pytest.mark.timeout(900)

@@ -13,7 +13,7 @@ from tests.simulation.bridges import TOPIC, BridgeProcess
 from tests.simulation.edge_loop import present
 from tests.simulation.edges import Edge
 from tests.simulation.kafka_admin import AdminClient
-from tests.simulation.kafka_broker import Broker
+from tests.simulation.kafka_broker import PARTS, Broker
 from tests.simulation.kafka_consumer import Consumer
 from tests.simulation.kafka_producer import Producer
 from tests.simulation.network import Network, Router
@@ -23,6 +23,10 @@ from tests.simulation.scheduler import Scheduler
 
 #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
 _FAULTS, _QUIET = 90.0, 240.0
+_REQUESTS = (
+    *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
+    *("OffsetFetch", "JoinGroup", "Heartbeat", "Produce", "Metadata", "DescribeConfigs", "ListOffsets"),
+)
 _THEMES = (
     ("bridge crash", "bridge pause", "kafka stands still"),
     ("bridge stop", "bridge pause", "bridge crash"),
@@ -30,6 +34,10 @@ _THEMES = (
     ("kafka stands still", "bridge crash"),
     ("bridge pause",),
     ("call hangs", "bridge pause", "bridge stop"),
+    ("pause at request", "bridge crash"),
+    ("pause at request", "bridge stop"),
+    ("late request", "bridge crash"),
+    ("late request", "bridge pause", "bridge stop"),
 )
 
 
@@ -108,7 +116,8 @@ class WholeScenario:
             return random.choice(self.bridges)
 
         def still() -> None:
-            broker.still_until = max(broker.still_until, scheduler.now + random.choice((0.5, 4, 9, 15, 25)))
+            parts = PARTS if random.random() < 0.5 else random.sample(PARTS, random.choice((1, 2)))
+            broker.stand_still(parts, random.choice((0.5, 4, 9, 15, 25)))
 
         def down() -> None:
             broker.down_until = scheduler.now + random.choice((1, 8))
@@ -116,6 +125,12 @@ class WholeScenario:
         def lose() -> None:
             broker.loss = random.choice((0.02, 0.2))
             scheduler.after(random.choice((2, 15)), lambda: setattr(broker, "loss", 0.0))
+
+        def pause_at() -> None:
+            broker.traps[random.choice(_REQUESTS)] = ("pause", random.choice((0.3, 3, 9, 15, 30)))
+
+        def delay_at() -> None:
+            broker.traps[random.choice(_REQUESTS)] = ("delay", random.choice((3, 9, 15, 30)))
 
         def hang() -> None:
             self._hang_until = scheduler.now + 5
@@ -128,6 +143,8 @@ class WholeScenario:
             "bridge crash": lambda: one().crash(random.choice((0.5, 5, 20))),
             "bridge stop": lambda: one().stop(),
             "bridge pause": lambda: one().pause(random.choice((0.3, 3, 9, 15, 30))),
+            "pause at request": pause_at,
+            "late request": delay_at,
             "kafka stands still": still,
             "kafka down": down,
             "answers lost": lose,
