@@ -165,9 +165,9 @@ def silver_row(columns: list[Column]) -> str:
 
 def _source_part(column: Column) -> str:
     text = column.source
-    # format() turns null into an empty text, so null is asked of the column itself.
+    # format() turns null into an empty text, so the column itself is tested. IS NULL is true of a composite of nulls as well.
     if column.free:
-        null = f"{source_name(column.name)} is null"
+        null = f"{source_name(column.name)} is not distinct from null"
         return f"case when {null} then '~|' else length({text}) || ':' || {text} || '|' end"
     return f"coalesce({text}, '~') || '|'"
 
