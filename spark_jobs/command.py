@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 _config = click.option(
     "--config", "-c", required=True, type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
 )
+#: Columns where there is no terminal: nothing is cut in a file.
+_WIDTH = 1_000_000
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 
 
@@ -124,7 +126,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     state = read.positions(spark, file, stream)
     held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
-        report.show_positions(Console(highlight=False), state, held)
+        report.show_positions(_console(markup=True), state, held)
         return
     own = file.topic(stream)
     others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
@@ -232,6 +234,25 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
 
 
 @lake.command()
+@click.argument("streams", nargs=-1)
+@_config
+@click.option("--rows", is_flag=True, help="Count the rows of each table, which opens all of them.")
+@_json
+def tables(streams: tuple[str, ...], config: str, *, rows: bool, as_json: bool) -> None:
+    """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
+    file = load_file(config, LakeFile)
+    chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
+    from spark_jobs import listing
+    from spark_jobs.session import session
+
+    found = listing.tables(session(file), file, chosen, rows=rows)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
+    else:
+        listing.show(_console(), found)
+
+
+@lake.command()
 @click.argument("query", required=False)
 @_config
 @click.option(
@@ -240,30 +261,42 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
 @click.option("--to", type=click.Path(), help="With --format parquet: the folder to make.")
 @click.option("--as-of", metavar="TIME", help="Show silver as it stood at a moment at its sources (ISO 8601, UTC).")
 def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | None) -> None:
-    r"""Ask the lake in Spark SQL: QUERY, or a prompt without one (\q leaves, \d lists tables).
+    r"""Query the lake in Spark SQL: QUERY, a script on standard input, or a prompt (\q leaves, \d lists tables).
+
+    A script's statements end with semicolons; the first error ends it. What writes is refused.
 
     Tables: silver.<table> (as published), silver_live.<table> (with what no load has merged yet), bronze.<stream>,
-    lake.published, history.<table> where history is kept.
+    lake.published, history.<table> where history is kept. 'headrace lake tables' lists the names.
     """
     if (form == "parquet") != (to is not None and query is not None):
         raise click.UsageError("--format parquet goes with QUERY and --to FOLDER, and --to with it.")
     file = load_file(config, LakeFile)
+    script = None if query is not None or sys.stdin.isatty() else sys.stdin.read()
+    from spark_jobs import answers
     from spark_jobs import replay as points
-    from spark_jobs import sql as asking
+    from spark_jobs import sql as queries
 
     when = points.moment(as_of) if as_of is not None else None
     from spark_jobs.session import session
 
-    with closing(asking.Desk(session(file), file, as_of=when)) as desk:
+    with closing(queries.Desk(session(file), file, as_of=when)) as desk:
         if to is not None and query is not None:
-            asking.write_parquet(desk.ask(query), to)
+            answers.write_parquet(desk.ask(query), to)
             return
         if query is not None:
-            asking.write(desk.ask(query), form, sys.stdout)
+            answers.write(desk.ask(query), form, sys.stdout)
+            return
+        if script is not None:
+            queries.run_script(desk, script, form, sys.stdout)
             return
         from spark_jobs import prompt
 
         prompt.run(desk, form)
+
+
+def _console(*, markup: bool = False) -> Console:
+    """Return a console that cuts nothing where there is no terminal, and takes no name for markup."""
+    return Console(highlight=False, markup=markup, width=None if sys.stdout.isatty() else _WIDTH)
 
 
 def _file(config: str, stream: str) -> LakeFile:

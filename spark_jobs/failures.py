@@ -60,10 +60,11 @@ def explain(error: Exception, doing: str) -> ReplicationError:
     if match := _PLACE.search(text):
         topic, partition, offset, what = match.groups()
         wrong = _WHAT.get(what, f"column {what}: no such value in its type")
+        cure = "" if what in _WHAT else _CURE
         return CorruptInput(
             f"{doing}: topic {topic}, partition {partition}, offset {offset}: {wrong}",
             hint="Nothing of this step was committed. See what wrote that record; it can be looked at with Kafka's console "
-            f"consumer: --topic {topic} --partition {partition} --offset {offset} --max-messages 1.",
+            f"consumer: --topic {topic} --partition {partition} --offset {offset} --max-messages 1.{cure}",
         )
     if _GONE.search(text):
         return NeedsOperator(
@@ -90,6 +91,20 @@ def explain(error: Exception, doing: str) -> ReplicationError:
     )
 
 
+def readable(error: Exception) -> str:
+    """Return the first sentences of Spark's message on a statement, without its plan."""
+    text = re.split(r"\n\s*\n|;\n'|SQLSTATE", str(error), maxsplit=1)[0].strip()
+    return (
+        re.sub(r"\s+", " ", re.sub(r"^\[[A-Z_.]+\]\s*", "", text)).rstrip(" .;") or "Spark cannot understand the query"
+    )
+
+
+#: T12: what silver's types cannot hold although the source's can.
+_CURE = (
+    ' If it is a date with a zero year, month or day, set zero_dates = "null" in that edge\'s file; if it is a time beyond '
+    "Spark's (docs/limits.md), correct the row at its source. Then copy the table again: "
+    "'headrace edge snapshot --replace SCHEMA.TABLE'."
+)
 _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",
     "row": "the row is not of the table's declared types",

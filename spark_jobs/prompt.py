@@ -1,20 +1,25 @@
 r"""The interactive prompt of `headrace lake sql`: history, completion of tables and columns, `\d`, `\q`.
 
-A question ends with a semicolon or an empty line. An error leaves the prompt open.
+A query ends with a semicolon or an empty line. An error leaves the prompt open. Only tables that a query names are opened, for
+their columns too, so a lake of thousands of tables prompts as soon as Spark is there.
 """
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from rich.console import Console
 from rich.markup import escape
 
 from headrace.errors import ReplicationError
-from spark_jobs.sql import Desk, Form, write
+from spark_jobs import statements
+from spark_jobs.answers import Form, write
+from spark_jobs.sql import Desk
 
 _WORDS = [
     *(
@@ -54,22 +59,37 @@ _WORDS = [
 _MOST = 1000
 
 
+class _Completions(Completer):
+    """Completes words of SQL, names of tables, and the columns of tables that the query names so far."""
+
+    def __init__(self, desk: Desk, lines: list[str]) -> None:
+        self._desk, self._lines = desk, lines
+        self._words = [*_WORDS, *desk.names()]
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - its interface.
+        """Yield what the word at the cursor can become."""
+        begun = document.get_word_before_cursor(WORD=True)
+        columns = self._desk.columns("\n".join([*self._lines, document.text]))
+        for word in [*self._words, *columns]:
+            if word.casefold().startswith(begun.casefold()):
+                yield Completion(word, -len(begun))
+
+
 def run(desk: Desk, form: Form) -> None:
-    r"""Ask until end of input or `\q`."""
+    r"""Answer until end of input or `\q`."""
     console = Console(highlight=False)
-    words = [*_WORDS, *desk.names(), *desk.columns()]
+    lines: list[str] = []
     session: PromptSession[str] = PromptSession(
         history=FileHistory(str(_history())),
-        completer=WordCompleter(words, ignore_case=True, WORD=True),
+        completer=_Completions(desk, lines),
         complete_while_typing=False,
     )
-    console.print(r"Spark SQL on the lake as published. \d lists tables, \q leaves; end a question with ;")
-    lines: list[str] = []
+    console.print(r"Spark SQL on the lake as published. \d lists tables, \q leaves; end a query with ;")
     while True:
         try:
             line = session.prompt("headrace> " if not lines else "       > ")
         except KeyboardInterrupt:
-            lines = []
+            lines.clear()
             continue
         except EOFError:
             return
@@ -82,9 +102,10 @@ def run(desk: Desk, form: Form) -> None:
         lines.append(line)
         question = "\n".join(lines).strip()
         if question and (question.endswith(";") or not line.strip()):
-            _answer(desk, question, form, console)
+            for statement in statements.split(question):
+                _answer(desk, statement, form, console)
         if not question or question.endswith(";") or not line.strip():
-            lines = []
+            lines.clear()
 
 
 def _answer(desk: Desk, question: str, form: Form, console: Console) -> None:

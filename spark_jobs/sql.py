@@ -1,44 +1,40 @@
-"""Questions in Spark SQL on the lake as published, and their answers as a table, JSON lines or CSV.
+"""Queries in Spark SQL on the lake as published.
 
-A table is made known to Spark when a question names it, at the version that was published last when the question was asked:
-a lake of hundreds of tables answers as quickly as one of two.
-`silver_live` is made anew for every question. Called by `headrace lake sql` and its prompt.
+A table is registered with Spark when a query names it, at the version that was published last when the query began: a lake of
+hundreds of tables answers as quickly as one of two. `silver_live` is made for each query. Called by `headrace lake sql` and its
+prompt.
 """
 
-import csv
-import json
 import re
 from datetime import datetime
-from typing import Literal, TextIO
+from typing import TextIO
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
-from rich.console import Console
-from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from spark_jobs.failures import explained
+from spark_jobs import answers, statements
+from spark_jobs.answers import Form
+from spark_jobs.failures import explained, readable
 from spark_jobs.overlays import Overlays
 from spark_jobs.silver import published, read
 from spark_jobs.silver.published import Published
 from spark_jobs.silver.read import Relation
 
-Form = Literal["table", "json", "csv"]
-
 _LISTING = re.compile(r"\s*(show|use)\b", re.IGNORECASE)
 
 
 class Desk:
-    """Where questions are asked: knows the lake's tables and registers those that a question names.
+    """Runs queries: registers those of the lake's tables that a query names.
 
-    With `as_of`, `silver` is shown as it stood at that moment at its sources.
+    With `as_of`, `silver` is shown as it was at that moment at its sources.
     """
 
     def __init__(self, spark: SparkSession, lake: LakeFile, *, as_of: datetime | None = None) -> None:
         self._spark, self._lake = spark, lake
         self._known: dict[str, Relation] = {}
+        self._columns: dict[Relation, list[str]] = {}
         self._overlays = [Overlays(spark, lake, "silver_live")]
         if as_of is not None:
             self._overlays.append(Overlays(spark, lake, "silver", as_of=as_of))
@@ -47,33 +43,39 @@ class Desk:
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
     def close(self) -> None:
-        """Remove what questions left in the lake's scratch folder."""
+        """Remove what queries left in the lake's scratch folder."""
         for overlays in self._overlays:
             overlays.close()
 
     def _relations(self, streams: list[Published]) -> list[Relation]:
-        """Return the tables that can be asked as they are published."""
+        """Return the tables that can be queried as they are published."""
         return [one for one in read.relations(self._spark, self._lake, streams) if one.database not in self._laid]
 
     def names(self) -> list[str]:
-        """Return the names of the tables that can be asked, without looking for tables that no load has seen yet."""
+        """Return the names of the tables that can be queried, without looking for tables that no load has seen yet."""
         found = read.relations(self._spark, self._lake)
         live = (f"silver_live.{one.name}" for one in found if one.database == "silver")
         return sorted([*(f"{one.database}.{one.name}" for one in found), *live])
 
-    def columns(self) -> list[str]:
-        """Return the names of all columns of silver."""
-        found: set[str] = set()
+    def columns(self, typed: str) -> list[str]:
+        """Return the names of the columns of silver's tables that a text names: only these tables are opened."""
+        typed, found = typed.casefold(), set[str]()
         for relation in read.relations(self._spark, self._lake):
-            if relation.database == "silver":
-                found |= set(self._spark.sql(relation.sql()).columns)
+            if relation.database == "silver" and relation.name.casefold() in typed:
+                if relation not in self._columns:
+                    self._columns[relation] = self._spark.sql(relation.sql()).columns
+                found |= set(self._columns[relation])
         return sorted(found)
 
     def ask(self, question: str) -> DataFrame:
-        """Return the answer; raise ConfigurationError for a question that Spark cannot understand."""
+        """Return the answer; raise ConfigurationError for a query that Spark cannot understand, and for what writes."""
         question = question.strip().rstrip(";")
         asked = question.casefold()
         with explained("sql"):
+            try:
+                statements.refuse_writes(self._spark, question)
+            except ParseException as error:
+                raise ConfigurationError(readable(error)) from error
             everything = bool(_LISTING.match(question))
             streams = published.latest_of_all(self._spark, self._lake)
             for relation in self._relations(streams):
@@ -87,7 +89,7 @@ class Desk:
             try:
                 return self._spark.sql(question)
             except (AnalysisException, ParseException) as error:
-                raise ConfigurationError(_readable(error)) from error
+                raise ConfigurationError(readable(error)) from error
 
     def _register(self, relation: Relation) -> None:
         name = f"{relation.database}.`{relation.name}`"
@@ -99,45 +101,7 @@ class Desk:
         self._spark.sql(f"CREATE OR REPLACE VIEW {name} AS {statement}")
 
 
-def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None) -> None:
-    """Write the answer's rows, at most `most` of them; text is Spark's own, so no value is changed on the way."""
-    with explained("sql"):
-        names = answer.columns
-        # Columns of an answer may share a name: they are told apart by place.
-        placed = answer.toDF(*(str(place) for place in range(len(names))))
-        if form == "json":
-            placed = placed.select(*(F.to_json(F.struct(F.col(c).alias("v"))).alias(c) for c in placed.columns))
-        else:
-            placed = placed.select(*(F.col(c).cast("string") for c in placed.columns))
-        rows = placed.limit(most).collect() if most is not None else placed.collect()
-    if form == "csv":
-        out = csv.writer(to, lineterminator="\n")
-        out.writerow(names)
-        out.writerows(rows)
-    elif form == "json":
-        for row in rows:
-            cells = zip(names, row, strict=True)
-            to.write(json.dumps({name: json.loads(cell).get("v") for name, cell in cells}, ensure_ascii=False) + "\n")
-    elif names:
-        table = Table(*names)
-        for row in rows:
-            table.add_row(*("NULL" if cell is None else cell for cell in row))
-        Console(file=to, highlight=False, markup=False).print(table)
-
-
-def write_parquet(answer: DataFrame, folder: str) -> None:
-    """Write the answer into a new folder of Parquet files, with its own types; raise ConfigurationError when it cannot be."""
-    with explained("sql"):
-        try:
-            answer.write.parquet(folder)
-        except AnalysisException as error:
-            raise ConfigurationError(_readable(error)) from error
-
-
-def _readable(error: Exception) -> str:
-    """Return the first sentences of Spark's message, without its plan."""
-    text = re.split(r"\n\s*\n|;\n'|SQLSTATE", str(error), maxsplit=1)[0].strip()
-    return (
-        re.sub(r"\s+", " ", re.sub(r"^\[[A-Z_.]+\]\s*", "", text)).rstrip(" .;")
-        or "Spark cannot understand the question"
-    )
+def run_script(desk: Desk, script: str, form: Form, to: TextIO) -> None:
+    """Run the statements of a script one after the other and write their answers; an error ends it."""
+    for statement in statements.split(script):
+        answers.write(desk.ask(statement), form, to)

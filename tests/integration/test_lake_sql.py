@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from decimal import Decimal
 
 import pytest
 from click.testing import CliRunner
@@ -10,8 +11,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import bronze, idle, prompt, sql
+from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
+from spark_jobs import answers, bronze, idle, prompt, sql
 from spark_jobs.command import lake as command
 from spark_jobs.silver import load as silver
 
@@ -42,7 +43,7 @@ def bank(spark, feed, lake_in, tmp_path_factory):
 
 def asked(desk, question, form="csv"):
     out = io.StringIO()
-    sql.write(desk.ask(question), form, out)
+    answers.write(desk.ask(question), form, out)
     return out.getvalue()
 
 
@@ -55,21 +56,121 @@ def test_questions_are_answered_in_every_format(spark, bank):
     assert list(csv.reader(io.StringIO(asked(desk, question)))) == [["id", "id", "note"], ["1", "1", "a,b"]]
     lines = asked(desk, "SELECT id, amount, note, at FROM silver.accounts ORDER BY id", "json").splitlines()
     assert [json.loads(line) for line in lines] == [
-        {"id": 1, "amount": 12.5, "note": "a,b", "at": "2026-01-31T09:15:00.250Z"},
+        {"id": 1, "amount": 12.5, "note": "a,b", "at": "2026-01-31T09:15:00.250000Z"},
         {"id": 2, "amount": None, "note": None, "at": None},
     ]
     assert "NULL" in asked(desk, "SELECT note FROM silver.accounts", "table")
     assert asked(desk, "SELECT count(*) AS n FROM bronze.bank WHERE op = 'c'") == "n\n3\n"
     assert asked(desk, "SELECT load FROM lake.published") == "load\n1\n"
     # Parquet keeps the types, and takes a new folder only
-    sql.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer")
+    answers.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer")
     answer = spark.read.parquet(f"{bank.root}/answer")
     assert answer.dtypes == [("id", "bigint"), ("amount", "decimal(10,2)"), ("at", "timestamp")]
     assert answer.count() == 2
     with pytest.raises(ConfigurationError, match="already exists"):
-        sql.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer")
+        answers.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer")
     assert "accounts" in asked(desk, "SHOW TABLES IN silver")
-    assert "amount" in desk.columns()
+    # columns of tables that are not named are not looked for: they would all be opened
+    assert desk.columns("SELECT count(*) FROM") == []
+    assert "amount" in desk.columns("SELECT a FROM silver.Accounts")
+
+
+def test_json_and_csv_keep_every_value(spark, bank):
+    """L9: decimals went through floats, columns of one name became one, times lost their microseconds, '' looked like NULL."""
+    desk = sql.Desk(spark.newSession(), bank)
+    exact = "12345678901234567890.123456789012345678"
+    values = (
+        f"cast('{exact}' AS decimal(38,18)) AS d, 9223372036854775807 AS b, timestamp'2026-01-31 09:15:00.123456' AS t"
+    )
+    query = f"SELECT {values}, 1 AS id, 2 AS id, named_struct('n', cast(NULL AS int)) AS s, X'00ff' AS raw, double('NaN') AS f"
+    line = asked(desk, query, "json")
+    assert json.loads(line, parse_float=Decimal) == {
+        "d": Decimal(exact),
+        "b": 9223372036854775807,
+        "t": "2026-01-31T09:15:00.123456Z",
+        "id": 1,
+        "id_2": 2,
+        "s": {"n": None},
+        "raw": "AP8=",
+        "f": "NaN",
+    }
+    assert asked(desk, "SELECT '' AS a, NULL AS b, X'00ff' AS c") == 'a,b,c\n"",,AP8=\n'
+    # timestamps of any year, and no column at all
+    years = "SELECT timestamp_ntz'-0043-03-15 12:00:00' AS y, at FROM silver.audit_log"
+    assert json.loads(asked(desk, years, "json")) == {
+        "y": "-0043-03-15T12:00:00.000000",
+        "at": "+294247-01-10T04:00:54.775807Z",
+    }
+    assert asked(desk, "USE silver", "json") == ""
+
+
+def test_a_long_answer_is_written_as_it_comes_and_is_not_cut(spark, bank):
+    """L20, L31: an answer was collected as a whole, and cut at 80 columns where there is no terminal."""
+    desk = sql.Desk(spark, bank)
+    shown = asked(desk, "SELECT id, repeat('x', 200) AS wide FROM range(2500)", "table")
+    assert shown.count("x" * 200) == 2500
+    assert shown.count("wide") == 3
+    # of four partitions the first is written before the last one, which fails, is asked
+    out = io.StringIO()
+    with pytest.raises(ReplicationError):
+        answers.write(
+            desk.ask("SELECT if(id < 900, id, raise_error('late')) AS id FROM range(0, 1000, 1, 4)"), "csv", out
+        )
+    assert len(out.getvalue().splitlines()) > 250
+
+
+WRITING = """
+DELETE FROM silver.accounts
+DROP TABLE silver.accounts
+INSERT INTO silver.accounts SELECT 1
+INSERT OVERWRITE DIRECTORY '/tmp/x' SELECT 1
+WITH a AS (SELECT 1) INSERT INTO silver.accounts SELECT * FROM a
+FROM silver.accounts INSERT OVERWRITE TABLE a SELECT id INSERT INTO b SELECT id
+CREATE TABLE bronze.mine AS SELECT 1
+CREATE OR REPLACE TABLE mine SHALLOW CLONE delta.`{path}`
+CREATE VIEW silver.mine AS SELECT 1
+MERGE INTO silver.accounts t USING bronze.bank s ON false WHEN MATCHED THEN DELETE
+UPDATE silver.accounts SET id = 1
+TRUNCATE TABLE silver.accounts
+ALTER TABLE silver.accounts ADD COLUMN a int
+VACUUM delta.`{path}`
+OPTIMIZE delta.`{path}`
+RESTORE TABLE delta.`{path}` TO VERSION AS OF 0
+REORG TABLE delta.`{path}` APPLY (PURGE)
+CONVERT TO DELTA parquet.`{path}`
+EXECUTE IMMEDIATE 'DELETE FROM silver.accounts'
+BEGIN DELETE FROM silver.accounts; END
+"""
+
+
+def test_statements_that_write_are_refused(spark, bank):
+    """L20: the prompt took DELETE FROM."""
+    desk = sql.Desk(spark, bank)
+    for statement in WRITING.format(path=f"{bank.root}/published").strip().splitlines():
+        with pytest.raises(ConfigurationError) as refused:
+            desk.ask(statement)
+        assert "is refused since it is not a query" in refused.value.message, statement
+        assert "loads alone" in refused.value.hint
+
+
+def test_statements_that_only_show_are_answered(spark, bank):
+    desk = sql.Desk(spark.newSession(), bank)
+    for statement in (
+        *(
+            "SHOW DATABASES",
+            "DESCRIBE silver.accounts",
+            "EXPLAIN SELECT 1",
+            "SHOW COLUMNS IN silver.accounts",
+            "VALUES (1)",
+        ),
+        *(
+            "SET spark.sql.session.timeZone = UTC",
+            "CREATE TEMPORARY VIEW one AS SELECT id FROM silver.accounts",
+            "SELECT * FROM one",
+        ),
+        *(f"DESCRIBE HISTORY delta.`{bank.root}/published`", "USE silver", "SELECT count(*) FROM accounts"),
+    ):
+        asked(desk, statement)
 
 
 def test_question_that_makes_no_sense_is_one_sentence(spark, bank):
@@ -124,6 +225,20 @@ def test_commands_report_what_they_did(spark, bank):
     assert "nothing had been captured" in run(command, [*past, "2026-01-01T00:00:00+07:00"]).exception.message
     assert "is no moment" in run(command, [*past, "yesterday"]).exception.message
     assert run(command, ["sql", "SELECT 1", "-c", bank.path, "--format", "parquet"]).exit_code == 2
+    # a script on standard input is run, not echoed; the first error ends it (L20)
+    script = "-- two; statements\nSELECT 1 AS one; SELECT ';' AS two;\nSELECT nope; SELECT 3 AS three"
+    done = run(command, ["sql", "-c", bank.path, "--format", "csv"], input=script)
+    assert done.output == "one\n1\ntwo\n;\n"
+    assert "nope" in done.exception.message
+    listed = json.loads(run(command, ["tables", "-c", bank.path, "--rows", "--json"], catch_exceptions=False).output)
+    assert [(one["table"], one["name"], one["state"], one["rows"]) for one in listed] == [
+        ("audit.log", "silver.audit_log", "published", 1),
+        ("public.accounts", "silver.accounts", "published", 2),
+    ]
+    assert set(listed[0]["positions"]) == {"jakarta/bank"}
+    assert 0 <= listed[0]["age_seconds"] < 3600
+    shown = run(command, ["tables", "bank", "-c", bank.path], catch_exceptions=False).output
+    assert "silver.audit_log" in shown
     unknown = run(command, ["load", "shop", "--config", bank.path])
     assert isinstance(unknown.exception, ConfigurationError)
     assert "no stream 'shop'" in unknown.exception.message

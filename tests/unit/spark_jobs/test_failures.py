@@ -30,6 +30,15 @@ def test_failure_says_who_must_act_and_no_value(said, kind, told):
     assert "secret" not in error.message + error.hint
 
 
+def test_a_value_without_a_type_in_spark_is_named_with_a_remedy():
+    """T12: a stop named neither value nor cure."""
+    mark = 'headrace-corrupt topic bank partition 3 offset 17 what "%s"'
+    error = failures.explain(PySparkRuntimeError(mark % "made_at"), "silver pay.orders")
+    assert "zero_dates" in error.hint
+    assert "limits.md" in error.hint
+    assert "zero_dates" not in failures.explain(PySparkRuntimeError(mark % "envelope"), "bronze").hint
+
+
 def test_statement_that_spark_refuses_needs_an_operator():
     error = failures.explain(AnalysisException("secret"), "silver bank")
     assert type(error) is NeedsOperator
