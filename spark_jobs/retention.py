@@ -11,6 +11,7 @@ from delta import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
+from spark_jobs.silver import quoting
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULT = "spark.databricks.delta.properties.defaults."
@@ -54,5 +55,5 @@ def ensure(session: SparkSession, lake: LakeFile, path: str) -> bool:
     if found and all(found["properties"].get(name) == value for name, value in wanted.items()):
         return False
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
-    session.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({listed})")
+    session.sql(f"ALTER TABLE {quoting.table(path)} SET TBLPROPERTIES ({listed})")
     return True

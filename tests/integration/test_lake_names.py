@@ -4,8 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from spark_jobs import sql
-from spark_jobs.silver import name_registry, read
+from msgspec.structs import replace
+
+from spark_jobs import retention, sql
+from spark_jobs.silver import name_registry, read, table
 
 COLUMNS = {"id": ("int8", None, None), "name": ("text", None, None)}
 TABLES = [
@@ -18,10 +20,10 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     # given a stream of tables with such names, two of them loaded before the others
     source = feed()
     lake = lake_file(bank=source.topic)
-    for table in TABLES[:2]:
-        source.commit(source.schema(COLUMNS, table=table), source.insert(table, id=1, name=table))
+    for name in TABLES[:2]:
+        source.commit(source.schema(COLUMNS, table=name), source.insert(name, id=1, name=name))
     loaded(lake)
-    first = name_registry.of(spark, lake, [("bank", table) for table in TABLES[:2]])
+    first = name_registry.of(spark, lake, [("bank", name) for name in TABLES[:2]])
     source.commit(
         *(it for t in TABLES[2:] for it in (source.schema(COLUMNS, table=t), source.insert(t, id=1, name=t))),
         source.insert(TABLES[0], id=2, name=TABLES[0]),
@@ -29,7 +31,7 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     # when
     assert loaded(lake).problems == {}
     # then each has rows of its own, under a name that stayed
-    names = name_registry.of(spark, lake, [("bank", table) for table in TABLES])
+    names = name_registry.of(spark, lake, [("bank", name) for name in TABLES])
     assert {place: names[place] for place in first} == first
     with closing(sql.Desk(spark.newSession(), lake)) as desk:
         listed = {row["tableName"] for row in desk.ask("SHOW TABLES IN silver").collect()}
@@ -40,7 +42,11 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
             assert {row["named"]: row["name"] for row in rows} == {name: table for (_, table), name in names.items()}
     # and nothing is outside of the lake's folder
     assert {path.name for path in Path(lake.root).parent.iterdir()} == {"lake.toml", Path(lake.root).name}
-    assert all(read.frame(spark, lake, "bank", table) is not None for table in TABLES)
+    assert all(read.frame(spark, lake, "bank", name) is not None for name in TABLES)
+    # and maintenance can name the table that has a backtick
+    special = next(name for name in TABLES if "`" in name)
+    longer = replace(lake, lake=replace(lake.lake, keep_days=9))
+    assert retention.ensure(spark, longer, table.path(lake, "bank", special))
 
 
 def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):
