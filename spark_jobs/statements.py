@@ -16,7 +16,7 @@ _TOKENS = re.compile(
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 #: Commands that only show something, or change this session alone.
 _SHOWING = ("Show", "Describe", "Explain", "SetCommand", "ResetCommand", "SetCatalog", "SetNamespace")
-#: Plans that write, or run what nobody has looked at, and are no commands to Spark's parser: `InsertIntoStatement`, Delta's
+#: Plans that write, or run what nobody has looked at, and are no commands to Spark's parser: `InsertIntoDir`, Delta's
 #: `RestoreTableStatement` and `CloneTableStatement`, scripts.
 _WRITING = re.compile(
     r"(Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta).*|.*Statement|.*ExecuteImmediate.*"
