@@ -19,7 +19,7 @@ _SHOWING = ("Show", "Describe", "Explain", "SetCommand", "ResetCommand", "SetCat
 #: Plans that write, or run what nobody has looked at, and are no commands to Spark's parser: `InsertIntoDir`, Delta's
 #: `RestoreTableStatement` and `CloneTableStatement`, scripts.
 _WRITING = re.compile(
-    r"(Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta).*|.*Statement|.*ExecuteImmediate.*"
+    r"(Insert|Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta).*|.*Statement|.*ExecuteImmediate.*"
 )
 _TEMPORARY = "LocalTempView$"
 
