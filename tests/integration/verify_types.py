@@ -18,7 +18,7 @@ CREATE TABLE everything (
     single float4, double float8, flag bool, words text, padded char(6), short varchar(9), day date, local timestamp,
     instant timestamptz, hour time, zoned timetz, bytes bytea, ident uuid, document json, binary_document jsonb,
     numbers int[], host inet, cost price, paid money, span interval, feeling mood, nothing text,
-    both pair, derived int GENERATED ALWAYS AS (whole + 1) STORED
+    couple pair, derived int GENERATED ALWAYS AS (whole + 1) STORED
 );
 INSERT INTO everything VALUES
 (1, -5, 100000, 4000000000, 12.5, 1.500, 12300, 1.1, 1.1, true, 'naïve|~5:é😀', 'ab', '', '2026-01-31',
@@ -40,12 +40,12 @@ INSERT INTO everything VALUES
 (7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0044-03-15 BC', '0044-03-15 12:00:00 BC',
  '0044-03-15 12:00:00+00 BC', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 -- T5: IS NULL is true of the second, which is not null.
-UPDATE everything SET both = (1, 'x') WHERE id = 1;
-UPDATE everything SET both = (NULL, NULL) WHERE id = 2;
+UPDATE everything SET couple = (1, 'x') WHERE id = 1;
+UPDATE everything SET couple = (NULL, NULL) WHERE id = 2;
 """
 
 SILVER_OF_EVERY_TYPE = r"""
-SELECT *, CASE id WHEN 1 THEN '(1,x)' WHEN 2 THEN '(,)' END AS both FROM VALUES
+SELECT *, CASE id WHEN 1 THEN '(1,x)' WHEN 2 THEN '(,)' END AS couple FROM VALUES
 (1L, -5S, 100000, 4000000000L, cast(12.5 AS decimal(12,4)), '1.500', cast(12300 AS decimal(7,0)), float('1.1'), 1.1D, true,
  'naïve|~5:é😀', 'ab    ', '', date'2026-01-31', timestamp_ntz'2026-01-31 09:15:00.25',
  timestamp'2026-01-31 07:15:00.25', '09:15:00.25', '09:15:00+02', X'00ff', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
