@@ -114,6 +114,8 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Leave the group, a static member too; what is assigned is revoked in `poll`."""
+        if not self._topics:
+            return
         self._round += 1
         self._leaving = True
         self._events.clear()

@@ -16,7 +16,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.simulation.scale")
     parser.add_argument("--sources", type=int, default=1000)
     parser.add_argument("--bridges", type=int, default=100)
-    parser.add_argument("--restarts", type=int, default=10, help="bridges that are restarted, one after the other")
+    parser.add_argument("--restarts", type=int, default=3, help="bridges that are restarted, one after the other")
+    parser.add_argument("--pace", type=float, default=5.0, help="seconds between the changes of a source")
     parser.add_argument("--kills", type=int, default=1, help="bridges that are killed and do not come back")
     parser.add_argument(
         "--heartbeat", type=float, help="seconds between a member's heartbeats, in place of the bridge's"
@@ -31,7 +32,7 @@ def main() -> None:
 
     Consumer.beat = arguments.heartbeat
     for name, value in _shown(
-        ScaleRun(arguments.sources, arguments.bridges, arguments.restarts, arguments.kills).run()
+        ScaleRun(**{name: value for name, value in vars(arguments).items() if name != "heartbeat"}).run()
     ):
         print(f"{name:60} {value}", flush=True)
 

@@ -26,7 +26,7 @@ _URL = "amqp://router"
 
 
 class _Source:
-    """An edge's outbox and sender, with a batch of one change every second."""
+    """An edge's outbox and sender, with a batch of one change now and then."""
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.name, self._scheduler = name, scheduler
@@ -74,7 +74,7 @@ class _Source:
 class ScaleRun:
     """Many bridges."""
 
-    def __init__(self, sources: int, bridges: int, restarts: int, kills: int) -> None:
+    def __init__(self, sources: int, bridges: int, restarts: int, kills: int, pace: float) -> None:
         self.scheduler = scheduler = Scheduler(1, preempt=0.0)
         threads.begin(scheduler)
         self.network = present["network"] = Network(scheduler)
@@ -87,7 +87,7 @@ class ScaleRun:
         self.broker.make(TOPIC, sources)
         self.bridges = [BridgeProcess(scheduler, n, names, _URL, {"credit": 16, "lanes": 2}) for n in range(bridges)]
         self.sources = [_Source(scheduler, name) for name in names]
-        self._restarts, self._kills = restarts, kills
+        self._restarts, self._kills, self._pace = restarts, kills, pace
 
     def run(self) -> Iterator[tuple[str, Any]]:
         """Yield what was counted, with its name."""
@@ -95,21 +95,21 @@ class ScaleRun:
         for each in self.bridges:
             scheduler.after(scheduler.random.random() * 2, each.start)
         for source in self.sources:
-            self._every(1.0, source.change)
+            self._every(self._pace, source.change)
         serving = scheduler.run(lambda: all(each.is_served for each in self.sources), 300)
         yield "all sources served, seconds after the start", scheduler.elapsed if serving else -1.0
         yield from self._phase("the start", 10.0)
-        yield from self._phase("30 s without an event", 30.0)
+        yield from self._phase("10 s without an event", 10.0)
         for number in range(self._restarts):
             self.bridges[number].stop()
             self._wait(6.0)
-        yield from self._phase(f"{self._restarts} bridges restarted in order, 6 s apart", 15.0)
+        yield from self._phase(f"{self._restarts} bridges restarted in order, 6 s apart", 6.0)
         for number in range(self._kills):
             self.bridges[-1 - number].wanted = False
             process = self.bridges[-1 - number].process
             assert process is not None
             scheduler.kill(process)
-        yield from self._phase(f"{self._kills} bridges killed", 40.0)
+        yield from self._phase(f"{self._kills} bridges killed", 20.0)
         scheduler.end()
 
     def _every(self, seconds: float, step: Callable[[], None]) -> None:
