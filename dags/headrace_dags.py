@@ -1,4 +1,4 @@
-"""A DAG for each stream of the lake's file that loads it, one that verifies, one that replays: schedules, no logic.
+"""A DAG for each stream of the lake's file that loads it; one maintains, one verifies, one replays: schedules, no logic.
 
 Airflow imports this file often, so it reads the file that HEADRACE_LAKE_CONFIG names with the standard library alone and
 imports nothing heavy. What a run loads is computed by the load from committed offsets, never from a date of Airflow's, so
@@ -224,6 +224,29 @@ def _verify(path: Path, section: dict[str, Any], streams: list[str]) -> DAG:
     return dag
 
 
+def _maintain(path: Path, section: Any, streams: list[str]) -> DAG:
+    """Return the DAG that compacts each stream's tables and removes old files, one stream after another, next to loads."""
+    if not isinstance(section, dict):
+        raise ValueError(f"{path}: maintenance: expected a table")  # noqa: TRY004 - the file is wrong.
+    with _dag(
+        "headrace_maintain",
+        "Compact the lake's tables, and remove files that were replaced longer ago than keep_days.",
+        _schedule(path, "maintenance", section, _SCHEDULE | {"cron": "@daily"}),
+        max_active_tasks=1,
+    ) as dag:
+
+        def planned(stream: str) -> None:
+            @task(task_id=f"maintain_{stream}")
+            def maintain() -> None:
+                _command("lake", "maintain", stream, "--config", str(path))
+
+            maintain()
+
+        for stream in streams:
+            planned(stream)
+    return dag
+
+
 def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
     """Return the DAG that does a layer of a stream again, when somebody asks; readers see the old rows until the new stand."""
     asked = {
@@ -254,4 +277,5 @@ _session = _spark(_path, _given)
 for _stream, _planned in _all.items():
     globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _session, _jar_list)
 headrace_verify = _verify(_path, _given.get("verify", {}), list(_all))
+headrace_maintain = _maintain(_path, _given.get("maintenance", {}), list(_all))
 headrace_replay = _replay(_path, _all)

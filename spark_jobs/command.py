@@ -215,7 +215,7 @@ def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
 def maintain(stream: str, config: str, *, as_json: bool) -> None:
     """Put small files of STREAM together, and remove those that were replaced longer ago than [lake] keep_days.
 
-    What is published can be read at any moment. Run no load of the stream meanwhile: one of the two would fail.
+    What is published can be read at any moment, and loads may run meanwhile.
     """
     file = _file(config, stream)
     from spark_jobs import maintain as job
@@ -230,7 +230,7 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
     for path, (old, new) in sorted(done.compacted.items()):
         console.print(f"  {path}: {old} files became {new}")
     for path in done.skipped:
-        console.print(f"  {path}: left as it is, a load has not published it yet")
+        console.print(f"  {path}: left as it is, a load is changing it or has not published it yet")
 
 
 @lake.command()

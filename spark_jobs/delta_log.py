@@ -80,6 +80,14 @@ def _maintained(commits: Iterator[tuple[int, Note]], after: int) -> int | None:
     return None
 
 
+def committed(spark: SparkSession, path: str, version: int) -> datetime | None:
+    """Return when a version was committed, None when its commit is in the log no more."""
+    for number, info in commits(spark, path):
+        if number <= version:
+            return _time(info) if number == version else None
+    return None
+
+
 def first_after(spark: SparkSession, path: str, version: int) -> datetime | None:
     """Return when the first commit after a version was made: from then on files of that version count as replaced.
 
@@ -89,7 +97,7 @@ def first_after(spark: SparkSession, path: str, version: int) -> datetime | None
     for number, info in commits(spark, path):
         if number <= version:
             return when
-        when, oldest = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1000, UTC), number
+        when, oldest = _time(info), number
     return when if oldest <= version + 1 else datetime.fromtimestamp(0, UTC)
 
 
@@ -169,11 +177,20 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         number -= 1
 
 
+def transaction(spark: SparkSession, path: str, application: str) -> int | None:
+    """Return the newest number that an application's transactions have in a table, None when it has none."""
+    found = _snapshot(spark, path).transactions().get(application)
+    return int(found.get()) if found.isDefined() else None
+
+
 def _newest_version(spark: SparkSession, path: str) -> int:
-    """Return the newest version of a table, which Delta finds by listing its log from the last checkpoint on."""
+    return int(_snapshot(spark, path).version())
+
+
+def _snapshot(spark: SparkSession, path: str) -> Any:
+    """Return Delta's snapshot of a table as it is now; Delta lists the log from the last checkpoint on."""
     log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
-    defaults = (getattr(log, f"update$default${place}")() for place in (1, 2, 3))
-    return int(log.update(*defaults).version())
+    return log.update(*(getattr(log, f"update$default${place}")() for place in (1, 2, 3)))
 
 
 def _local_commits(path: str) -> Iterator[tuple[int, Note]]:
@@ -195,6 +212,10 @@ def _newest_local(log: Path) -> int:
     while (log / f"{number + 1:020d}.json").exists():
         number += 1
     return number
+
+
+def _time(info: Note) -> datetime:
+    return datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1000, UTC)
 
 
 def _info(commit: str) -> Note:

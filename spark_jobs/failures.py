@@ -43,6 +43,11 @@ class Conflict(Retryable):
     """Another process wrote to the same table at the same time, and this one's commit was refused."""
 
 
+def is_conflict(error: Exception) -> bool:
+    """Whether a commit failed because another one came first: it can be tried again on what is there now."""
+    return bool(_CONCURRENT.search(str(error)) or "DELTA_PATH_EXISTS" in str(error))
+
+
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
     """Turn what Spark raises inside into an error that says who must act; `doing` names the step."""

@@ -7,13 +7,12 @@ session is made, by the command and by submit.py.
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import check, delta_log, offsets, storage
+from spark_jobs import check, delta_log, offsets
 from spark_jobs.bronze import BronzeReport, mirror
 from spark_jobs.load import Report, Step
-from spark_jobs.silver import published, table
+from spark_jobs.silver import published
 from spark_jobs.silver.load import SilverReport
 
 
@@ -48,13 +47,11 @@ def _silver_stands(lake: LakeFile, folder: Path, stream: str) -> bool:
         return False
     if not delta_log.local_only_maintained(str(folder / "bronze" / stream), note["bronze_version"]):
         return False
-    return all(_stands(lake, stream, name, one) for name, one in note["tables"].items())
-
-
-def _stands(lake: LakeFile, stream: str, name: str, one: dict[str, Any]) -> bool:
-    wanted = lake.stream(stream).history_of(name) is not None and one["keyed"]
-    return Path(storage.local(table.path(lake, stream, name)), "_delta_log").is_dir() and (one["history"] or not wanted)
+    if note.get("settings") != published.settings(lake, stream):
+        return False
+    there = [one.parent.name for one in (folder / "silver" / stream).glob("*/_delta_log")]
+    return bool(published.tables_digest(there) == note["tables"])
 
 
 def _notes(folder: Path) -> Iterator[delta_log.Note]:
-    return delta_log.local_notes(str(folder / "published"), published.NOTE)
+    return delta_log.local_notes(str(folder / "state"), published.NOTE)

@@ -13,15 +13,14 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
-from spark_jobs import bronze, bronze_follow, loads, maintain
+from spark_jobs import bronze, bronze_follow, loads
 from spark_jobs.bronze import BronzeReport
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.table_group import TableGroup
+from spark_jobs.upkeep import Upkeep
 
 Step = Literal["bronze", "silver"]
-#: A load that never ends puts small files together after so many loads of silver.
-_COMPACT_EVERY = 100
 #: Seconds between two looks at bronze.
 _LOOK = 1.0
 #: Hears the step, what is done and what there is to do.
@@ -94,7 +93,7 @@ def follow(
     problems: dict[str, str] = {}
     # Bronze and readers want cores too, and nobody waits for the end of a backlog.
     side_by_side = max(1, min(silver.SIDE_BY_SIDE, spark.sparkContext.defaultParallelism // 2))
-    with bronze_follow.following(spark, lake, stream) as check:
+    with bronze_follow.following(spark, lake, stream) as check, Upkeep(spark, lake, stream) as upkeep:
         while not stopped.is_set():
             began = monotonic()
             check()
@@ -102,8 +101,8 @@ def follow(
             if current.load is not None or current.problems != problems:
                 tell(Report(silver=current, lag=loads.record(spark, lake, None, current)))
             problems = current.problems
-            if current.load is not None and current.load % _COMPACT_EVERY == 0:
-                maintain.compact(spark, lake, stream)
+            if current.load is not None:
+                upkeep.after_load()
             # In between bronze is looked after: what it notes is what `silver_live` may show.
             ends = began + every
             while not stopped.wait(max(0.0, min(_LOOK, ends - monotonic()))) and monotonic() < ends:

@@ -2,8 +2,9 @@
 
 Guarantees that the version of a table that is published can be read at any moment: compacted versions are published before old
 files are removed, a table with commits that are not published yet is left as it is while its published files would be among them,
-and what was published within `keep_days` keeps its files. Run no load of the stream meanwhile: one of the two would fail
-and can be run again. Called by `headrace lake maintain`, and now and then by a load that never ends.
+and what was published within `keep_days` keeps its files. Loads may run
+meanwhile: a table whose files a load is changing is left as it is, and a load whose table was compacted does that table again.
+Called by `headrace lake maintain`, by its DAG, and now and then by a load that never ends.
 """
 
 import logging
@@ -11,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import bronze, delta_log, retention, scratch, storage
-from spark_jobs.failures import explained
-from spark_jobs.silver import history, published, quoting, table
+from spark_jobs.failures import explained, is_conflict
+from spark_jobs.silver import history, published, quoting, schema_texts, table
 from spark_jobs.silver.published import Table
 
 #: Files smaller than this are put together, into files of this size.
@@ -48,7 +51,11 @@ def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
         session = spark.newSession()
         retention.for_vacuum(session)
         session.conf.set(_LISTING, "8")
-        needed: dict[str, int | None] = {bronze.table_path(lake, stream): None, published.path(lake): None}
+        needed: dict[str, int | None] = {
+            bronze.table_path(lake, stream): None,
+            published.path(lake): None,
+            schema_texts.path(lake): None,
+        }
         for name, known in published.latest(session, lake, stream).tables.items():
             needed |= {table.path(lake, stream, name): known.version, history.path(lake, stream, name): known.history}
         left = [
@@ -75,10 +82,7 @@ def _vacuum(session: SparkSession, lake: LakeFile, path: str, version: int | Non
 
 
 def compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
-    """Put small files together, and publish the versions that this made; removes nothing.
-
-    Raises Retryable when a load, or other maintenance, wrote to the same tables meanwhile.
-    """
+    """Put small files together, and publish the versions that this made; removes nothing. Loads may run meanwhile."""
     with explained(f"compact {stream}"):
         return _compact(spark, lake, stream)
 
@@ -89,41 +93,50 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
     for setting in _OPTIMIZE:
         session.conf.set(setting, str(_TARGET))
     before = published.latest(session, lake, stream)
+    base: dict[str, Table] = {}
     tables: dict[str, Table] = {}
-    compacted: dict[str, tuple[int, int]] = {}
-    skipped: list[str] = []
-
-    def one(path: str, version: int | None) -> int | None:
-        """Return the version to publish in place of one."""
-        if version is None or not delta_log.is_table(session, path):
-            return version
-        place = path.removeprefix(f"{lake.root}/")
-        if not delta_log.only_maintained(session, path, version):
-            skipped.append(place)
-            return version
-        retention.ensure(session, lake, path)
-        if found := _optimize(session, path):
-            compacted[place] = found
-        # A load may have come in between.
-        newest = delta_log.maintained(session, path, version)
-        return version if newest is None else newest
-
-    for name, known in before.tables.items():
+    done = MaintainReport(stream=stream)
+    for name in before.tables:
+        # Loads may have published since the last table.
+        base[name] = known = published.latest(session, lake, stream).tables[name]
         tables[name] = replace(
             known,
-            changes=0,
-            version=one(table.path(lake, stream, name), known.version),
-            history=one(history.path(lake, stream, name), known.history),
+            version=_table(session, lake, table.path(lake, stream, name), known.version, done),
+            history=_table(session, lake, history.path(lake, stream, name), known.history, done),
         )
     raw = bronze.table_path(lake, stream)
     if delta_log.is_table(session, raw):
         retention.ensure(session, lake, raw)
-    if delta_log.is_table(session, raw) and (found := _optimize(session, raw)):
-        compacted[raw.removeprefix(f"{lake.root}/")] = found
-    if any(replace(known, changes=0) != tables[name] for name, known in before.tables.items()):
-        after = replace(before, load=before.load + 1, started_at=started, changes=0, tables=tables)
-        published.append(session, lake, after)
-    return MaintainReport(stream=stream, compacted=compacted, skipped=skipped, seconds=monotonic() - began)
+        if found := _optimize(session, raw):
+            done.compacted[raw.removeprefix(f"{lake.root}/")] = found
+    if tables != base:
+        after = replace(before, started_at=started, tables=tables)
+        published.append(session, lake, after, before=replace(before, tables=base), maintenance=True)
+    return replace(done, seconds=monotonic() - began)
+
+
+def _table(session: SparkSession, lake: LakeFile, path: str, version: int | None, done: MaintainReport) -> int | None:
+    """Compact a table as it is published; return the version to publish in place of that one."""
+    if version is None or not delta_log.is_table(session, path):
+        return version
+    place = path.removeprefix(f"{lake.root}/")
+    if not delta_log.only_maintained(session, path, version):
+        done.skipped.append(place)
+        return version
+    try:
+        retention.renew(session, lake, path, version)
+        found = _optimize(session, path)
+    except (PySparkException, Py4JError) as error:
+        # A load has changed the files that were to be compacted.
+        if not is_conflict(error):
+            raise
+        done.skipped.append(place)
+        return version
+    if found:
+        done.compacted[place] = found
+    # A load may have come in between.
+    newest = delta_log.maintained(session, path, version)
+    return version if newest is None else newest
 
 
 def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:

@@ -7,10 +7,13 @@ The properties serve other readers, and Delta itself: it forgets the names of re
 from the log after `delta.logRetentionDuration`.
 """
 
+from datetime import UTC, datetime, timedelta
+
 from delta import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
+from spark_jobs import delta_log
 from spark_jobs.silver import quoting
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
@@ -30,7 +33,7 @@ def properties(lake: LakeFile) -> dict[str, str]:
     """Return the properties of the lake's tables.
 
     A day more than VACUUM keeps files: what Delta no longer names, VACUUM would remove too early. A state that was published
-    `keep_days` ago may name a version that was half as old by then (see `refreshed_after`): its commit has to be in the log.
+    `keep_days` ago may name a version that was half as old by then (see `renew`): its commit has to be in the log.
     """
     keep = lake.lake.keep_days
     return {FILES: f"interval {keep + 1} days", LOG: f"interval {max(_LOG_DAYS, 2 * keep)} days"}
@@ -54,6 +57,22 @@ def ensure(session: SparkSession, lake: LakeFile, path: str) -> bool:
     found = DeltaTable.forPath(session, path).detail().select("properties").first()
     if found and all(found["properties"].get(name) == value for name, value in wanted.items()):
         return False
+    _set(session, path, wanted)
+    return True
+
+
+def renew(session: SparkSession, lake: LakeFile, path: str, version: int) -> None:
+    """Give a table the properties; if its version was committed long ago, do so again, which makes a new version of its rows.
+
+    So a version that is published is never old enough for its commit to be cleaned out of the log, nor for other readers to be
+    refused once a load has committed a newer one.
+    """
+    made = delta_log.committed(session, path, version)
+    old = made is None or datetime.now(UTC) - made > timedelta(days=lake.lake.keep_days + 1) / 2
+    if not ensure(session, lake, path) and old:
+        _set(session, path, properties(lake))
+
+
+def _set(session: SparkSession, path: str, wanted: dict[str, str]) -> None:
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
     session.sql(f"ALTER TABLE {quoting.table(path)} SET TBLPROPERTIES ({listed})")
-    return True

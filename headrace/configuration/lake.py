@@ -139,6 +139,18 @@ class Verify(Section, frozen=True, kw_only=True):
     sample: Annotated[float, Meta(gt=0, le=100)] = 100.0
 
 
+class MaintenanceSchedule(Schedule, frozen=True, kw_only=True):
+    """The same of maintenance, which is daily when nothing is said."""
+
+    cron: str = "@daily"
+
+
+class Maintenance(Section, frozen=True, kw_only=True):
+    """How Airflow maintains the lake."""
+
+    schedule: MaintenanceSchedule = MaintenanceSchedule()
+
+
 class VerifiedMysql(MysqlConnection, frozen=True, kw_only=True):
     """A MariaDB or MySQL server, and what of it is captured."""
 
@@ -168,6 +180,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
     sources: dict[SourceName, VerifiedSource] = {}
     verify: Verify = Verify()
+    maintenance: Maintenance = Maintenance()
 
     @property
     def root(self) -> str:

@@ -48,7 +48,11 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
             found = number, note
             break
         since.append((number, info))
-    counted = int(found[1]["number"]) if found and "number" in found[1] else _counted(spark, path, kind, stream)
+    if found and "number" in found[1]:
+        counted = int(found[1]["number"])
+    else:
+        # Of an earlier release, or in the log no more.
+        counted = delta_log.transaction(spark, path, _application(kind, stream)) or 0
     made = Base(exists=True, positions=known, version=newest, number=counted, current=newest)
     if version is not None and (found is None or found[0] <= version):
         return made
@@ -116,10 +120,3 @@ def _overtaken(table: str, why: str) -> Retryable:
 
 def _application(kind: str, stream: str) -> str:
     return f"headrace.{kind}.{stream}"
-
-
-def _counted(spark: SparkSession, path: str, kind: str, stream: str) -> int:
-    """Return the number of the newest commit of ours, where its note is in the log no more."""
-    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
-    known = log.unsafeVolatileSnapshot().transactions().get(_application(kind, stream))
-    return int(known.get()) if known.isDefined() else 0

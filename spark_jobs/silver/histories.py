@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from headrace.schema import TableSchema
 from spark_jobs.silver import apply as write
 from spark_jobs.silver import changes, commit, fold, history, survey, table
 from spark_jobs.silver.commit import Base
@@ -22,8 +21,7 @@ from spark_jobs.silver.table import Job, Work
 
 def missing(known: Table) -> bool:
     """Whether a table has rows to keep the history of, and no history: one without a key never has."""
-    keyed = any(TableSchema.parse(text).key for text in known.schemas.values())
-    return known.version is not None and known.history is None and keyed
+    return known.version is not None and known.history is None and known.keyed
 
 
 def apply(spark: SparkSession, job: Job, work: Work, done: Table) -> Table:

@@ -9,14 +9,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from time import monotonic
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from spark_jobs import bronze as bronze_job
-from spark_jobs import delta_log, tail
+from spark_jobs import delta_log, storage, tail
 from spark_jobs.failures import explained
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import complete, histories, name_registry, published, rebuild, survey, table
@@ -28,6 +29,8 @@ from spark_jobs.silver.table_group import TableGroup
 
 #: Tables that are written at the same time: each waits for its own log and files most of the time.
 SIDE_BY_SIDE = 4
+#: How often a table is written again after maintenance has taken away the files that its MERGE had read.
+_TRIES = 3
 
 Tell = Callable[[int, int], None]
 
@@ -53,6 +56,8 @@ class SilverReport:
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whose tables were brought up ahead of a load; None of a load.
     group: TableGroup | None = None
+    #: Seconds from the first table's commit until all were published: for so long the newest versions were more than that.
+    exposed_seconds: float = 0.0
     seconds: float = 0.0
 
 
@@ -102,15 +107,17 @@ def load(
                 works = {name: one for name, one in works.items() if group.has(name)}
             held = (before.bronze_done, raw) if few and before.bronze_done is not None else None
             job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1, held=held)
-            results = _run(lambda: aside(spark), job, works, side_by_side, tell)
+            if group is None:
+                # Before anybody can query them, so a name never changes; and ahead of the first commit.
+                former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
+                name_registry.record(spark, lake, former, [(stream, name) for name in works])
+            committed: list[float] = []
+            results = _run(lambda: aside(spark), job, works, side_by_side, tell, committed)
         done = before.bronze_done if new.more else version
         after = _after(before, cuts, results, version, done, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
-            # Before anybody can query them, so a name never changes.
-            former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
-            name_registry.record(spark, lake, former, [(stream, name) for name in after.tables])
-            published.append(spark, lake, after)
+            after = published.append(spark, lake, after, before=before)
     return SilverReport(
         stream=stream,
         load=after.load if worth else None,
@@ -121,6 +128,7 @@ def load(
         problems=_problems(after),
         warnings=_new_warnings(before, after),
         group=group,
+        exposed_seconds=monotonic() - min(committed) if worth and committed else 0.0,
         seconds=monotonic() - began,
     )
 
@@ -128,11 +136,13 @@ def load(
 def _lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
     """Return the tables that stand behind the stream: stopped ones, ones whose folder was moved away or lack their history."""
     behind = {}
+    # One listing for all tables, however many there are.
+    there = set(storage.names(spark, table.folder(lake, before.stream))) if before.tables else set()
     for name, one in before.tables.items():
-        gone = one.version is not None and not delta_log.is_table(spark, table.path(lake, before.stream, name))
+        gone = one.version is not None and PurePosixPath(table.path(lake, before.stream, name)).name not in there
         without = lake.stream(before.stream).history_of(name) and histories.missing(one)
         if gone:
-            behind[name] = replace(one, version=None, positions={}, schemas={})
+            behind[name] = replace(one, version=None, positions={}, schemas={}, since=None)
         elif without or one.problem is not None or one.positions != before.positions:
             behind[name] = one
     return behind
@@ -159,23 +169,32 @@ def _behind(
 
 
 def _run(
-    aside: Callable[[], SparkSession], job: table.Job, works: dict[str, Work], side_by_side: int, tell: Tell | None
+    aside: Callable[[], SparkSession],
+    job: table.Job,
+    works: dict[str, Work],
+    side_by_side: int,
+    tell: Tell | None,
+    committed: list[float],
 ) -> dict[str, Table]:
-    """Apply the tables side by side; return how each stands afterwards. An error that is not one table's is raised at the end."""
+    """Apply the tables side by side; return how each is afterwards, and note when each was committed.
+
+    An error that is not one table's is raised at the end.
+    """
 
     def one(work: Work) -> Table:
-        try:
-            # Its own session: the note of a MERGE is a setting of the session.
-            with explained(f"silver {work.table}"):
-                session = aside()
-                try:
-                    return histories.apply(session, job, work, table.apply(session, job, work))
-                except Incompatible:
-                    if not work.rebuilds:
-                        raise
-                    return rebuild.apply(session, job, *rebuild.from_copies(session, job, work))
-        except (NeedsOperator, CorruptInput) as error:
-            return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
+        for tries in range(_TRIES):
+            try:
+                # Its own session: the note of a MERGE is a setting of the session.
+                with explained(f"silver {work.table}"):
+                    session = aside()
+                    return _applied(session, job, work, committed)
+            except Retryable:
+                paths = (work.path, work.history_path)
+                if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
+                    raise
+            except (NeedsOperator, CorruptInput) as error:
+                return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
+        raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}
     with ThreadPoolExecutor(side_by_side, thread_name_prefix="silver") as pool:
@@ -184,6 +203,24 @@ def _run(
             if tell:
                 tell(len(done), len(works))
     return done
+
+
+def _applied(session: SparkSession, job: table.Job, work: Work, committed: list[float]) -> Table:
+    """Bring a table and its history up to the cuts, or build them again from a new copy."""
+    try:
+        current = table.apply(session, job, work)
+        committed.append(monotonic())
+        return histories.apply(session, job, work, current)
+    except Incompatible:
+        if not work.rebuilds:
+            raise
+        return rebuild.apply(session, job, *rebuild.from_copies(session, job, work))
+
+
+def _compacted(spark: SparkSession, path: str) -> bool:
+    """Whether maintenance made the newest commit of a table: it took away the files that a MERGE had read."""
+    newest = next(delta_log.commits(spark, path), None) if delta_log.is_table(spark, path) else None
+    return newest is not None and delta_log.is_maintenance(newest[1])
 
 
 def _after(

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import bronze, delta_log, loads
-from spark_jobs.silver import history, name_registry, names, published, quoting, table
+from spark_jobs.silver import history, name_registry, names, published, published_views, quoting, table
 from spark_jobs.silver.published import Published
 
 
@@ -21,9 +21,13 @@ class Relation:
     path: str
     #: Delta version to read; None for the newest.
     version: int | None = None
+    #: The statement that reads it, where that is more than its name.
+    query: str | None = None
 
     def sql(self) -> str:
         """Return the statement that reads it."""
+        if self.query is not None:
+            return self.query
         return f"SELECT * FROM {quoting.table(self.path, self.version)}"  # noqa: S608 - quoted.
 
 
@@ -60,7 +64,9 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
         for stream in sorted(lake.streams)
         if delta_log.is_table(spark, bronze.table_path(lake, stream))
     ]
-    own = [Relation(database="lake", name="published", path=published.path(lake))] if streams else []
+    place = published.path(lake)
+    own = [Relation(database="lake", name=n, path=place, query=q) for n, q in published_views.statements(lake).items()]
+    own = own if delta_log.is_table(spark, place) else []
     if delta_log.is_table(spark, loads.path(lake)):
         own.append(Relation(database="headrace", name="loads", path=loads.path(lake)))
     return [*silver, *former, *raw, *own]

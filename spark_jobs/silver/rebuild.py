@@ -59,7 +59,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         done = apply(spark.newSession(), job, own, copies)
         tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
         after = replace(before, load=job.load, started_at=started, changes=done.changes, tables=tables)
-        published.append(spark, lake, after)
+        published.append(spark, lake, after, before=before)
     return Rebuilt(
         stream=stream,
         table=name,

@@ -58,7 +58,7 @@ def replay(
         after = replace(
             before, load=job.load, started_at=started, changes=sum(t.changes for t in tables.values()), tables=tables
         )
-        published.append(spark, lake, after)
+        after = published.append(spark, lake, after, before=before)
     return SilverReport(
         stream=stream,
         load=after.load,

@@ -26,6 +26,7 @@ from spark_jobs.silver.incompatible import rekeyed
 from spark_jobs.silver.published import Positions, Published, Table
 from spark_jobs.silver.quoting import name as _q
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
+from spark_jobs.silver.state import NEW
 from spark_jobs.silver.survey import Extent, Seen
 from spark_jobs.silver.truncates import Truncate
 
@@ -88,6 +89,11 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
     return f"{lake.root}/silver/{stream}/{places.folder(table)}"
 
 
+def folder(lake: LakeFile, stream: str) -> str:
+    """Return the folder of a stream's silver tables."""
+    return f"{lake.root}/silver/{stream}"
+
+
 def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: int | None) -> Work:
     """Return what is to be done for a table, of what bronze has for all tables."""
     known = before.tables.get(name, Table(table=name, positions=before.positions))
@@ -95,7 +101,7 @@ def work(lake: LakeFile, before: Published, name: str, new: Extent, *, after: in
         table=name,
         path=path(lake, before.stream, name),
         known=known,
-        former_schemas=known.schemas,
+        former_schemas=dict(known.schemas),
         cuts=new.cuts,
         seen=[one for one in new.seen if one.table == name],
         records=[record for record in new.records if record.table == name],
@@ -140,6 +146,8 @@ def _done(work: Work, version: int | None) -> Table:
         schemas=newest_schemas(work),
         problem=None,
         warnings=copy_needed.warnings(work.table, work.known.warnings, versions, cleared),
+        keyed=any(TableSchema.parse(text).key for text in newest_schemas(work).values()),
+        since=work.known.since if work.known.version is not None else NEW,
     )
 
 
@@ -186,7 +194,7 @@ def _step(work: Work, floors: Positions, cuts: Positions) -> Work:
 def _settled(work: Work, upto: Positions) -> Work:
     """Return the work with the schema records up to some positions in force from its beginning."""
     now = [record for record in work.records if record.position <= upto.get(record.source, "")]
-    schemas = work.known.schemas | {record.source: record.value for record in now}
+    schemas = dict(work.known.schemas) | {record.source: record.value for record in now}
     return replace(
         work,
         known=replace(work.known, schemas=schemas),
@@ -203,7 +211,7 @@ def formed(work: Work) -> tuple[shape.Shape, dict[str, str]]:
 
 def newest_schemas(work: Work) -> dict[str, str]:
     """Return each source's newest schema record, as it came."""
-    return work.known.schemas | {record.source: record.value for record in work.records}
+    return dict(work.known.schemas) | {record.source: record.value for record in work.records}
 
 
 def _between(floors: Positions, position: str, source: str, cuts: Positions) -> bool:

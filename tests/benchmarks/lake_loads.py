@@ -177,7 +177,7 @@ def _silver(console: Console, spark: SparkSession, folder: Path, changes: int, r
 
     def ours(_: int) -> None:
         assert silver.load(spark, lake, "silver").changes == {"public.orders": changes}
-        for part in ("silver", "published"):
+        for part in ("silver", "state"):
             shutil.rmtree(f"{lake.root}/{part}")
 
     return _pair("silver from empty, beside parse, newest and write", changes, *_turns(runs, ours, floor))

@@ -96,7 +96,8 @@ def test_nothing_is_loaded_when_the_check_fails(airflow):
 
 def test_a_dag_that_is_not_there_is_said_with_those_that_are(airflow):
     with pytest.raises(
-        NeedsOperator, match="no DAG 'nothing', only headrace_load_bank, headrace_replay, headrace_verify"
+        NeedsOperator,
+        match="no DAG 'nothing', only headrace_load_bank, headrace_maintain, headrace_replay, headrace_verify",
     ):
         airflow.run("nothing")
 

@@ -146,7 +146,7 @@ BEGIN DELETE FROM silver.accounts; END
 def test_statements_that_write_are_refused(spark, bank):
     """L20: the prompt took DELETE FROM."""
     desk = sql.Desk(spark, bank)
-    for statement in WRITING.format(path=f"{bank.root}/published").strip().splitlines():
+    for statement in WRITING.format(path=f"{bank.root}/state").strip().splitlines():
         with pytest.raises(ConfigurationError) as refused:
             desk.ask(statement)
         assert "is refused since it is not a query" in refused.value.message, statement

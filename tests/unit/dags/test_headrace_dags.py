@@ -98,6 +98,7 @@ def test_a_hundred_streams_make_a_dag_each_and_import_nothing_heavy(parse):
     found = parse("".join(stream(f"s{number}") for number in range(100)))
 
     assert set(found["dags"]) == {f"headrace_load_s{number}" for number in range(100)} | {
+        "headrace_maintain",
         "headrace_verify",
         "headrace_replay",
     }
@@ -179,6 +180,14 @@ def test_verification_has_a_schedule_of_its_own_and_can_be_asked_for_less(parse)
     assert dag["params"] == {"stream": "", "source": "", "table": "", "sample": 5}
 
 
+def test_l15_every_stream_is_maintained_daily_one_after_another(parse):
+    dag = parse(stream("bank") + stream("sales"))["dags"]["headrace_maintain"]
+
+    assert (dag["schedule"], dag["runs"], set(dag["tasks"])) == ("@daily", 1, {"maintain_bank", "maintain_sales"})
+    dag = parse(stream("bank") + '[maintenance.schedule]\ncron = ""\nretries = 1\n')["dags"]["headrace_maintain"]
+    assert (dag["schedule"], dag["tasks"]["maintain_bank"]["retries"]) == (None, 1)
+
+
 def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
     dag = parse(stream("bank") + stream("sales"))["dags"]["headrace_replay"]
 
@@ -199,6 +208,7 @@ def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
         (stream("bank", "table_groups = 0"), {}, "streams.bank.schedule.table_groups: expected 1 or more"),
         (stream("bank") + "[verify.schedule]\ntable_groups = 2", {}, "verify.schedule.table_groups: no such field"),
         ('[streams."Bank/1"]\n', {}, "streams.Bank/1: "),
+        (stream("bank") + "[maintenance.schedule]\ncron = 1", {}, "maintenance.schedule.cron: expected str"),
         (stream("bank") + "[verify.schedule]\ncron = 1", {}, "verify.schedule.cron: expected str"),
         ("[streams.bank]\nschedule = 3", {}, "streams.bank.schedule: expected a table"),
         ("streams = 1", {}, "streams: "),
