@@ -100,7 +100,13 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
             for family in text_string_to_metric_families(here.ask("/metrics")[1])
             for sample in family.samples
         }
-        missing = {"edge_safe_wal_bytes", "edge_spool_bytes", "edge_spool_limit_bytes", "commit_seconds"}
+        missing = {
+            "edge_safe_wal_bytes",
+            "edge_spool_bytes",
+            "edge_spool_limit_bytes",
+            "commit_seconds",
+            "stalled_seconds",
+        }
         assert names(PREFIX, SourceMetrics) - {f"{PREFIX}_{name}" for name in missing} <= set(found)
         assert found["headrace_bridge_committed_records_total"] == 101
         assert found["headrace_bridge_commit_seconds_count"] == found["headrace_bridge_transactions_total"]
