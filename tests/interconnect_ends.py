@@ -105,10 +105,13 @@ class Session(NamedTuple):
 class Far:
     """The bridge's receiver, with a thread for each source that keeps the chain and accepts what is in order.
 
-    The first `release` deliveries are given back whatever they are. `numbers` holds what a bridge would have committed.
+    The first `release` deliveries are given back whatever they are. `numbers` holds what a bridge would have committed. Without
+    `reads` nothing is taken out of the inboxes, and so nothing is settled.
     """
 
-    def __init__(self, sources: Sequence[str] = (SOURCE,), *, release: int = 0, **settings: Any) -> None:
+    def __init__(
+        self, sources: Sequence[str] = (SOURCE,), *, release: int = 0, reads: bool = True, **settings: Any
+    ) -> None:
         self.release = release
         self.released = 0
         self.tails: dict[str, Position | None] = dict.fromkeys(sources)
@@ -123,7 +126,9 @@ class Far:
         self.bytes = 0
         self.receiver = Receiver(bridge_configuration.Interconnect(**settings), sources, "headrace-bridge/test")
         self.receiver.start()
-        self._threads = [threading.Thread(target=self._accept, args=(source,), daemon=True) for source in sources]
+        self._threads = [
+            threading.Thread(target=self._accept, args=(source,), daemon=True) for source in sources if reads
+        ]
         for thread in self._threads:
             thread.start()
         for source in sources:
