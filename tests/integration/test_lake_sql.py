@@ -168,7 +168,7 @@ def test_statements_that_only_show_are_answered(spark, bank):
             "CREATE TEMPORARY VIEW one AS SELECT id FROM silver.accounts",
             "SELECT * FROM one",
         ),
-        *(f"DESCRIBE HISTORY delta.`{bank.root}/published`", "USE silver", "SELECT count(*) FROM accounts"),
+        *(f"DESCRIBE HISTORY delta.`{bank.root}/state`", "USE silver", "SELECT count(*) FROM accounts"),
     ):
         asked(desk, statement)
 
