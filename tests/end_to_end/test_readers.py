@@ -14,6 +14,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from spark_jobs import load, sql
 from tests.end_to_end.pipeline import STREAM, Pipeline
+from tests.end_to_end.workload import ACCOUNTS
 
 _AMOUNTS = {
     "pgbench_accounts": "abalance",
@@ -26,12 +27,12 @@ _LOADS = 2
 
 @pytest.mark.timeout(1500)
 def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline, spark: Any) -> None:
-    # Given writers that never rest, and a first load.
+    # Given writers that never rest, and a first load, once the transaction that fills the tables is in Kafka as a whole.
     pipeline.start()
     for region in pipeline.regions:
         region.workload.rate = 10
         region.workload.start()
-    pipeline.wait_for_more(100)
+    pipeline.wait_for_more(ACCOUNTS + 100)
     lake = load_file(pipeline.lake_file, LakeFile)
     load.run(spark, lake, STREAM)
     desk = sql.Desk(spark.newSession(), lake)
