@@ -7,11 +7,11 @@ from contextlib import closing
 from psycopg2.extras import execute_values
 
 from spark_jobs.verify.compare import Difference
-from tests.integration.verify_types import RANDOMS, SILVER_OF_EVERY_TYPE, TABLE_OF_EVERY_TYPE, random_row
+from tests.integration.verify_types import COUPLES, RANDOMS, SILVER_OF_EVERY_TYPE, TABLE_OF_EVERY_TYPE, random_row
 
 
 def test_a_table_of_every_type_is_equal(database, spark, verified):
-    database.execute(TABLE_OF_EVERY_TYPE)
+    database.execute(TABLE_OF_EVERY_TYPE + COUPLES)
 
     found = verified(public__everything=spark.sql(SILVER_OF_EVERY_TYPE))["public.everything"]
 
@@ -81,7 +81,7 @@ OTHERS = [
 
 def test_one_value_that_differs_is_found_in_every_type(database, spark, verified):
     # Given copies of a row, each with one other value in the lake.
-    database.execute(TABLE_OF_EVERY_TYPE)
+    database.execute(TABLE_OF_EVERY_TYPE + COUPLES)
     silver = spark.sql(SILVER_OF_EVERY_TYPE)
     rest = [name for name in silver.columns if name != "id"]
     database.execute(

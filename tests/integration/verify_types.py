@@ -12,13 +12,13 @@ TABLE_OF_EVERY_TYPE = r"""
 CREATE DOMAIN cents AS numeric(9,2);
 CREATE DOMAIN price AS cents CHECK (value > 0);
 CREATE TYPE mood AS ENUM ('calm', 'loud');
-CREATE TYPE pair AS (x int, y text);
+CREATE TYPE duo AS (x int, y text);
 CREATE TABLE everything (
     id int8 PRIMARY KEY, small int2, whole int4, object oid, exact numeric(12,4), free numeric, rounded numeric(5,-2),
     single float4, double float8, flag bool, words text, padded char(6), short varchar(9), day date, local timestamp,
     instant timestamptz, hour time, zoned timetz, bytes bytea, ident uuid, document json, binary_document jsonb,
     numbers int[], host inet, cost price, paid money, span interval, feeling mood, nothing text,
-    couple pair, derived int GENERATED ALWAYS AS (whole + 1) STORED
+    couple duo, derived int GENERATED ALWAYS AS (whole + 1) STORED
 );
 INSERT INTO everything VALUES
 (1, -5, 100000, 4000000000, 12.5, 1.500, 12300, 1.1, 1.1, true, 'naïve|~5:é😀', 'ab', '', '2026-01-31',
@@ -39,7 +39,9 @@ INSERT INTO everything VALUES
  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 (7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0044-03-15 BC', '0044-03-15 12:00:00 BC',
  '0044-03-15 12:00:00+00 BC', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
--- T5: IS NULL is true of the second, which is not null.
+"""
+#: T5: IS NULL is true of the second, which is not null.
+COUPLES = """
 UPDATE everything SET couple = (1, 'x') WHERE id = 1;
 UPDATE everything SET couple = (NULL, NULL) WHERE id = 2;
 """
