@@ -7,6 +7,7 @@ run again. What it publishes is the version that its own commit made, never just
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import SparkSession
 
@@ -76,6 +77,16 @@ def check_order(base: Base, cuts: Positions, table: str) -> None:
     beyond = sorted(source for source, position in base.positions.items() if position > cuts.get(source, ""))
     if beyond:
         raise _overtaken(table, f"a newer load has brought it beyond this one's positions of {', '.join(beyond)}")
+
+
+def check_unmoved(
+    base: Base, floors: Positions, cuts: Positions, table: str, how: Literal["create", "replace", "change"]
+) -> None:
+    """Raise Retryable for a table that another load made, or changed, since this one read the positions from which it starts."""
+    if how == "create" and base.exists:
+        raise _overtaken(table, "another load has made it since this one began")
+    # What replaces all rows may not take the place of newer ones.
+    check_order(base, floors if how == "change" else cuts, table)
 
 
 def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: str) -> dict[str, str]:

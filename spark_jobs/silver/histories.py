@@ -94,6 +94,7 @@ def _write(
     assert work.history is not None
     form, _ = table.formed(work)
     base = _base(spark, job, work)
+    commit.check_unmoved(base, floors, work.cuts, f"history of {work.table}", how)
     place, exists = work.history_path, how == "change"
     _check_names(form)
     own = commit.begin(spark, base, stream=job.stream, kind=history.NOTE, attempt=job.attempt)

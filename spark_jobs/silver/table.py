@@ -237,6 +237,7 @@ def _write(
     ahead = ahead_of(work, floors)
     refuse_keyless(form, ahead, floors, work)
     base = based(spark, job, work.path, work.known, NOTE)
+    commit.check_unmoved(base, floors, work.cuts, work.table, how)
     cleared = truncated(work, ahead, floors)
     if exists := how == "change":
         refuse_rows_without_key(spark, work, form, cleared)
