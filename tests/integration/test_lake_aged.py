@@ -13,6 +13,9 @@ from spark_jobs.verify.lake import LakeAt
 from tests.lake_age import age
 from tests.lake_death import dying_before_it_publishes
 
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
 J = "jakarta/bank"
 LOG = {"entry": ("text", None, None)}
 

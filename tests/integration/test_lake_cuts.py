@@ -2,8 +2,13 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from spark_jobs.silver import read
 from tests.lake_logged import LoggedLake
+
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
 
 J, L = "jakarta/bank", "london/bank"
 READINGS, ORDERS, LOG = "public.readings", "public.orders", "public.log"

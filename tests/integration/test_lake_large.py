@@ -1,6 +1,11 @@
 """Few changes in large tables: what they do not touch is not read, and many truncates do not overflow the driver."""
 
+import pytest
+
 from spark_jobs.silver import key_range, read, shape, table
+
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
 
 ACCOUNTS, WIDE = "public.accounts", "public.wide"
 J, L = "jakarta/bank", "london/bank"

@@ -11,6 +11,9 @@ from spark_jobs import bronze, kafka_tail, offsets, sql
 from spark_jobs.offsets import Held, Progress
 from spark_jobs.silver import load as silver
 
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
 J, L = "jakarta/bank", "london/bank"
 LOG = {"entry": ("text", None, None)}
 DOCS = {"id": ("int4", None, None), "odd name": ("text", None, None), "big": ("text", None, None)}

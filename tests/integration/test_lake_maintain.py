@@ -14,6 +14,9 @@ from spark_jobs.silver import published, read, table
 from spark_jobs.silver.published import Published
 from tests.lake_death import dying_before_it_publishes
 
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
 LOG = {"entry": ("text", None, None)}
 
 

@@ -9,6 +9,9 @@ from spark_jobs.silver import commit, published, read, table
 from spark_jobs.silver import load as silver
 from tests.lake_reading import rows
 
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
 LOG = {"entry": ("text", None, None)}
 #: What a load calls at each step: before a table is written, in its commit, after it, and before it publishes.
 STEPS = [

@@ -5,6 +5,9 @@ import pytest
 from headrace.errors import NeedsOperator
 from spark_jobs.silver import published, rebuild, replay
 
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
 ACCOUNTS, OTHER = "public.accounts", "public.other"
 J, L = "jakarta/bank", "london/bank"
 

@@ -14,6 +14,9 @@ import pytest
 from spark_jobs import bronze, bronze_follow
 from tests.waiting import eventually
 
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
 ROOT = Path(__file__).parents[2]
 MANY = 2000
 
