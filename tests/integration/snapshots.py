@@ -53,7 +53,7 @@ def open_letters(interconnect):
     letters = DeadLetterIndex()
     for batch, _ in list(interconnect.arrived):
         for key, value in zip(batch.keys, batch.values, strict=True):
-            letters.take(key, value, "")
+            letters.add(key, value, "")
     return [letter for letter in letters.found() if letter["state"] == "open"]
 
 
