@@ -6,7 +6,6 @@ Pure: takes what the table holds and what Kafka has. Called by bronze.
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
 
 from spark_jobs.kafka import Topic
 from spark_jobs.offsets import Progress
@@ -24,9 +23,10 @@ def next_batch(held: Progress, topics: Sequence[Topic], limit: int) -> Batch:
     """
     left = {topic.name: _left(held, topic) for topic in topics}
     todo = sum(end - start for ranges in left.values() for start, end in ranges.values())
-    share = min(1.0, limit / todo) if todo else 1.0
+    taken = min(limit, todo)
     return {
-        name: {p: (start, min(end, start + ceil((end - start) * share))) for p, (start, end) in ranges.items()}
+        # Whole numbers: a share that is rounded in binary takes an offset more than the limit.
+        name: {p: (start, start + -(-(end - start) * taken // todo)) for p, (start, end) in ranges.items()}
         for name, ranges in left.items()
         if ranges
     }

@@ -12,9 +12,9 @@ from tests.verify_sides import SOURCE, Frames, address
 def verified(database):
     """Return a function that verifies the test's database against frames named `schema__table`."""
 
-    def run(table=None, **frames):
+    def run(tables=(), **frames):
         with SourceDatabase.connect(SOURCE, address(database.dsn)) as source:
-            return {report.table: report for report in verify(SOURCE, source, Frames(**frames), table)}
+            return {report.table: report for report in verify(SOURCE, source, Frames(**frames), tables)}
 
     return run
 

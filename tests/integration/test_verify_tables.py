@@ -92,9 +92,9 @@ def test_one_table_alone_can_be_asked_for_with_or_without_its_schema(bank, in_la
     bank.execute("CREATE SCHEMA other CREATE TABLE accounts (id int) CREATE TABLE more (id int)")
     accounts = in_lake()
 
-    assert set(verified("accounts", public__accounts=accounts)) == {"public.accounts", "other.accounts"}
-    assert set(verified("public.accounts", public__accounts=accounts)) == {"public.accounts"}
-    assert set(verified("nothing", public__accounts=accounts)) == set()
+    assert set(verified(["accounts"], public__accounts=accounts)) == {"public.accounts", "other.accounts"}
+    assert set(verified(["public.accounts"], public__accounts=accounts)) == {"public.accounts"}
+    assert set(verified(["nothing"], public__accounts=accounts)) == set()
 
 
 def test_names_that_need_quotes_are_compared(database, spark, verified):

@@ -41,6 +41,13 @@ def test_a_bounded_batch_takes_a_share_of_each_partition_and_all_is_read_in_the_
     assert held.of("bank").offsets == {0: 1000, 1: 10, 2: 1}
 
 
+def test_a_batch_of_one_partition_is_never_larger_than_the_limit():
+    for end in range(1, 400):
+        for limit in (1, 10, 50):
+            batch = next_batch(Progress(), [topic({0: 0}, {0: end})], limit)
+            assert records_of(batch) == min(end, limit)
+
+
 def test_where_retention_took_records_a_batch_begins_where_kafka_does():
     held = Progress(topics={"bank": Held({0: 5}, "now")})
     kafka = [topic({0: 10}, {0: 10})]
