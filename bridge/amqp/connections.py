@@ -181,11 +181,14 @@ class Peer(Handler):  # type: ignore[misc]
 
     def on_link_opening(self, event: Any) -> None:
         """Someone attaches."""
-        self.links.opening(event.link, event.transport)
+        if event.transport is not None:
+            self.links.opening(event.link, event.transport)
 
     def on_link_opened(self, event: Any) -> None:
         """A link is up from both sides."""
-        self.links.opened(event.link, event.transport)
+        # Without a transport the connection was lost in the meantime, and the links of it were dropped already.
+        if event.transport is not None:
+            self.links.opened(event.link, event.transport)
 
     def on_link_error(self, event: Any) -> None:
         """The other side closed a link, and says why."""
