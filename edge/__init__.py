@@ -1,1 +1,15 @@
-"""The edge: captures one source from its redo log and sends its changes over AMQP 1.0."""
+"""The edge agent: captures one database's changes from its log and pushes them, in order, across the interconnect.
+
+Its packages are layers; each imports only those to its right, and what they import (tests/unit/test_import_rules.py):
+
+    command, snapshot.command, doctor    what a person runs
+    agent, session, initialise           one source's edge: its life, one session with the database, its first set-up
+    engine_registry                      which engine a source has
+    postgres/   mysql/                   the engines: neither knows the other
+    engine, watch                        what an engine gives to the agent
+    snapshot/                            copies of existing rows, chunk by chunk, of no engine
+    progress/                            what survives a restart: checkpoint and spool
+    delivery/                            batches in flight, and the AMQP link that carries them
+    observability/                       figures, lag, what the endpoint answers
+    records/                             from a change to a batch of finished Kafka records
+"""

@@ -8,19 +8,19 @@ import logging
 import select
 import time
 
-from edge.capture import Capture
-from edge.checkpoint import Checkpoint
+from edge.delivery.heartbeat import Voice
+from edge.delivery.outbox import Outbox
+from edge.delivery.sender import Sender
 from edge.engine import CheckpointChanged, LogTaken
-from edge.engines import engine_of
-from edge.figures import Figures
-from edge.last_words import Voice
-from edge.outbox import Outbox
-from edge.progress import Progress
-from edge.record_settings import RecordSettings
-from edge.sender import Sender
-from edge.service import EdgeService
-from edge.spool import Spool
-from edge.spooler import Spooler
+from edge.engine_registry import engine_of
+from edge.observability.figures import Figures
+from edge.observability.service import EdgeService
+from edge.progress.checkpoint import Checkpoint
+from edge.progress.progress import Progress
+from edge.progress.record_settings import RecordSettings
+from edge.progress.spool import Spool
+from edge.progress.spooler import Spooler
+from edge.session import Capture
 from edge.wakeup import Wakeup
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile

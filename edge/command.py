@@ -121,7 +121,7 @@ def doctor(path: str, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def position(path: str, *, as_json: bool) -> None:
     """Show the checkpoint and the slot."""
-    from edge.standing import standing
+    from edge.offline_status import standing
 
     found = standing(load(path, EdgeFile))
     if as_json:

@@ -8,11 +8,11 @@ besides.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from edge.batcher import Batcher
-from edge.checkpoint import Checkpoint, State
-from edge.figures import Figures
-from edge.outbox import Outbox
-from edge.snapshot.engine import Source
+from edge.delivery.outbox import Outbox
+from edge.observability.figures import Figures
+from edge.progress.checkpoint import Checkpoint, State
+from edge.records.batcher import Batcher
+from edge.snapshot.ports import Source
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 

@@ -1,17 +1,17 @@
 """Making a source: what its server needs, and its checkpoint, in an order that any crash leaves something `init` can finish.
 
-The state folder is held meanwhile, so no edge runs. The engine does the work (edge/postgres/making.py, edge/mysql/making.py).
+The state folder is held meanwhile, so no edge runs. The engine does the work (edge/postgres/setup.py, edge/mysql/setup.py).
 """
 
 from collections.abc import Callable
 
 import msgspec
 
-from edge.checkpoint import Checkpoint
 from edge.engine import Adoption, Engine
-from edge.engines import engine_of
-from edge.snapshot.folder import Request, SnapshotFolder
-from edge.spool import Spool
+from edge.engine_registry import engine_of
+from edge.progress.checkpoint import Checkpoint
+from edge.progress.spool import Spool
+from edge.snapshot.store import Request, SnapshotFolder
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
 from headrace.position import Position

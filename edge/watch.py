@@ -1,7 +1,7 @@
 """A look at the server from beside the log, every few seconds, in a thread with a connection of its own.
 
 A look that fails is tried again at the next one; what only an operator can pass ends the edge. Each engine says what is looked at
-(edge/postgres/watch.py, edge/mysql/watch.py).
+(edge/postgres/monitor.py, edge/mysql/monitor.py).
 """
 
 import logging
@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from edge.checkpoint import Checkpoint
-from edge.figures import Figures, look_seconds
-from edge.outbox import Outbox
+from edge.delivery.outbox import Outbox
+from edge.observability.figures import Figures, look_seconds
+from edge.progress.checkpoint import Checkpoint
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 

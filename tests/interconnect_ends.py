@@ -12,10 +12,10 @@ from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.amqp.receiver import Receiver
 from bridge.source.chain import Gap, Next, judge
 from bridge.source.inbox import Inbox
-from edge.batcher import SealedBatch
-from edge.figures import Figures
-from edge.outbox import Outbox
-from edge.sender import Sender
+from edge.delivery.outbox import Outbox
+from edge.delivery.sender import Sender
+from edge.observability.figures import Figures
+from edge.records.batcher import SealedBatch
 from headrace.batch import Batch, decode, encode
 from headrace.configuration import bridge as bridge_configuration
 from headrace.configuration.edge import Interconnect

@@ -19,7 +19,7 @@ def examine(config: EdgeFile) -> Iterator[Finding]:
 
 def _postgres(config: EdgeFile) -> Iterator[Finding]:
     from edge.doctor import postgres, slots, tables  # noqa: PLC0415 - the driver is imported for its engine only.
-    from edge.postgres.database import Database  # noqa: PLC0415
+    from edge.postgres.connection import Database  # noqa: PLC0415
     from edge.postgres.engine import PostgresEngine  # noqa: PLC0415
 
     names = config.source.postgresql
@@ -43,8 +43,8 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
 
 def _mysql(config: EdgeFile) -> Iterator[Finding]:
     from edge.doctor import mysql  # noqa: PLC0415 - as above.
-    from edge.engines import engine_of  # noqa: PLC0415
-    from edge.mysql.database import Database  # noqa: PLC0415
+    from edge.engine_registry import engine_of  # noqa: PLC0415
+    from edge.mysql.connection import Database  # noqa: PLC0415
 
     names = config.source.mariadb or config.source.mysql
     assert names is not None

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.engines import engine_of
-from edge.figures import Figures
-from edge.link import Connection
-from edge.outbox import Outbox
+from edge.delivery.link import Connection
+from edge.delivery.outbox import Outbox
+from edge.engine_registry import engine_of
+from edge.observability.figures import Figures
 from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Check, Finding

@@ -7,13 +7,13 @@ is restarted, so they belong into its configuration too.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from edge.mysql import charset, server
+from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.chunk_column import quoted
-from edge.mysql.database import Database
-from edge.mysql.tables import SYSTEM, Chosen
-from edge.mysql.tokens import tokens
-from edge.policy import Policy
+from edge.mysql.connection import Database
+from edge.mysql.snapshot_columns import quoted
+from edge.mysql.sql_tokens import tokens
+from edge.mysql.table_cache import SYSTEM, Chosen
+from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.findings import Check, Finding
 
@@ -53,7 +53,7 @@ def connection(patient: Patient) -> Iterator[Finding]:
 
 def settings(patient: Patient) -> Iterator[Finding]:
     """Look at what the log carries."""
-    for setting in server.settings(patient.database):
+    for setting in checks.settings(patient.database):
         found = setting.found or "empty"
         if setting.holds:
             yield Finding(setting.name, "ok", f"{found}: {setting.why}")
@@ -86,7 +86,7 @@ def server_id(patient: Patient) -> Iterator[Finding]:
     if number == int(patient.database.value("select @@global.server_id")):
         yield Finding("server_id", "wrong", f"{number} is the server's own", "Give the edge another server_id.")
         return
-    hosts = {int(row[0]) for row in server.replicas(patient.database)}
+    hosts = {int(row[0]) for row in checks.replicas(patient.database)}
     if number in hosts and not _runs(patient):
         yield Finding("server_id", "wrong", f"{number} is used by another replica", "Give the edge another server_id.")
     else:
@@ -108,10 +108,10 @@ def checkpoint(patient: Patient) -> Iterator[Finding]:
     if made is None:
         yield Finding("checkpoint", "warning", "none yet", f"headrace edge init --config {patient.config.path}")
         return
-    server.check_identity(patient.database, made)
-    found = server.check_log(patient.database, made)
-    if made.offset > server.FIRST:
-        server.check_gtids(patient.database, made)
+    checks.check_identity(patient.database, made)
+    found = checks.check_log(patient.database, made)
+    if made.offset > checks.FIRST:
+        checks.check_gtids(patient.database, made)
     yield Finding(
         "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog stand after it"
     )

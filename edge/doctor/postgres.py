@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.database import Database
-from edge.postgres.log_stream import LogStream
-from edge.postgres.problems import quoted
+from edge.postgres.connection import Database
+from edge.postgres.errors import quoted
+from edge.postgres.replication import LogStream
 from edge.postgres.slot import check_server, check_system
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.findings import Check, Finding

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from edge.doctor.postgres import Patient
-from edge.engines import engine_of
+from edge.engine_registry import engine_of
 from edge.postgres.slot import check_slot, find_slot, present_slot, retained_bytes
 from headrace.findings import Check, Finding
 

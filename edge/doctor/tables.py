@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from edge.doctor.postgres import Patient
-from edge.postgres.problems import quoted
+from edge.postgres.errors import quoted
 from headrace.findings import Check, Finding
 
 _PUBLISHED = files("edge.doctor").joinpath("published.sql").read_text(encoding="utf-8")

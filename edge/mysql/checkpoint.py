@@ -4,9 +4,9 @@ from typing import Literal, Self
 
 import msgspec
 
-from edge.checkpoint import Checkpoint
+from edge.mysql.binlog_position import file_name, place, split_name
 from edge.mysql.gtid import Gtids, MariadbGtids, MysqlGtids
-from edge.mysql.place import file_name, place, split_name
+from edge.progress.checkpoint import Checkpoint
 from headrace.position import Position
 
 

@@ -1,10 +1,10 @@
 """The binlog of MariaDB and MySQL, from events to records (MariaDB manual, "Replication Protocol"; MySQL internals manual).
 
-Sans-I/O: edge/mysql/log_stream.py feeds one event at a time, whole and checked. A transaction's commit number is the place where
+Sans-I/O: edge/mysql/replication.py feeds one event at a time, whole and checked. A transaction's commit number is the place where
 its GTID event ends, which is known when it begins; the ordinal counts its changes from 0. So positions depend on the log alone.
 Whatever is not an event, or not one that can be passed over, raises CorruptInput or NeedsOperator with the place in the log. An
 event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use. XA is
-edge/mysql/xa_decoder.py's.
+edge/mysql/xa.py's.
 """
 
 import logging
@@ -12,17 +12,17 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from edge.batcher import Batcher
-from edge.mysql import event, payload, refusals
-from edge.mysql.beside import Ends
-from edge.mysql.changes import Changes
+from edge.mysql import compressed_transaction, decode_errors, events
+from edge.mysql.binlog_position import file_name, place, split_name
+from edge.mysql.ddl import Kind, Statement
 from edge.mysql.envelope import Transaction
-from edge.mysql.event import Group
+from edge.mysql.events import Group
 from edge.mysql.gtid_progress import Mark
-from edge.mysql.place import file_name, place, split_name
-from edge.mysql.statement import Kind, Statement
-from edge.mysql.table import MissingColumns, Table
-from edge.mysql.tables import Tables
+from edge.mysql.rows import MissingColumns, Table
+from edge.mysql.table_cache import Tables
+from edge.mysql.transaction_metadata import Ends
+from edge.mysql.transaction_writer import Changes
+from edge.records.batcher import Batcher
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
@@ -64,11 +64,11 @@ class Decoder:
         #: Takes events out of the log's order, where they are not fed when they come.
         self._aside: Callable[[bytes, int], bool] | None = None
         self._handlers: dict[int, Callable[[bytes, int], None]] = {
-            **dict.fromkeys(event.PASSED, self._pass), event.TABLE_MAP: self._map,
-            **dict.fromkeys(event.INSERTS | event.UPDATES | event.DELETES, self._rows),
-            event.ROTATE: self._rotate, event.HEARTBEAT: self._beat, event.MARIADB_GTID: self._begin, event.GTID: self._begin,
-            event.QUERY: self._query, event.QUERY_COMPRESSED: self._query, event.XID: self._end,
-            event.TRANSACTION_PAYLOAD: self._payload,
+            **dict.fromkeys(events.PASSED, self._pass), events.TABLE_MAP: self._map,
+            **dict.fromkeys(events.INSERTS | events.UPDATES | events.DELETES, self._rows),
+            events.ROTATE: self._rotate, events.HEARTBEAT: self._beat, events.MARIADB_GTID: self._begin, events.GTID: self._begin,
+            events.QUERY: self._query, events.QUERY_COMPRESSED: self._query, events.XID: self._end,
+            events.TRANSACTION_PAYLOAD: self._payload,
         }  # fmt: skip
         self._statements: dict[Kind, Callable[[bytes, Statement], None]] = {
             Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back, Kind.REFUSED: self._refuse,
@@ -87,7 +87,7 @@ class Decoder:
         try:
             self._handlers.get(found[4], self._unknown)(found, end)
         except MissingColumns as error:
-            raise refusals.missing_columns(self._where(found)) from error
+            raise decode_errors.missing_columns(self._where(found)) from error
         except (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError) as error:
             raise self._corrupt(found, "cannot be decoded") from error
 
@@ -95,13 +95,13 @@ class Decoder:
         """Take no notice: the event says nothing of rows."""
 
     def _unknown(self, found: bytes, _end: int) -> None:
-        if found[4] in refusals.EVENTS:
-            raise refusals.EVENTS[found[4]](self._where(found))
-        if not found[17] & event.MAY_BE_IGNORED:
+        if found[4] in decode_errors.EVENTS:
+            raise decode_errors.EVENTS[found[4]](self._where(found))
+        if not found[17] & events.MAY_BE_IGNORED:
             raise self._corrupt(found, "is of an unknown type, and the log does not say that it may be passed over")
 
     def _map(self, found: bytes, end: int) -> None:
-        body = found[event.HEADER_SIZE : end]
+        body = found[events.HEADER_SIZE : end]
         self._mapped[int.from_bytes(body[:6], "little")] = self._tables.of(body)
 
     def _rows(self, found: bytes, end: int) -> None:
@@ -111,13 +111,13 @@ class Decoder:
             raise ValueError("rows outside a transaction")
         for table, told, images, at, until in self._located(found, end):
             first = changes.ordinal
-            if told in event.INSERTS:
+            if told in events.INSERTS:
                 keys, values = table.inserts(images, at, until, transaction, first, now_ms)
-            elif told in event.UPDATES:
+            elif told in events.UPDATES:
                 keys, values = table.updates(images, at, until, transaction, first, now_ms)
             else:
                 keys, values = table.deletes(images, at, until, transaction, first, now_ms)
-            changes.add(table, keys, values, now_ms, deletes=told in event.DELETES)
+            changes.add(table, keys, values, now_ms, deletes=told in events.DELETES)
 
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are told; none of a table that is not captured."""
@@ -125,22 +125,22 @@ class Decoder:
         table = self._mapped[int.from_bytes(found[19:25], "little")]
         if table is None:
             return ()
-        at = event.HEADER_SIZE + 8
-        if kind in event.SECOND:
+        at = events.HEADER_SIZE + 8
+        if kind in events.SECOND:
             at += int.from_bytes(found[at : at + 2], "little")
-        at = table.images_at(found, at, is_update=kind in event.UPDATES)
-        if kind in event.COMPRESSED:
-            found = event.unpacked(found[at:end])
+        at = table.images_at(found, at, is_update=kind in events.UPDATES)
+        if kind in events.COMPRESSED:
+            found = events.unpacked(found[at:end])
             at, end = 0, len(found)
         if table.versions is None:
             return ((table, kind, found, at, end),)
         return [(table, *run) for run in table.versions.runs(kind, found, at, end)]
 
     def _rotate(self, found: bytes, end: int) -> None:
-        name, _ = event.rotated(found, end)
+        name, _ = events.rotated(found, end)
         base, number = _split(name)
         if base != self._base or number < self._number:
-            raise refusals.another_log(name, file_name(self._base, self._number))
+            raise decode_errors.another_log(name, file_name(self._base, self._number))
         if self.in_transaction:
             raise ValueError("a file ends within a transaction")
         self._number = number
@@ -148,15 +148,15 @@ class Decoder:
     def _beat(self, found: bytes, end: int) -> None:
         """Int32 end position in the header; the body is the file's name."""
         if not self.in_transaction:
-            _, number = _split(found[event.HEADER_SIZE : end].decode())
+            _, number = _split(found[events.HEADER_SIZE : end].decode())
             if number == self._number:
                 self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
 
     def _begin(self, found: bytes, _end: int = 0) -> None:
-        timestamp, _kind, server_id, _size, log_pos, _flags = event.HEADER(found)
+        timestamp, _kind, server_id, _size, log_pos, _flags = events.HEADER(found)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
-        group = event.mariadb_group(found, server_id) if self._mariadb else event.mysql_group(found)
+        group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
         commit = place(self._number, log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
@@ -187,7 +187,7 @@ class Decoder:
         self._changes.end(end)
 
     def _query(self, found: bytes, end: int) -> None:
-        query = event.query(found, end, compressed=found[4] == event.QUERY_COMPRESSED)
+        query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
         _, statement = self._tables.statement(query)
         group = self._group
         if group is None:
@@ -208,12 +208,12 @@ class Decoder:
         self._end(found)
 
     def _refuse(self, found: bytes, statement: Statement) -> None:
-        raise refusals.by_statement(statement, self._where(found))
+        raise decode_errors.by_statement(statement, self._where(found))
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
         """End a transaction that has no rows; a part of one (ROLLBACK TO a savepoint) or one with rows cannot be followed."""
         if self._changes.ordinal or " " in statement.opening:
-            raise refusals.rolled_back(self._where(found))
+            raise decode_errors.rolled_back(self._where(found))
         self._end(found)
 
     def _apply(self, statement: Statement, database: str) -> None:
@@ -231,10 +231,10 @@ class Decoder:
 
     def _payload(self, found: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""
-        for inner in payload.events(found[event.HEADER_SIZE : end]):
-            if inner[4] == event.TRANSACTION_PAYLOAD:
+        for inner in compressed_transaction.events(found[events.HEADER_SIZE : end]):
+            if inner[4] == events.TRANSACTION_PAYLOAD:
                 raise ValueError("a compressed transaction within another")
-            if inner[4] in {event.XID, event.QUERY, event.XA_PREPARE}:
+            if inner[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
                 # The transaction ends where the payload does.
                 inner = inner[:13] + found[13:17] + inner[17:]  # noqa: PLW2901
             self.feed(inner, len(inner), self._now_ms)

@@ -1,7 +1,7 @@
 """PyMySQL, the driver of MariaDB and MySQL: the one module of the edge that imports it.
 
 It connects, logs in and sets up TLS. A connection that cannot be had is NotConnected (try again) or NeedsOperator (with what
-mends it). Called by edge/mysql/database.py.
+mends it). Called by edge/mysql/connection.py.
 """
 
 import socket
@@ -11,7 +11,7 @@ import pymysql
 from pymysql import Error, MySQLError
 from pymysql.cursors import DictCursor
 
-from edge.mysql.problems import connecting
+from edge.mysql.errors import connecting
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected
 

@@ -4,28 +4,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, Self
 
-from edge.batcher import Batcher
-from edge.checkpoint import State
+from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
-from edge.figures import Figures
-from edge.mysql import making
+from edge.mysql import setup
+from edge.mysql.binlog_position import place, split_name
+from edge.mysql.binlog_reader import LogAgain
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.chunk_connection import ChunkConnection
-from edge.mysql.chunk_decoder import ChunkDecoder
-from edge.mysql.chunk_reader import ChunkReader
-from edge.mysql.database import Database
+from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
+from edge.mysql.connection import Database
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.gtid_progress import GtidProgress
-from edge.mysql.keyed import condition
-from edge.mysql.log_again import LogAgain
-from edge.mysql.log_stream import LogStream
-from edge.mysql.ordinals import Ordinals
-from edge.mysql.place import place, split_name
-from edge.mysql.server import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
-from edge.mysql.tables import Chosen, Tables
-from edge.mysql.watch import Watch
-from edge.outbox import Outbox
-from edge.policy import Policy
+from edge.mysql.key_predicate import condition
+from edge.mysql.monitor import Watch
+from edge.mysql.replication import LogStream
+from edge.mysql.snapshot_connection import ChunkConnection
+from edge.mysql.snapshot_decoder import ChunkDecoder
+from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_reader import ChunkReader
+from edge.mysql.table_cache import Chosen, Tables
+from edge.observability.figures import Figures
+from edge.progress.checkpoint import State
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -75,7 +75,7 @@ class MysqlEngine:
         """Make or verify the checkpoint."""
         database = self._database()
         try:
-            return making.initialise(
+            return setup.initialise(
                 self._config.source.name, self._engine, database, self.state, checkpoint, adoption, say
             )
         finally:

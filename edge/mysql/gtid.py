@@ -9,7 +9,7 @@ import struct
 from typing import Self
 from uuid import UUID
 
-from edge.mysql.event import Group
+from edge.mysql.events import Group
 from headrace.errors import CorruptInput
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")

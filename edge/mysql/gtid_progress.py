@@ -10,7 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.event import Group
+from edge.mysql.events import Group
 from edge.mysql.gtid import Gtids
 from headrace.position import Position
 

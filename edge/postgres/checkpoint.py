@@ -4,8 +4,8 @@ from typing import Self
 
 import msgspec
 
-from edge.checkpoint import Checkpoint
 from edge.postgres.lsn import format_lsn, parse_lsn
+from edge.progress.checkpoint import Checkpoint
 from headrace.position import Position
 
 

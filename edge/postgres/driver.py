@@ -1,7 +1,7 @@
 """psycopg 3, PostgreSQL's driver: the one module of the edge that imports it.
 
 Guarantees the session settings that the decoder assumes, and that a connection that cannot be had is NotConnected (try again) or
-NeedsOperator (with what mends it). Called by edge/postgres/database.py and edge/postgres/log_stream.py.
+NeedsOperator (with what mends it). Called by edge/postgres/connection.py and edge/postgres/replication.py.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from psycopg import Error, pq
 from psycopg.errors import Diagnostic
 from psycopg.rows import tuple_row
 
-from edge.postgres.problems import connecting
+from edge.postgres.errors import connecting
 from headrace.configuration.edge import Postgresql
 
 __all__ = ["Diagnostic", "Error", "connect", "pq", "text"]

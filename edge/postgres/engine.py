@@ -3,24 +3,24 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-from edge.batcher import Batcher
-from edge.checkpoint import State
+from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
-from edge.figures import Figures
-from edge.outbox import Outbox
-from edge.policy import Policy
-from edge.postgres import making
+from edge.observability.figures import Figures
+from edge.postgres import setup
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.chunk_decoder import ChunkDecoder
-from edge.postgres.chunk_reader import ChunkReader
-from edge.postgres.database import Database
-from edge.postgres.keyed import condition
-from edge.postgres.keys import PrimaryKeys
-from edge.postgres.log_stream import LogStream
+from edge.postgres.connection import Database
+from edge.postgres.key_predicate import condition
 from edge.postgres.lsn import format_lsn
+from edge.postgres.monitor import Watch
 from edge.postgres.preflight import open_stream
+from edge.postgres.primary_keys import PrimaryKeys
+from edge.postgres.replication import LogStream
 from edge.postgres.slot import find_slot, log_end, retained_bytes
-from edge.postgres.watch import Watch
+from edge.postgres.snapshot_decoder import ChunkDecoder
+from edge.postgres.snapshot_reader import ChunkReader
+from edge.progress.checkpoint import State
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.position import Position
 
@@ -52,7 +52,7 @@ class PostgresEngine:
         self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
     ) -> PostgresCheckpoint:
         """Make, finish, or verify publication, slot and checkpoint."""
-        return making.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, say)
+        return setup.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, say)
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""

@@ -11,14 +11,14 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from edge.batcher import Batcher
-from edge.policy import Policy
-from edge.postgres import envelope, generated, refusals
-from edge.postgres.announced import Announced
+from edge.postgres import decode_errors, envelope, rows_compiled
 from edge.postgres.envelope import Around, Transaction
-from edge.postgres.others import LogicalMessage, Others
-from edge.postgres.relation import Relation
-from edge.postgres.table import PAD, Change, Table
+from edge.postgres.relation_cache import Announced
+from edge.postgres.relations import Relation
+from edge.postgres.rows import PAD, Change, Table
+from edge.postgres.transaction_metadata import LogicalMessage, Others
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
@@ -120,7 +120,7 @@ class Decoder:
             if self._transaction
             else f"after position {self.committed}"
         )
-        return refusals.corrupt(message, is_known=message[:1] in self._others, place=f"{place} of {self._source}")
+        return decode_errors.corrupt(message, is_known=message[:1] in self._others, place=f"{place} of {self._source}")
 
     def _read_at(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -175,7 +175,7 @@ class Decoder:
             self._skip()
             return
         if table.changes is None:
-            table.changes = generated.Changes(table)
+            table.changes = rows_compiled.Changes(table)
         prefix = message[:8]
         change = table.changes[prefix]
         key, value = change(message + PAD, *self._around())
@@ -197,7 +197,7 @@ class Decoder:
         if size <= self._largest:
             return value
         name = f"{table.relation.schema}.{table.relation.table}"
-        problem = refusals.too_large(name, Position(self._epoch, self._commit, self._ordinal), size, self._largest)
+        problem = decode_errors.too_large(name, Position(self._epoch, self._commit, self._ordinal), size, self._largest)
         if self._records.on_too_large == "stop":
             raise problem
         _log.warning("%s: a dead letter takes its place", problem.message)

@@ -7,11 +7,11 @@ started here: the caller starts the stream when the rest is ready for it.
 import logging
 
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.database import Database
-from edge.postgres.log_stream import LogStream
+from edge.postgres.connection import Database
+from edge.postgres.failover import follow, guard
 from edge.postgres.publication import check_publication
+from edge.postgres.replication import LogStream
 from edge.postgres.slot import check_server, check_slot, check_system
-from edge.postgres.timeline import follow, guard
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.database import Database
-from edge.postgres.problems import ANEW, quoted
+from edge.postgres.connection import Database
+from edge.postgres.errors import ANEW, quoted
 from headrace.errors import NeedsOperator
 
 

@@ -2,16 +2,16 @@
 
 Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that says
 what happened, what is lost if anything is, and what to run. Called at each connection and, while the log streams, by
-edge/postgres/watch.py.
+edge/postgres/monitor.py.
 """
 
 from typing import Any, NamedTuple
 
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.database import Database
-from edge.postgres.log_stream import System
+from edge.postgres.connection import Database
+from edge.postgres.errors import ANEW, NEW_EPOCH, SlotTaken
 from edge.postgres.lsn import format_lsn, parse_lsn
-from edge.postgres.problems import ANEW, NEW_EPOCH, SlotTaken
+from edge.postgres.replication import System
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 

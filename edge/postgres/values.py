@@ -1,7 +1,7 @@
 """Text values of PostgreSQL as JSON (docs/records.md): one function a kind, from the column's bytes to JSON bytes.
 
 Assumes the session settings of edge/postgres/driver.py: ISO dates, UTC, hexadecimal bytea, UTF-8. Raises ValueError for
-bytes that the server would not send. edge/postgres/generated.py does the same inline for what is ordinary.
+bytes that the server would not send. edge/postgres/rows_compiled.py does the same inline for what is ordinary.
 """
 
 from binascii import b2a_base64, unhexlify
@@ -17,7 +17,7 @@ INTEGERS = frozenset({20, 21, 23, 26})
 #: float4, float8.
 FLOATS = frozenset({700, 701})
 BOOL, BYTEA, TIMESTAMP, TIMESTAMPTZ = 16, 17, 1114, 1184
-#: Stands for the type of a column that has a form of its own (edge/postgres/forms.py).
+#: Stands for the type of a column that has a form of its own (edge/postgres/debezium_types.py).
 FORMED = 0
 #: Stands for the type of a column that the policy keeps out of records.
 LEFT_OUT = -1

@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 import click
 
-from edge.snapshot.folder import Request, SnapshotFolder
 from edge.snapshot.plan import Plan
+from edge.snapshot.store import Request, SnapshotFolder
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
@@ -110,12 +110,12 @@ def unquoted(name: str) -> str:
 
 
 def _ask_again(folder: SnapshotFolder, config: EdgeFile, listed: bytes) -> None:
-    from edge.engines import engine_of
-    from edge.snapshot.letters import choose, parse, requests
+    from edge.engine_registry import engine_of
+    from edge.snapshot.dead_letters import choose, parse, requests
 
     chosen = choose(parse(listed), config)
     # All of them are made before one is left: a table that is refused leaves nothing half asked for.
-    asked = requests(chosen, config, engine_of(config))
+    asked = requests(chosen, config, engine_of(config).condition)
     for request in asked:
         folder.ask(request)
     for words in chosen.said:

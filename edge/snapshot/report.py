@@ -8,8 +8,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from edge.snapshot.folder import Request
 from edge.snapshot.plan import Plan, TablePlan
+from edge.snapshot.store import Request
 
 #: Characters of a condition that people are shown.
 _LONGEST_CONDITION = 80

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from edge.snapshot.engine import Reader
+from edge.snapshot.ports import Reader
 
 #: Something to do with the reader.
 Job = Callable[[Reader], Any]

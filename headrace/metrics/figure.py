@@ -2,7 +2,7 @@
 
 A figure is a plain attribute of a dataclass with slots, written by one thread and never locked, so counting costs an addition.
 What is worked out of others is a property with `worked_out`. Both are read when somebody asks. None is "not known": such a
-figure is not shown at all. Used by edge/figures.py and bridge/metrics.py.
+figure is not shown at all. Used by edge/observability/figures.py and bridge/metrics.py.
 """
 
 from bisect import bisect_left

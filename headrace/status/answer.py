@@ -10,7 +10,7 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     """One source."""
 
     source: str
-    #: By edge/figures.py or bridge/metrics.py; `not running` where nobody was asked.
+    #: By edge/observability/figures.py or bridge/metrics.py; `not running` where nobody was asked.
     state: str
     #: What explains the state; empty while all is well.
     reason: str = ""

@@ -4,8 +4,8 @@ import select
 import sys
 import warnings
 
-from edge.mysql import event
-from edge.mysql.log_stream import LogStream
+from edge.mysql import events
+from edge.mysql.replication import LogStream
 from headrace.configuration.edge import Mysql
 
 
@@ -17,9 +17,9 @@ def frame(port: int, start: str, end: str) -> None:
 
     def feed(found: bytes, _end: int, _now_ms: int) -> None:
         nonlocal last, done
-        if found[4] == event.MARIADB_GTID:
+        if found[4] == events.MARIADB_GTID:
             last = int.from_bytes(found[19:27], "little")
-        elif found[4] == event.XID and last == wanted:
+        elif found[4] == events.XID and last == wanted:
             done = True
 
     poll = select.poll()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from edge.snapshot.folder import SnapshotFolder
+from edge.snapshot.store import SnapshotFolder
 from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb

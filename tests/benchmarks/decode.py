@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from edge.batcher import Batcher
 from edge.postgres.pgoutput import Decoder
+from edge.records.batcher import Batcher
 from headrace.position import Position
 from tests.unit.edge.postgres import messages
 from tests.unit.edge.postgres.messages import INT4, INT8, NUMERIC, Column

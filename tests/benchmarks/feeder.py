@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Iterable
 
-from edge.batcher import Batcher, SealedBatch
-from edge.figures import Figures
-from edge.outbox import Outbox
-from edge.sender import Sender
+from edge.delivery.outbox import Outbox
+from edge.delivery.sender import Sender
+from edge.observability.figures import Figures
+from edge.records.batcher import Batcher, SealedBatch
 from headrace.configuration.edge import Interconnect
 from headrace.position import Position
 

@@ -17,7 +17,7 @@ import psycopg2
 from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 
-from edge.snapshot.folder import SnapshotFolder
+from edge.snapshot.store import SnapshotFolder
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders, writer

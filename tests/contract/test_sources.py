@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.engines import engine_of
+from edge.engine_registry import engine_of
 from headrace.schema import TableSchema
 from tests.fix_edge import arrive
 from tests.waiting import eventually

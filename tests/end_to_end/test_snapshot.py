@@ -3,7 +3,7 @@
 import json
 import random
 
-from edge.snapshot.folder import SnapshotFolder
+from edge.snapshot.store import SnapshotFolder
 from tests.end_to_end.pipeline import Pipeline, headrace
 from tests.history import truth
 from tests.history.state import check_state

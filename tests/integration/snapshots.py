@@ -4,7 +4,7 @@ import json
 
 from bridge.dead_letter_index import DeadLetterIndex
 from edge.snapshot.command import snapshot
-from edge.snapshot.folder import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotFolder
 from tests.waiting import eventually
 
 

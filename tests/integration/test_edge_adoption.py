@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from edge.checkpoint import State
 from edge.initialise import Adoption
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.progress.checkpoint import State
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.edge_under_test import refused

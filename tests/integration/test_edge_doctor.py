@@ -7,7 +7,7 @@ import pytest
 from edge.doctor import slots
 from edge.doctor.examine import examine
 from edge.doctor.postgres import Patient
-from edge.postgres.database import Database
+from edge.postgres.connection import Database
 from edge.postgres.engine import PostgresEngine
 from headrace.errors import NeedsOperator
 from infra.local.ports import free_port

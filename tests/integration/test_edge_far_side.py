@@ -32,7 +32,7 @@ def test_far_side_that_releases_all_for_a_while_gets_all_in_order(edge, database
 
 
 def test_gap_that_stays_is_warned_of_with_its_position(edge, database, interconnect, caplog, monkeypatch):
-    monkeypatch.setattr("edge.link._LASTING", 2)
+    monkeypatch.setattr("edge.delivery.link._LASTING", 2)
     with edge.running(stop_seconds=0):
         insert(database, 1, 1)
         arrive(interconnect, 1)
@@ -85,7 +85,7 @@ def test_cut_and_refused_wire_to_the_interconnect_is_survived(edges, database, i
 
 
 def test_half_open_connection_to_the_interconnect_is_noticed(edges, database, interconnect, proxies, monkeypatch):
-    monkeypatch.setattr("edge.link._IDLE_SECONDS", 1.0)
+    monkeypatch.setattr("edge.delivery.link._IDLE_SECONDS", 1.0)
     database.execute("create table t (id int primary key, note text)")
     wire = proxies("127.0.0.1", interconnect.port)
     edge = edges(database, f"amqp://127.0.0.1:{wire.port}")

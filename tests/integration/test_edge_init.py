@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.postgres import making
+from edge.postgres import setup
 from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive
 
@@ -52,7 +52,7 @@ def test_init_cut_at_any_moment_is_finished_by_the_next_one(fresh, database, int
 
     with monkeypatch.context() as patch:
         holder, _, name = step.rpartition(".")
-        patch.setattr(getattr(making, holder) if holder else making, name, cut)
+        patch.setattr(getattr(setup, holder) if holder else setup, name, cut)
         with pytest.raises(Cut):
             fresh.init()
 
@@ -98,15 +98,15 @@ def test_slot_of_another_plugin_is_left_alone(fresh, database):
     with pytest.raises(NeedsOperator, match="exists, and there is no checkpoint"):
         fresh.init()
     with pytest.raises(NeedsOperator, match="has the plugin test_decoding"):
-        fresh.init(making.Adoption(None))
+        fresh.init(setup.Adoption(None))
 
 
 def test_adopting_is_refused_while_there_is_a_checkpoint_or_no_slot(fresh, database):
     with pytest.raises(NeedsOperator, match="no slot"):
-        fresh.init(making.Adoption(None))
+        fresh.init(setup.Adoption(None))
     fresh.init()
     with pytest.raises(NeedsOperator, match="nothing is to be adopted"):
-        fresh.init(making.Adoption(None))
+        fresh.init(setup.Adoption(None))
 
 
 def test_position_shows_checkpoint_and_slot(fresh):

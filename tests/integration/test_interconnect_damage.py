@@ -6,7 +6,7 @@ from zlib import crc32
 import pytest
 
 from bridge.amqp import transport
-from edge import link
+from edge.delivery import link
 from headrace.batch import CONTENT_ENCODING, decode
 from tests.interconnect_ends import SOURCE, START, Edge, Far, pem, sealed
 from tests.waiting import eventually
@@ -44,7 +44,10 @@ def test_damage_on_the_way_changes_no_row_and_loses_none(ends, proxies, certific
         # when a byte that is on its way with the next batches is damaged, at any place
         wire.damage(chance.randrange(12_000), flip=flip)
         edge.put(*BATCHES[done : done + 12])
-        eventually(lambda edge=edge: edge.outbox.problem or edge.outbox.empty, saying="all is there, or refused")
+        eventually(
+            lambda edge=edge: edge.outbox.problem or edge.outbox.empty,
+            saying="all is there, or refused",
+        )
         # then what has come is what was sent, and in order
         refused += edge.outbox.problem is not None
         assert far.sums[SOURCE] == SUMS[: len(far.sums[SOURCE])]

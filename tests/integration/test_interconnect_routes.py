@@ -6,7 +6,7 @@ import resource
 from proton.utils import BlockingConnection
 
 from bridge.amqp import transport
-from edge import link
+from edge.delivery import link
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator
 from headrace.polling import Polling
@@ -217,7 +217,7 @@ def test_an_edge_goes_back_over_what_was_accepted_past_a_hole(ends, interconnect
 
 def test_a_limit_that_lasts_does_not_end_an_edge_and_when_it_passes_the_edge_goes_on(ends, monkeypatch, caplog):
     """A vhost's maxConnections may be reached for a while: the edge ended with exit code 3 after seconds (R6, R7)."""
-    monkeypatch.setattr("edge.sender.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
+    monkeypatch.setattr("edge.delivery.sender.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
     crowded = Crowded()
     edge = ends(Edge, f"amqp://127.0.0.1:{crowded.port}")
     edge.put(sealed(1, 5))
@@ -231,8 +231,8 @@ def test_a_limit_that_lasts_does_not_end_an_edge_and_when_it_passes_the_edge_goe
 
 def test_a_link_that_gets_no_credit_is_shown_as_such(ends, monkeypatch, caplog):
     """A router lets every sender attach, and grants credit only once somebody receives (R2)."""
-    monkeypatch.setattr("edge.credit_wait._ORDINARY_SECONDS", 0.1)
-    monkeypatch.setattr("edge.link._CREDIT_SECONDS", 0.1)
+    monkeypatch.setattr("edge.observability.credit_wait._ORDINARY_SECONDS", 0.1)
+    monkeypatch.setattr("edge.delivery.link._CREDIT_SECONDS", 0.1)
     caplog.set_level("INFO")
     quiet = Quiet()
     edge = ends(Edge, f"amqp://127.0.0.1:{quiet.port}")

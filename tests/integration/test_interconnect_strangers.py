@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from bridge.amqp import pending_connections, receiver
-from edge import sender
+from edge.delivery import sender
 from infra.local.ports import free_port
 from tests.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.waiting import eventually

@@ -9,7 +9,7 @@ from proton.reactor import Container
 
 from bridge.amqp import certificate_reloader
 from bridge.amqp.transport import Sockets
-from edge import link
+from edge.delivery import link
 from headrace.certificates.authority import Authority
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.interconnect_ends import START, Edge, Far, at, pem, sealed

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from edge.engines import engine_of
+from edge.engine_registry import engine_of
 from edge.initialise import Adoption
 from headrace.errors import NeedsOperator
 from headrace.position import Position

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edge.checkpoint import Checkpoint, State
 from edge.engine import CheckpointChanged
+from edge.progress.checkpoint import Checkpoint, State
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 from tests.simulation.scheduler import Scheduler

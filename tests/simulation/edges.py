@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 import edge.agent
-import edge.capture
-import edge.link
+import edge.delivery.link
+import edge.session
 from headrace.configuration.edge import EdgeFile
 from headrace.position import Position
 from tests.simulation import edge_loop
@@ -60,9 +60,9 @@ def _files() -> Any:
 def install() -> None:
     """Put the simulated ports in the place of the real ones."""
     edge.agent.engine_of = lambda config: Engine(*_databases[config.source.name])  # type: ignore[attr-defined]
-    edge.link.Loop = edge_loop.EdgeLoop  # type: ignore[attr-defined]
-    edge.link.message = edge_loop.parcel  # type: ignore[attr-defined]
-    edge.capture.Copying = _Idle  # type: ignore[attr-defined]
+    edge.delivery.link.Loop = edge_loop.EdgeLoop  # type: ignore[attr-defined]
+    edge.delivery.link.message = edge_loop.parcel  # type: ignore[attr-defined]
+    edge.session.Copying = _Idle  # type: ignore[attr-defined]
     files = _files()
     files.os = types.SimpleNamespace(**{**vars(os), "fsync": _fsync})
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from edge.batcher import Batcher
-from edge.figures import Figures
-from edge.outbox import Outbox
-from edge.sender import Sender
+from edge.delivery.outbox import Outbox
+from edge.delivery.sender import Sender
+from edge.observability.figures import Figures
+from edge.records.batcher import Batcher
 from headrace.configuration.edge import Interconnect
 from headrace.position import Position
 from tests.simulation import threads

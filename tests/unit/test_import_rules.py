@@ -27,6 +27,20 @@ MAY_IMPORT = {
     "infra": {"headrace", "dags"},
     "infra.local.demo": {"headrace", "edge", "bridge", "spark_jobs", "dags"},
 }
+#: What each layer of the edge may import of the edge besides itself, lowest first (edge/__init__.py draws them).
+EDGE_LAYERS = [
+    {"edge.records", "edge.observability", "edge.wakeup"},
+    {"edge.delivery"},
+    {"edge.progress"},
+    {"edge.snapshot"},
+    {"edge.engine", "edge.watch"},
+    {"edge.postgres", "edge.mysql"},
+    {"edge.engine_registry"},
+    {"edge.session"},
+    {"edge.agent", "edge.initialise", "edge.offline_status", "edge.snapshot.command"},
+    {"edge.doctor"},
+    {"edge.command"},
+]
 #: Clients of servers, and how many modules of each package may import them: one, where nothing else is said.
 CLIENTS = {"psycopg", "pymysql", "psycopg2", "proton", "confluent_kafka"}
 NO_CLIENTS = {"headrace": CLIENTS | {"pyspark", "delta", "airflow"}, "dags": CLIENTS | {"pyspark", "delta"}}
@@ -76,6 +90,34 @@ def violations(modules: Iterable[Module]) -> list[str]:
         if len(names) > 1
     ]
     return sorted(set(found))
+
+
+def layer_violations(modules: Iterable[Module]) -> list[str]:
+    """Return a sentence for each import of the edge that points to a layer above, or next to the importing one."""
+    found = []
+    for module in modules:
+        if module.name == "edge" or not _inside(module.name, "edge"):
+            continue
+        level, layer = _layer(module.name)
+        for name, line in module.imports:
+            if _inside(name, "edge") and name != "edge":
+                other, imported = _layer(name)
+                if imported != layer and other >= level:
+                    found.append(f"{module.name}:{line} imports {name}")
+    return sorted(set(found))
+
+
+def _layer(name: str) -> tuple[int, str]:
+    """Return the number of a module's layer, and the package of that layer that it is in."""
+    return max(
+        (
+            (level, package)
+            for level, packages in enumerate(EDGE_LAYERS)
+            for package in packages
+            if _inside(name, package)
+        ),
+        key=lambda found: len(found[1]),
+    )
 
 
 def _inside(name: str, package: str) -> bool:
@@ -129,8 +171,8 @@ def test_an_import_that_points_the_wrong_way_is_objected_to(name, source):
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("edge.agent", "from headrace.position import Position\nfrom edge.sender import Sender\nimport json"),
-        ("edge.sender", "from . import agent\nfrom .agent import run"),
+        ("edge.agent", "from headrace.position import Position\nfrom edge.delivery.sender import Sender\nimport json"),
+        ("edge.delivery.sender", "from . import link\nfrom .link import Connection"),
         ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
         ("infra.local.airflow", "import dags\nfrom headrace.errors import NeedsOperator"),
         ("infra.local.demo.command", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
@@ -144,7 +186,31 @@ def test_a_client_imported_in_two_modules_of_a_package_is_objected_to():
     modules = [
         Module("bridge.receiver", "from proton.reactor import Container"),
         Module("bridge.address", "import proton"),
-        Module("edge.sender", "import proton"),
+        Module("edge.delivery.sender", "import proton"),
     ]
 
     assert violations(modules) == ["bridge imports proton in 2 modules: bridge.address, bridge.receiver"]
+
+
+def test_the_layers_of_the_edge_point_one_way():
+    modules = _all_modules()
+
+    assert layer_violations(modules) == []
+    inside = {module.name for module in modules if _inside(module.name, "edge")} - {"edge"}
+    assert {_layer(name)[1] for name in inside} == set().union(*EDGE_LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("edge.records.batcher", "from edge.delivery.outbox import Outbox"),
+        ("edge.delivery.outbox", "from edge.progress import spool"),
+        ("edge.postgres.engine", "from edge.mysql import gtid"),
+        ("edge.snapshot.plan", "from edge.engine_registry import engine_of"),
+        ("edge.engine", "from edge.agent import Agent"),
+    ],
+)
+def test_an_import_against_the_layers_is_objected_to(name, source):
+    (objection,) = layer_violations([Module(name, source)])
+
+    assert objection.startswith(name)

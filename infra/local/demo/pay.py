@@ -14,8 +14,8 @@ from typing import Any
 
 import pymysql
 
-from edge.checkpoint import State
 from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.progress.checkpoint import State
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator

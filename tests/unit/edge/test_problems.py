@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.postgres.problems import SlotTaken, connecting, running
+from edge.postgres.errors import SlotTaken, connecting, running
 from headrace.errors import NeedsOperator, NotConnected
 
 ADDRESS = "db.example:5432/bank"

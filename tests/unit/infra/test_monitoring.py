@@ -10,9 +10,9 @@ import yaml
 from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
 from bridge.service import PREFIX as BRIDGE
-from edge.figures import STATES as EDGE_STATES
-from edge.figures import Figures
-from edge.service import PREFIX as EDGE
+from edge.observability.figures import STATES as EDGE_STATES
+from edge.observability.figures import Figures
+from edge.observability.service import PREFIX as EDGE
 from headrace.metrics.collector import names
 
 ROOT = Path(__file__).parents[3]

@@ -2,8 +2,8 @@
 
 import struct
 
-from edge.mysql.chunk_column import Catalogued, KeyColumn, field
-from edge.mysql.chunk_table import ChunkTable
+from edge.mysql.snapshot_columns import Catalogued, KeyColumn, field
+from edge.mysql.snapshot_table import ChunkTable
 from edge.mysql.table_map import TableMap
 
 ID = Catalogued("id", "int", "int(11)", "YES", None, 10, 0, None, None, None)

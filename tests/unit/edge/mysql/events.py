@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from edge.batcher import Batcher
-from edge.mysql.tables import Chosen, Tables
-from edge.mysql.xa_decoder import XaDecoder
-from edge.policy import Policy
+from edge.mysql.table_cache import Chosen, Tables
+from edge.mysql.xa import XaDecoder
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
 from headrace.position import Position

@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from edge.batcher import Batcher
-from edge.checkpoint import State
+from edge.delivery.outbox import Outbox
+from edge.mysql.binlog_position import place
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.event import Group
+from edge.mysql.events import Group
 from edge.mysql.gtid_progress import GtidProgress, Mark
-from edge.mysql.place import place
-from edge.outbox import Outbox
-from edge.progress import Progress
+from edge.progress.checkpoint import State
+from edge.progress.progress import Progress
+from edge.records.batcher import Batcher
 from headrace.errors import NoRoom
 from headrace.position import Position
 

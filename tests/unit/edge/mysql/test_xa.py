@@ -5,10 +5,10 @@ from collections import deque
 
 import pytest
 
-from edge.mysql.chunk_reader import ChunkReader
-from edge.mysql.event import xid as xid_of
-from edge.mysql.prepared import NotPrepared, Prepared
-from edge.mysql.tables import Copied
+from edge.mysql.events import xid as xid_of
+from edge.mysql.snapshot_reader import ChunkReader
+from edge.mysql.table_cache import Copied
+from edge.mysql.xa_prepared import NotPrepared, Prepared
 from headrace.errors import Retryable
 from tests.unit.edge.mysql import chunks
 from tests.unit.edge.mysql.events import (

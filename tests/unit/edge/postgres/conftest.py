@@ -2,12 +2,12 @@
 
 import pytest
 
-from edge.postgres import generated
+from edge.postgres import rows_compiled
 
 
 @pytest.fixture(autouse=True, scope="package", params=["exact", "generated"])
 def way(request):
     """Let changes take one way, from a table's first one on."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generated, "WORTH_MAKING", 0 if request.param == "generated" else 1_000_000)
+        patch.setattr(rows_compiled, "WORTH_MAKING", 0 if request.param == "generated" else 1_000_000)
         yield request.param

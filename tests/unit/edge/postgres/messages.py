@@ -5,10 +5,10 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from edge.batcher import Batcher, SealedBatch
-from edge.policy import Policy
 from edge.postgres.pgoutput import Decoder
-from edge.postgres.relation import Relation
+from edge.postgres.relations import Relation
+from edge.records.batcher import Batcher, SealedBatch
+from edge.records.column_policy import Policy
 from headrace.batch import CONTENT_ENCODING, Batch, decode
 from headrace.configuration.records import Records
 from headrace.position import Position

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.policy import Policy
+from edge.records.column_policy import Policy
 from headrace.configuration.policy import ColumnRule
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.secret import Secret

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edge.snapshot.control import Control
-from edge.snapshot.copying import Copying
-from edge.snapshot.engine import Chunk, Described, Put
+from edge.snapshot.active_plan import Control
+from edge.snapshot.coordinator import Copying
 from edge.snapshot.plan import LogTable, Plan
+from edge.snapshot.ports import Chunk, Described, Put
 from headrace.errors import NotConnected
 from headrace.position import Position
 

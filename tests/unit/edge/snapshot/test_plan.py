@@ -5,11 +5,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from edge.snapshot.control import Control
-from edge.snapshot.folder import Request, SnapshotFolder
+from edge.snapshot.active_plan import Control
+from edge.snapshot.chunk_size import FEWEST, MOST, ChunkSize
 from edge.snapshot.plan import Plan
 from edge.snapshot.report import as_dict, as_table
-from edge.snapshot.size import FEWEST, MOST, ChunkSize
+from edge.snapshot.store import Request, SnapshotFolder
 from headrace.errors import NeedsOperator
 
 

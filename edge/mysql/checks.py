@@ -1,0 +1,256 @@
+"""What a server has to be and to have for an edge to go on: its settings, its identity, its binlog.
+
+Guarantees that nothing is made or changed here: whatever does not fit is a NeedsOperator that says what happened, what is lost
+if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/monitor.py.
+"""
+
+import logging
+import re
+from typing import Any, NamedTuple
+
+from edge.mysql.binlog_position import split_name
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.connection import Database
+from edge.mysql.errors import ANEW, NEW_EPOCH, NoEvent, ServerIdTaken
+from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
+
+
+#: Releases of MySQL that say it in other words.
+_SHOW_REPLICAS = (8, 0, 22)
+#: The release of MySQL from which on it says where its binlog ends in other words.
+_BINARY_LOG_STATUS = (8, 2)
+#: The GTID that an event gives to a transaction, as MySQL shows it.
+_NEXT = re.compile(r"'([0-9a-f-]{36}:\d+)'", re.IGNORECASE)
+#: Where the first event of a file stands.
+FIRST = 4
+
+
+class Log(NamedTuple):
+    """A server's binlog: its files with their sizes, oldest first."""
+
+    files: list[tuple[str, int]]
+
+    @property
+    def base(self) -> str:
+        """The name of the files without their number."""
+        return split_name(self.files[0][0])[0]
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest file."""
+        return split_name(self.files[0][0])[1]
+
+    @property
+    def end(self) -> tuple[str, int]:
+        """The newest file, and where it ends."""
+        return self.files[-1]
+
+    def retained(self, since: int) -> int:
+        """Return how much log stands after a place, in bytes."""
+        numbered = ((split_name(name)[1], size) for name, size in self.files)
+        return sum(max(0, size - (since & 0xFFFFFFFF if number == since >> 32 else 0)) for number, size in numbered
+                   if number >= since >> 32)  # fmt: skip
+
+
+class Setting(NamedTuple):
+    """A setting that an edge needs, and what it is."""
+
+    name: str
+    wanted: str
+    found: str
+    #: What sets it, for the running server.
+    sql: str
+    #: Why it is needed.
+    why: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is as needed."""
+        return self.found.upper() in self.wanted.split("|")
+
+
+_ROWS = "every change as rows"
+_WANTED = (
+    ("log_bin", "ON|1", "start the server with --log-bin", "the log itself"),
+    ("binlog_format", "ROW", "set global binlog_format = 'ROW'", _ROWS),
+    ("binlog_row_image", "FULL", "set global binlog_row_image = 'FULL'", "whole rows before and after"),
+    ("binlog_row_metadata", "FULL", "set global binlog_row_metadata = 'FULL'", "names, keys, signs and character sets"),
+)
+_MYSQL_WANTED = (
+    (
+        "gtid_mode",
+        "ON",
+        "set global gtid_mode = 'ON', in the steps of the manual",
+        "going on after the last transaction",
+    ),
+    ("binlog_row_value_options", "", "set global binlog_row_value_options = ''", "whole JSON documents"),
+)
+_MARIADB_WANTED = (
+    ("gtid_strict_mode", "ON|1", "set global gtid_strict_mode = 1", "one order of transactions on every server"),
+)
+
+
+def settings(database: Database) -> list[Setting]:
+    """Return what the server has of what an edge needs."""
+    wanted = _WANTED + (_MARIADB_WANTED if database.is_mariadb else _MYSQL_WANTED)
+    return [Setting(name, value, database.variable(name) or "", sql, why) for name, value, sql, why in wanted]
+
+
+def check_settings(database: Database, *, mariadb: bool) -> None:
+    """Raise NeedsOperator unless the server is of the kind that is named and writes a log that can be decoded."""
+    if database.is_mariadb != mariadb:
+        named, other = ("mariadb", "mysql") if mariadb else ("mysql", "mariadb")
+        raise NeedsOperator(f"the server is {database.version}, not {named}", hint=f"Name it in [source.{other}].")
+    wrong = [setting for setting in settings(database) if not setting.holds]
+    if wrong:
+        found = ", ".join(f"{setting.name} is {setting.found or 'not set'!r}" for setting in wrong)
+        raise NeedsOperator(
+            f"the server's log does not carry what an edge needs: {found}",
+            hint="Run as an administrator, and keep it in the server's configuration: "
+            + "; ".join(setting.sql for setting in wrong)
+            + "; then let the writers connect again.",
+        )
+
+
+def identity(database: Database) -> tuple[int, str]:
+    """Return the server's number and its own name for itself."""
+    name = "server_uid" if database.is_mariadb else "server_uuid"
+    return int(database.value("select @@global.server_id")), database.variable(name) or ""
+
+
+def log(database: Database) -> Log:
+    """Return the binlog's files; raise NeedsOperator when there is none."""
+    rows = database.rows("show binary logs")
+    if not rows:
+        raise NeedsOperator("the server writes no binlog", hint="Start it with log_bin and a server_id.")
+    return Log([(str(row[0]), int(row[1])) for row in rows])
+
+
+def log_end(database: Database) -> tuple[str, int, str]:
+    """Return the newest file, where it ends, and, at MySQL, the GTID set of what was committed there at that moment."""
+    newer = not database.is_mariadb and database.release >= _BINARY_LOG_STATUS
+    rows = database.dictionaries("show binary log status" if newer else "show master status")
+    if not rows:
+        raise NeedsOperator("the server writes no binlog", hint="Start it with log_bin and a server_id.")
+    row = rows[0]
+    return str(row["File"]), int(row["Position"]), str(row.get("Executed_Gtid_Set") or "").replace("\n", "")
+
+
+def check_log(database: Database, checkpoint: MysqlCheckpoint) -> Log:
+    """Return the binlog; raise NeedsOperator unless it still continues the checkpoint."""
+    found = log(database)
+    number = split_name(checkpoint.file)[1]
+    if found.base != checkpoint.base or split_name(found.end[0])[1] < number or (
+        (found.end[0], found.end[1]) < (checkpoint.file, checkpoint.offset) and found.end[0] == checkpoint.file
+    ):  # fmt: skip
+        raise NeedsOperator(
+            f"the binlog ends at {found.end[0]}:{found.end[1]}, before the checkpoint's {checkpoint.file}:{checkpoint.offset}: "
+            "it was reset, or the server was restored from a backup",
+            hint=ANEW,
+        )
+    if found.first > number:
+        raise NeedsOperator(
+            f"the binlog was purged: it begins with {found.files[0][0]}, and the changes from "
+            f"{checkpoint.file}:{checkpoint.offset} (after GTID {checkpoint.gtids or 'none'}) to there are lost",
+            hint=ANEW,
+        )
+    return found
+
+
+def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
+    """Raise NeedsOperator unless the server is that of the checkpoint."""
+    found = identity(database)
+    if found != (checkpoint.server_id, checkpoint.server):
+        raise NeedsOperator(
+            f"the server is another one: its server_id is {found[0]} and its name {found[1]!r}, the checkpoint was made with "
+            f"{checkpoint.server_id} and {checkpoint.server!r}; offsets in its binlog are others",
+            hint=f"Connect to the former server. {NEW_EPOCH}",
+        )
+
+
+def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
+    """Raise NeedsOperator when the binlog has other transactions ahead of the checkpoint's place than the checkpoint.
+
+    So a log that was reset and has grown as long again is not taken for the former one.
+    """
+    if not database.is_mariadb:
+        known = database.value("select gtid_subset(%s, @@global.gtid_executed)", checkpoint.gtids)
+        if not known:
+            raise NeedsOperator(
+                f"the server has not executed what the checkpoint has, GTID set {checkpoint.gtids}: it was reset or restored",
+                hint=ANEW,
+            )
+        _check_next(database, checkpoint)
+        return
+    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
+    if found is None or str(MariadbGtids.parse(str(found))) != checkpoint.gtids:
+        raise NeedsOperator(
+            f"at {checkpoint.file}:{checkpoint.offset} the binlog stands after GTID {found or 'none'}, the checkpoint after "
+            f"{checkpoint.gtids or 'none'}: the binlog was reset, or the server was restored from a backup",
+            hint=ANEW,
+        )
+
+
+def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
+    """Raise NeedsOperator unless the log goes on at the checkpoint's place with what the checkpoint has not.
+
+    MySQL numbers anew from 1 after a reset, so its GTIDs alone do not show it.
+    """
+    where = f"{checkpoint.file}:{checkpoint.offset}"
+    try:
+        events = database.rows(f"show binlog events in '{checkpoint.file}' from {checkpoint.offset} limit 1")
+    except NoEvent as error:
+        raise NeedsOperator(
+            f"at {where} no event of the binlog begins: it was reset, or the server was restored from a backup",
+            hint=ANEW,
+        ) from error
+    for _, _, kind, _, _, said in events:
+        gtid = _NEXT.search(str(said))
+        if kind == "Gtid" and gtid and checkpoint.gtid_set.covers(MysqlGtids.parse(gtid[1])):
+            raise NeedsOperator(
+                f"at {where} the binlog goes on with GTID {gtid[1]}, which the checkpoint has: it was reset, or the server was "
+                "restored from a backup",
+                hint=ANEW,
+            )
+
+
+def check_server_id(database: Database, server_id: int, former_pid: int) -> None:
+    """Raise ServerIdTaken while another replica with this number reads the binlog.
+
+    `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
+    it is gone, and is told so.
+    """
+    hosts = replicas(database)
+    if server_id == int(database.value("select @@global.server_id")):
+        raise NeedsOperator(
+            f"server_id {server_id} is the server's own", hint="Give the edge a server_id that no server has."
+        )
+    if server_id not in {int(row[0]) for row in hosts}:
+        return
+    dumps = {int(row[0]) for row in database.rows("show processlist") if str(row[4]).startswith("Binlog Dump")}
+    if former_pid not in dumps:
+        raise ServerIdTaken(server_id)
+    _log.info("ending the server's connection %d that was lost", former_pid)
+    database.rows(f"kill {former_pid}")
+
+
+def replicas(database: Database) -> list[tuple[Any, ...]]:
+    """Return the replicas that read the binlog, their numbers first."""
+    newer = not database.is_mariadb and database.release >= _SHOW_REPLICAS
+    return database.rows("show replicas" if newer else "show slave hosts")
+
+
+def gtids_at(database: Database, file: str, offset: int) -> str:
+    """Return the GTID set of everything ahead of a place of the binlog."""
+    if database.is_mariadb:
+        found = database.value("select binlog_gtid_pos(%s, %s)", file, offset)
+        if found is None:
+            raise NeedsOperator(
+                f"{file}:{offset} is no place in the binlog",
+                hint="Run 'headrace edge init' again, or look at the files.",
+            )
+        return str(MariadbGtids.parse(str(found)))
+    return str(database.value("select @@global.gtid_executed") or "").replace("\n", "")

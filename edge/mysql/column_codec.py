@@ -1,0 +1,257 @@
+"""How a column's bytes become JSON: for each type the code that edge/mysql/rows_compiled.py puts into a table's functions.
+
+A fixed column is read by a struct code together with its neighbours; any other one reads itself at `p` and moves `p` behind
+it. Either leaves its value in a variable, of which its lines make what a form of `%` places into the record. Row images are in
+the order and with the lengths of the table map (MySQL manual, "Rows_event").
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from edge.mysql import charset, temporal, types, values
+from edge.mysql.jsonb import json_text
+from edge.mysql.table_map import Field
+from edge.records.column_policy import Treatment
+from headrace.errors import NeedsOperator
+
+
+class Code(NamedTuple):
+    """The way of one column. In `read`, `lines`, `form` and `arguments` the variable is `{v}`."""
+
+    type_name: str
+    #: The struct code of a fixed column, empty for others.
+    fixed: str = ""
+    #: What takes any other column from the image; and what makes of either what the form takes.
+    read: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    form: str = "%d"
+    arguments: tuple[str, ...] = ("{v}",)
+    #: Whether the value is UTF-8 in which something may be to escape.
+    is_text: bool = False
+    #: What the lines use, by names that are the column's own.
+    scope: dict[str, Any] = {}
+    length: int | None = None
+    scale: int | None = None
+    #: What the edge's policy does to the values; `exclude` for a column that is read and not told.
+    policy: str | None = None
+
+
+#: What every generated function may use.
+SHARED: dict[str, Any] = {
+    "number": int.from_bytes, "dates": temporal.DATES, "days": temporal.DAYS, "times": temporal.TIMES,
+    "timestamp": temporal.timestamp, "old_timestamp": temporal.old_timestamp, "moment": temporal.moment,
+    "old_moment": temporal.old_moment, "server_moment": temporal.server_moment,
+    "duration": temporal.duration, "old_duration": temporal.old_duration,
+    "float_json": values.float_json, "double_json": values.double_json, "vector": values.vector,
+    "inflated": values.inflated, "plain": values.plain, "dated": values.dated, "json_text": json_text,
+    "seconds": temporal.SECONDS,
+}  # fmt: skip
+_INTEGERS = {types.TINY: "bB", types.SHORT: "hH", types.LONG: "iI", types.LONGLONG: "qQ"}
+_QUOTED = '"%b"'
+_BLOBS = {types.BLOB, types.TINY_BLOB, types.MEDIUM_BLOB, types.LONG_BLOB}
+_BLOB_NAMES = {
+    1: ("TINYBLOB", "TINYTEXT"),
+    2: ("BLOB", "TEXT"),
+    3: ("MEDIUMBLOB", "MEDIUMTEXT"),
+    4: ("LONGBLOB", "LONGTEXT"),
+}
+
+
+def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> Code:
+    """Return a column's way; `kind` is the server's name for what the log shows as bytes, `where` names the column.
+
+    Raises NeedsOperator for a type or character set that is not read.
+    """
+    known = field.type
+    if known in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
+        return _string(field, charset_of, kind, where)
+    if known in _INTEGERS or known == types.INT24:
+        return _integer(field)
+    if known in _BLOBS or known == types.BLOB_COMPRESSED:
+        blob, text = _BLOB_NAMES.get(field.meta, _BLOB_NAMES[4])
+        size = field.meta
+        read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
+        return _characters(field, charset_of, where, read, (blob, text), compressed=known == types.BLOB_COMPRESSED)
+    if known in {types.ENUM, types.SET}:
+        return _membered(field, charset_of, where)
+    if (simple := _SIMPLE.get(known)) is not None:
+        return simple(field)
+    raise NeedsOperator(
+        f"column {where} is of a type that this release does not read ({known})",
+        hint="Alter the column, or leave its table out of the source's tables.",
+    )
+
+
+def without_zero_dates(way: Code) -> Code:
+    """Return the way of a column whose zero dates are null."""
+    if way.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:
+        return way
+    line = f"{{v}} = dated({way.form.encode()!r} % ({', '.join(way.arguments)},))"
+    return way._replace(lines=(*way.lines, line), form="%b", arguments=("{v}",))
+
+
+def treated(way: Code, treatment: Treatment) -> Code:
+    """Return the way of a column that the edge's policy hides."""
+    if treatment.hide is None:
+        return way._replace(policy=treatment.action)
+    text = "{v}" if way.is_text else f"plain({way.form.encode()!r} % ({', '.join(way.arguments)},))"
+    return Code(
+        "TEXT",
+        way.fixed,
+        way.read,
+        (*way.lines, f"{{v}} = hide_{{v}}({text})"),
+        _QUOTED,
+        is_text=True,
+        scope=way.scope | {"hide_{v}": treatment.hide},
+        policy=treatment.action,
+    )
+
+
+def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> Code:
+    if kind in values.ADDRESSES and field.type == types.STRING:
+        scope = {"address_{v}": values.ADDRESSES[kind]}
+        return Code(kind.upper(), read=_short(field.meta), lines=("{v} = address_{v}({v})",), form=_QUOTED, scope=scope)
+    names = ("BINARY", "CHAR") if field.type == types.STRING else ("VARBINARY", "VARCHAR")
+    compressed = field.type == types.VARCHAR_COMPRESSED
+    return _characters(field, charset_of, where, _short(field.meta), names, compressed=compressed)
+
+
+def _integer(field: Field) -> Code:
+    name = types.INTEGER_NAMES[field.type] + (" UNSIGNED" if field.unsigned else "")
+    if field.type == types.INT24:
+        return Code(name, "3s", lines=(f"{{v}} = number({{v}}, 'little', signed={not field.unsigned})",))
+    return Code(name, _INTEGERS[field.type][field.unsigned])
+
+
+def _short(length: int) -> tuple[str, ...]:
+    if length < 256:
+        return ("n = m[p] + 1", "{v} = m[p + 1:(p := p + n)]")
+    return ("n = (m[p] | m[p + 1] << 8) + 2", "{v} = m[p + 2:(p := p + n)]")
+
+
+def _characters(
+    field: Field,
+    charset_of: Callable[[int], str],
+    where: str,
+    read: tuple[str, ...],
+    names: tuple[str, str],
+    *,
+    compressed: bool,
+) -> Code:
+    if compressed:
+        read = (*read, "{v} = inflated({v})")
+    binary, text = names
+    of = charset.BINARY if field.collation == types.BINARY else charset_of(field.collation)
+    length = field.meta if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
+    if of == charset.BINARY:
+        # The log leaves zeros at the end of a BINARY out.
+        padded = f".ljust({field.meta}, b'\\0')" if field.type == types.STRING else ""
+        encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
+        return Code(binary, read=read, lines=(encode,), form=_QUOTED, length=length)
+    if of in charset.UTF8:
+        return Code(text, read=read, form=_QUOTED, is_text=True, length=length)
+    encode = f"{{v}} = encode(str({{v}}, {charset.decoder(of, where)!r}))"
+    return Code(text, read=read, lines=(encode,), form="%b", length=length)
+
+
+def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> Code:
+    of = "utf8mb4" if not field.collation else charset_of(field.collation)
+    # Members of binary columns are names all the same.
+    codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where)
+    texts = tuple(member.decode(codec) for member in field.members)
+    if field.type == types.ENUM:
+        scope: dict[str, Any] = {"members_{v}": values.members(texts)}
+        return Code("ENUM", "BH"[field.meta - 1], lines=("{v} = members_{v}[{v}]",), form="%b", scope=scope)
+    line = "{v} = sets_{v}[number({v}, 'little')]"
+    return Code("SET", f"{field.meta}s", lines=(line,), form="%b", scope={"sets_{v}": values.Sets(texts)})
+
+
+def _decimal(field: Field) -> Code:
+    """Groups of nine digits in four bytes, big-endian, the odd digits outermost; the first bit tells the sign."""
+    precision, scale = field.meta >> 8, field.meta & 0xFF
+    size, whole, parts = values.decimal_layout(precision, scale)
+    top = 8 * size - 1
+    lines = (
+        "{v} = number({v}, 'big')",
+        f"s_{{v}} = b'' if {{v}} >> {top} else b'-'",
+        f"{{v}} ^= {(1 << top) - 1} if s_{{v}} else {1 << top}",
+    )
+    integer = " + ".join(
+        f"({{v}} >> {shift} & {mask}) * {10 ** (9 * place)}" for place, (shift, mask) in enumerate(whole)
+    )
+    arguments = ("s_{v}", integer or "0", *(f"{{v}} >> {shift} & {mask}" for shift, mask, _ in parts))
+    form = "".join(f"%0{digits}d" for _, _, digits in parts)
+    form = f'"%b%d.{form}"' if scale else '"%b%d"'
+    return Code("DECIMAL", f"{size}s", (), lines, form, arguments, length=precision, scale=scale)
+
+
+def _fraction_bytes(field: Field) -> int:
+    if not 0 <= field.meta <= 6:
+        raise ValueError("a time has an impossible precision")
+    return (field.meta + 1) // 2
+
+
+def _moment(field: Field) -> Code:
+    extra = _fraction_bytes(field)
+    if extra:
+        line = f"{{v}} = moment({{v}}, {field.meta})"
+        return Code("DATETIME", f"{5 + extra}s", (), (line,), _QUOTED, length=field.meta)
+    lines = (f"{{v}} = number({{v}}, 'big') - {0x8000000000}",)
+    return Code("DATETIME", "5s", (), lines, '"%b%b"', ("days[{v} >> 17]", "times[{v} & 131071]"), length=0)
+
+
+def _timestamp(field: Field) -> Code:
+    extra = _fraction_bytes(field)
+    if field.meta != 6:
+        line = f"{{v}} = timestamp({{v}}, {field.meta})"
+        return Code("TIMESTAMP", f"{4 + extra}s", (), (line,), _QUOTED, length=field.meta)
+    # The usual one, without a call.
+    lines = ("{v} = number({v}, 'big')", "z_{v} = b'Z' if {v} >> 24 else b''")
+    arguments = ("seconds[{v} >> 24]", "{v} & 16777215", "z_{v}")
+    return Code("TIMESTAMP", "7s", (), lines, '"%b.%06d%b"', arguments, length=6)
+
+
+def _time(field: Field) -> Code:
+    extra = _fraction_bytes(field)
+    line = f"{{v}} = duration({{v}}, {field.meta})"
+    return Code("TIME", f"{3 + extra}s", (), (line,), _QUOTED, length=field.meta)
+
+
+def _bit(field: Field) -> Code:
+    bits, whole = field.meta & 0xFF, field.meta >> 8
+    length = 8 * whole + bits
+    if not 1 <= length <= 64:
+        raise ValueError("a column of bits has an impossible length")
+    line = f"{{v}} = format(number({{v}}, 'big'), '0{length}b').encode()"
+    return Code("BIT", f"{whole + bool(bits)}s", (), (line,), _QUOTED, length=length)
+
+
+def _sized(type_name: str, line: str, form: str) -> Callable[[Field], Code]:
+    """Return the way of a column whose metadata says how many bytes its length has."""
+
+    def way(field: Field) -> Code:
+        size = field.meta
+        read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
+        return Code(type_name, read=read, lines=(line,), form=form)
+
+    return way
+
+
+_SIMPLE: dict[int, Callable[[Field], Code]] = {
+    types.FLOAT: lambda _: Code("FLOAT", "f", (), ("{v} = float_json({v})",), "%b"),
+    types.DOUBLE: lambda _: Code("DOUBLE", "d", (), ("{v} = double_json({v})",), "%b"),
+    types.YEAR: lambda _: Code("YEAR", "B", (), ("{v} = {v} + 1900 if {v} else 0",)),
+    types.NEWDECIMAL: _decimal,
+    types.BIT: _bit,
+    types.DATE: lambda _: Code("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    types.NEWDATE: lambda _: Code("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    types.DATETIME2: _moment,
+    types.TIMESTAMP2: _timestamp,
+    types.TIME2: _time,
+    types.DATETIME: lambda _: Code("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
+    types.TIMESTAMP: lambda _: Code("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
+    types.TIME: lambda _: Code("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
+    types.GEOMETRY: _sized("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
+    types.VECTOR: _sized("VECTOR", "{v} = vector({v})", _QUOTED),
+    types.JSON: _sized("JSON", "{v} = encode(json_text({v}))", "%b"),
+}

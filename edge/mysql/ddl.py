@@ -1,0 +1,155 @@
+"""Statements in the log, read only as far as they bear on rows: where a transaction ends, which tables are emptied, what a
+row-based log cannot hold.
+
+Assumes that servers write what they were sent, comments and all, or `DROP TABLE` with names in backticks. What is not
+recognised as harmless is refused: a change that came as a statement would be lost. Where a statement empties tables and their
+names cannot be read, it counts as one that moves rows, which is reported.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from itertools import pairwise, takewhile
+from typing import Final, NamedTuple
+
+from edge.mysql.sql_tokens import Form, Token, tokens
+
+
+class Kind(Enum):
+    """What a statement means for the stream."""
+
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    #: Tables lose all their rows: TRUNCATE, DROP, CREATE OR REPLACE.
+    EMPTIES = "empties"
+    #: Rows move or vanish in a way that no row event tells: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged.
+    MOVES = "moves"
+    #: An XA transaction's rows begin, and end; one that was prepared is decided upon.
+    XA_START = "xa start"
+    XA_END = "xa end"
+    XA_COMMIT = "xa commit"
+    XA_ROLLBACK = "xa rollback"
+    HARMLESS = "harmless"
+    #: Rows changed by statement.
+    REFUSED = "refused"
+
+
+class Statement(NamedTuple):
+    """A statement's kind, and the tables it empties as (database or "", table)."""
+
+    kind: Kind
+    tables: tuple[tuple[str, str], ...] = ()
+    #: Of the statement, at most three words, for messages: never a value.
+    opening: str = ""
+    #: Of the XA transaction, as the server writes it.
+    xid: str = ""
+
+
+#: Most of a log's statements are these, as the server writes them.
+_BOUNDS: Final = {
+    bound: Statement(kind, opening=bound)
+    for bound, kind in (("BEGIN", Kind.BEGIN), ("COMMIT", Kind.COMMIT), ("ROLLBACK", Kind.ROLLBACK))
+}
+_XA = re.compile(r"XA\s+(START|END|COMMIT|ROLLBACK)\s+(X'[0-9A-F]*',X'[0-9A-F]*',\d+)", re.IGNORECASE)
+_XA_KINDS: Final = {"START": Kind.XA_START, "END": Kind.XA_END, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
+#: What begins a statement that empties tables, without the words that may stand between.
+_EMPTYING: Final = (("TRUNCATE", "TABLE"), ("TRUNCATE",), ("DROP", "TABLE"), ("DROP", "TABLES"), ("CREATE", "TABLE"))
+#: Pairs of words by which ALTER TABLE moves rows.
+_MOVING: Final = frozenset({
+    ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("CONVERT", "PARTITION"),
+    ("CONVERT", "TABLE"), ("DISCARD", "TABLESPACE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "PARTITION"),
+    ("IMPORT", "PARTITION"),
+})  # fmt: skip
+#: What ALTER TABLE renames without moving a row.
+_RENAMED_WITHIN: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT"})
+#: Takes the place of a character that could not be decoded.
+_UNREADABLE: Final = "\ufffd"
+
+#: First words of statements that change no row, or whose rows come as row events.
+_HARMLESS = frozenset({
+    "ALTER", "ANALYZE", "CHECK", "CREATE", "DROP", "FLUSH", "GRANT", "INSTALL", "OPTIMIZE", "RELEASE", "RENAME", "REPAIR",
+    "REVOKE", "SAVEPOINT", "SET", "UNINSTALL",
+})  # fmt: skip
+
+
+def read_statement(text: str, sql_mode: int = 0) -> Statement:
+    """Return what a statement means that was executed under an `sql_mode`."""
+    if bound := _BOUNDS.get(text):
+        return bound
+    if match := _XA.fullmatch(text.strip("; \n\t")):
+        return Statement(
+            _XA_KINDS[match[1].upper()], opening=f"XA {match[1].upper()}", xid=match[2].lower().replace("x'", "X'")
+        )
+    return _read(list(tokens(text, sql_mode)))
+
+
+def _read(found: list[Token]) -> Statement:
+    words = [token.keyword for token in found[:6]]
+    opening = " ".join(takewhile(lambda word: word.isascii() and word.isalpha(), words[:3]))
+    word = words[0] if words else ""
+    if word in _BOUNDS or words[:2] == ["START", "TRANSACTION"]:
+        return Statement(_BOUNDS[word].kind if word in _BOUNDS else Kind.BEGIN, opening=opening)
+    if words[:2] == ["SET", "STATEMENT"]:
+        # MariaDB's SET STATEMENT variable = value FOR statement.
+        after = next((number for number, token in enumerate(found) if token.keyword == "FOR"), None)
+        return Statement(Kind.REFUSED, opening=opening) if after is None else _read(found[after + 1 :])
+    tables = _emptied(found)
+    if tables is not None:
+        if not tables or any(_UNREADABLE in name for named in tables for name in named):
+            return Statement(Kind.MOVES, opening=opening)
+        return Statement(Kind.EMPTIES, tables, opening)
+    if _moves(words, found):
+        return Statement(Kind.MOVES, opening=opening)
+    return Statement(Kind.HARMLESS if word in _HARMLESS else Kind.REFUSED, opening=opening)
+
+
+def _emptied(found: list[Token]) -> tuple[tuple[str, str], ...] | None:
+    """Return the tables that a statement empties; None where it empties none."""
+    words = [token.keyword for token in found[:4]]
+    replaces = words[:3] == ["CREATE", "OR", "REPLACE"]
+    head = (words[0], words[3]) if replaces and len(words) == 4 else tuple(words[:2])
+    if head[:1] == ("CREATE",) and not replaces:
+        return None
+    if head in _EMPTYING:
+        at = 4 if replaces else 2
+    elif head[:1] == ("TRUNCATE",):
+        at = 1
+    else:
+        return None
+    if [token.keyword for token in found[at : at + 2]] == ["IF", "EXISTS"]:
+        at += 2
+    return tuple(_names(iter(found[at:]), several=head[0] == "DROP"))
+
+
+def _names(rest: Iterator[Token], *, several: bool) -> Iterator[tuple[str, str]]:
+    """Yield the tables that are named, as (database or "", table), up to what is no name."""
+    token = next(rest, None)
+    while token is not None and token.form in {Form.WORD, Form.NAME}:
+        database, table = "", token.text
+        token = next(rest, None)
+        if token is not None and token.is_sign("."):
+            second = next(rest, None)
+            if second is None:
+                return
+            database, table = table, second.text
+            token = next(rest, None)
+        yield database, table
+        if not several or token is None or not token.is_sign(","):
+            return
+        token = next(rest, None)
+
+
+def _moves(words: list[str], found: list[Token]) -> bool:
+    """Return whether rows move or vanish without row events."""
+    if words[0:1] == ["RENAME"]:
+        return words[1:2] != ["USER"]
+    if words[0:1] == ["DROP"]:
+        return words[1:2] in (["DATABASE"], ["SCHEMA"])
+    if words[0:1] != ["ALTER"] or "TABLE" not in words[1:4]:
+        return False
+    pairs = [(first.keyword, second) for first, second in pairwise(found)]
+    return any(
+        (word, after.keyword) in _MOVING or (word == "RENAME" and after.keyword not in _RENAMED_WITHIN)
+        for word, after in pairs
+    )

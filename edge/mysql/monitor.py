@@ -1,0 +1,21 @@
+"""What is looked at beside a binlog: how much of it stands after the checkpoint, and whether that is still there."""
+
+from edge import watch
+from edge.mysql.binlog_position import place, split_name
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checks import check_log, check_settings
+from edge.mysql.connection import Database
+
+
+class Watch(watch.Watch[Database, MysqlCheckpoint]):
+    """Looks at settings and binlog."""
+
+    def look(self, connection: Database) -> None:
+        """Look once."""
+        check_settings(connection, mariadb=self._config.source.mariadb is not None)
+        checkpoint = self._checkpoint()
+        log = check_log(connection, checkpoint)
+        name, size = log.end
+        retained = log.retained(checkpoint.confirmed)
+        self._figures.saw_log(place(split_name(name)[1], size), retained=retained, safe=None)
+        self.warn_of(retained)

@@ -1,0 +1,212 @@
+"""The connection to MariaDB or MySQL that carries the binlog.
+
+The driver logs in; framing is our own, over its socket: large reads, packets sliced in place. Guarantees that events are whole
+and that their checksums hold; that every failure is NotConnected, NeedsOperator, LogTaken, or CorruptInput with the place in the
+log.
+"""
+
+import contextlib
+import socket
+import ssl
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from edge.mysql import events
+from edge.mysql.connection import Database
+from edge.mysql.errors import streaming
+from headrace.configuration.edge import Mysql
+from headrace.errors import CorruptInput, NotConnected
+
+_REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
+#: An idle server says so often that it is still there, in seconds.
+HEARTBEAT_SECONDS = 1.0
+#: So long the server waits until more of the log is taken, in seconds.
+_PATIENCE_SECONDS = 3600
+#: A round of reading ends after so many bytes, so that other duties get their turn.
+_ROUND_BYTES = 1 << 20
+#: A packet of this length goes on in the next one.
+_FULL_PACKET = 0xFFFFFF
+#: Int24 length, Int8 number.
+_PACKET = struct.Struct("<I").unpack_from
+#: The CRC-32 of anything with its own CRC-32 behind it.
+_WHOLE = 0x2144DF1C
+_OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+#: Of a dump: the server ends it where the log ends.
+_NON_BLOCK = 1
+
+
+class LogEnded(NotConnected):
+    """The server ended the stream."""
+
+
+class LogStream:
+    """A connection that carries the binlog from `start_*` on."""
+
+    def __init__(self, config: Mysql, source: str) -> None:
+        self._address, self._user, self._server_id = str(config), config.user, config.server_id
+        self._database = Database(config, source)
+        self._socket: Any = self._database._connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
+        self.pid = self._database.pid
+        #: Frames that came, heartbeats included.
+        self.frames = 0
+        self._since = ""
+        self._checksummed = False
+        # What was received and not framed yet, and the parts of a packet that goes on.
+        self._rest = b""
+        self._parts: list[bytes] = []
+
+    def start_mariadb(self, gtids: str) -> None:
+        """Start after a GTID set of MariaDB's."""
+        self._prepare()
+        for name, value in (
+            ("mariadb_slave_capability", 4),
+            ("slave_connect_state", gtids),
+            ("slave_gtid_strict_mode", 1),
+            ("slave_gtid_ignore_duplicates", 0),
+        ):
+            self._database.rows(f"set @{name} = %s", value)
+        self._register()
+        self._begin(struct.pack("<BIHI", _DUMP, 4, 0, self._server_id), gtids or "the beginning of the log")
+
+    def start_mysql(self, gtids: str, encoded: bytes) -> None:
+        """Start after a GTID set of MySQL's; `encoded` is the set as the protocol has it."""
+        self._prepare()
+        self._register()
+        head = struct.pack("<BHIIQI", _DUMP_GTID, 4, self._server_id, 0, 4, len(encoded))
+        self._begin(head + encoded, gtids or "the beginning of the log")
+
+    def start_at(self, file: str, offset: int) -> None:
+        """Start at a place of a file, to be ended where the log ends, whoever else reads with this server id."""
+        self._prepare()
+        self._database.rows("set @mariadb_slave_capability = %s", 4)
+        dump = struct.pack("<BIHI", _DUMP, offset, _NON_BLOCK, 0)
+        self._begin(dump + file.encode(), f"{file}:{offset}")
+
+    def read(self, feed: Callable[[bytes, int, int], None], now_ms: int) -> int:
+        """Feed the events that have arrived, up to a round of them: each with its end without checksum and the time.
+
+        Never blocks. Returns how many were fed, 0 when none has arrived. Raises what ended the stream.
+        """
+        data, fed, taken, packet_head = self._rest, 0, 0, _PACKET
+        while taken < _ROUND_BYTES:
+            more = self._receive()
+            if more is None:
+                break
+            taken += len(more)
+            data = data + more if data else more
+            at, size = 0, len(data)
+            while size - at >= 4:
+                length = packet_head(data, at)[0] & _FULL_PACKET
+                end = at + 4 + length
+                if end > size:
+                    break
+                if length == _FULL_PACKET or self._parts:
+                    self._parts.append(data[at + 4 : end])
+                    at = end
+                    if length == _FULL_PACKET:
+                        continue
+                    packet = b"".join(self._parts)
+                    self._parts = []
+                    kind, found = packet[0] if packet else _END, packet[1:]
+                else:
+                    kind, found = data[at + 4] if length else _END, data[at + 5 : end]
+                    at = end
+                self.frames += 1
+                if kind != _OK:
+                    self._rest = b""
+                    self._ended(kind, found)
+                if length := self._checked(found):
+                    feed(found, length, now_ms)
+                    fed += 1
+            data = data[at:] if at else data
+        self._rest = data
+        return fed
+
+    def fileno(self) -> int:
+        """Return the socket, to wait on."""
+        return int(self._socket.fileno())
+
+    def close(self) -> None:
+        """Close the connection, without a farewell that the server would not read."""
+        # The driver's own reader would keep the socket open.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends a farewell.
+
+    def _checked(self, found: bytes) -> int:
+        """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""
+        size = len(found)
+        if size < events.HEADER_SIZE or events.HEADER(found)[3] != size:
+            raise self._corrupt(found, "an event is cut short")
+        end = size
+        kind = found[4]
+        if kind == events.FORMAT:
+            self._checksummed = size > events.HEADER_SIZE + 62 and events.is_checksummed(found)
+            end -= events.CHECKSUM_SIZE + 1
+        elif self._checksummed:
+            end -= events.CHECKSUM_SIZE
+        if self._checksummed and zlib.crc32(found) != _WHOLE:
+            raise self._corrupt(found, "the checksum of an event does not hold")
+        return end
+
+    def _corrupt(self, found: bytes, what: str) -> CorruptInput:
+        end = int.from_bytes(found[13:17], "little") if len(found) >= events.HEADER_SIZE else 0
+        kind = found[4] if len(found) > 4 else 0
+        return CorruptInput(
+            f"{what}: type {kind}, {len(found)} bytes, ending at offset {end} of a binlog file of {self._address}, "
+            f"somewhere after {self._since}",
+            hint="Nothing was skipped or confirmed. Start the edge again; if it stops there again, the binlog file is damaged: "
+            "look at it with mariadb-binlog --verify-binlog-checksum, start a new epoch and copy the tables again.",
+        )
+
+    def _receive(self) -> bytes | None:
+        try:
+            more: bytes = self._socket.recv(_ROUND_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except OSError as error:
+            raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
+        if not more:
+            raise NotConnected(f"the connection to {self._address} was lost: the server closed it")
+        return more
+
+    def _ended(self, kind: int, found: bytes) -> None:
+        if kind != _ERROR:
+            raise LogEnded(f"server {self._address} ended the stream")
+        number = int.from_bytes(found[:2], "little")
+        words = found[2:].decode(errors="replace")
+        words = words[6:] if words.startswith("#") else words
+        raise streaming(number, words, self._address, self._user, self._server_id, self._since)
+
+    def _prepare(self) -> None:
+        nanoseconds = int(HEARTBEAT_SECONDS * 1e9)
+        # Of the event that names the first file; from then on each file says so itself.
+        self._checksummed = (self._database.variable("binlog_checksum") or "").upper() == "CRC32"
+        for name in ("master", "source"):
+            self._database.rows(f"set @{name}_binlog_checksum = @@global.binlog_checksum")
+            self._database.rows(f"set @{name}_heartbeat_period = {nanoseconds}")
+        # Nothing is read of it while a prepared transaction is decoded, or while what was read is not acknowledged: a server that
+        # gives up after its usual 60 s would have all of that read again, and again.
+        self._database.rows(f"set session net_write_timeout = {_PATIENCE_SECONDS}")
+
+    def _register(self) -> None:
+        """Int8 command, Int32 server id, strings host, user and password, Int16 port, Int32 rank, Int32 master id."""
+        host = b"headrace"
+        body = struct.pack("<BIB", _REGISTER, self._server_id, len(host)) + host + struct.pack("<BBHII", 0, 0, 0, 0, 0)
+        self._send(body)
+        with self._database._translated():  # noqa: SLF001 - one room.
+            self._database._connection._read_ok_packet()  # noqa: SLF001 - the driver has no command for it.
+
+    def _begin(self, command: bytes, since: str) -> None:
+        self._since = since
+        self._send(command)
+        self._socket.setblocking(False)
+
+    def _send(self, body: bytes) -> None:
+        try:
+            self._socket.sendall(len(body).to_bytes(3, "little") + b"\0" + body)
+            self._database._connection._next_seq_id = 1  # noqa: SLF001 - as after every command.
+        except OSError as error:
+            raise NotConnected(f"the connection to {self._address} was lost: {error}") from error

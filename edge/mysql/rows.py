@@ -1,0 +1,177 @@
+"""A table's changes, from rows events to keys and values.
+
+Rows event: Int48 table id, Int16 flags, in version 2 Int16 length of what else is there, packed number of columns, a bit for
+each column that the images have (for updates a second time), then the images: a bit for each null, then the values. An update
+has two images for each row. Whatever is not rows of this table raises ValueError, struct.error or IndexError.
+"""
+
+from msgspec import json
+
+from edge.mysql import envelope
+from edge.mysql.column_codec import Code
+from edge.mysql.envelope import Transaction
+from edge.mysql.rows_compiled import Images
+from edge.mysql.system_versioning import Versions
+from edge.mysql.table_map import TableMap, packed
+from headrace.schema import Column, TableSchema
+
+#: A record of one row: the row, the table's part, its number in the event, place, ordinal, the rest, how many changes so far.
+_INSERTED, _DELETED = b'{"before":null,"after":%b,%b%d%b%08x%b%d}}', b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
+
+KeysAndValues = tuple[list[bytes | None], list[bytes | None]]
+
+
+class MissingColumns(ValueError):  # noqa: N818 - a state of the log.
+    """The images do not have every column: binlog_row_image is not FULL."""
+
+
+class Table:
+    """One table, as one table map describes it."""
+
+    def __init__(
+        self, described: TableMap, codes: list[Code], shared: envelope.Table, versions: Versions | None = None
+    ) -> None:
+        names = [json.encode(field.name) for field in described.fields]
+        index = {field.name: number for number, field in enumerate(described.fields)}
+        key = [index[name] for name in described.key]
+        told = [(field, code) for field, code in zip(described.fields, codes, strict=True) if code.policy != "exclude"]
+        self.envelope = shared
+        self.schema = TableSchema(
+            schema=described.database,
+            table=described.table,
+            key=list(described.key),
+            columns=[
+                Column(
+                    name=field.name,
+                    type_name=code.type_name,
+                    length=code.length,
+                    scale=code.scale,
+                    position=number,
+                    optional=field.nullable,
+                    policy=code.policy,
+                )
+                for number, (field, code) in enumerate(told, 1)
+            ],
+            excluded=[
+                field.name
+                for number, (field, code) in enumerate(zip(described.fields, codes, strict=True))
+                if code.policy == "exclude" and (versions is None or number not in versions.columns)
+            ],
+        )
+        #: Which of its rows are current; None where all are.
+        self.versions = versions
+        #: Whether its schema record went ahead.
+        self.told = False
+        self._keyed = Images(names, codes, key)
+        self._bare = Images(names, codes, []) if key else self._keyed
+        self._width = len(names)
+        self._bytes = (len(names) + 7) // 8
+        # Sizes of what stands ahead of the images, of inserts and deletes and of updates; and what of it was looked at already.
+        width = 1 if len(names) < 251 else 3
+        self._head_sizes = (width + self._bytes, width + 2 * self._bytes)
+        self._heads: set[bytes] = set()
+        self._of: Transaction | None = None
+        self._middle = b""
+
+    def schema_record(self, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
+        """Return the schema record."""
+        return self.envelope.schema_record(json.encode(self.schema.change()), transaction, ordinal, now_ms)
+
+    def truncate(self, transaction: Transaction, ordinal: int, now_ms: int, *, number: int | None = None) -> bytes:
+        """Return the value of a truncate, which has no key; `number` is its index where that is not the ordinal."""
+        number = ordinal if number is None else number
+        return b'{"before":null,"after":null,%b0%b%08x%b%d}}' % (
+            self.envelope.middle(transaction), transaction.place, ordinal, envelope.end(b"t", transaction, now_ms), number + 1,
+        )  # fmt: skip
+
+    def keys(self, m: bytes, p: int, e: int) -> set[bytes | None]:
+        """Return the keys of all images, old and new, from `p` to `e`, which were decoded before."""
+        found, images, size = set(), self._keyed, self._bytes
+        while p < e:
+            p, key, _ = images[m[p : p + size]](m, p + size)
+            found.add(key)
+        return found
+
+    def copied(self, rows: list[bytes], transaction: Transaction, first: int, now_ms: int) -> list[bytes | None]:
+        """Return the values of rows that a snapshot read, the first of which has this ordinal."""
+        middle, place = self.envelope.middle(transaction, copied=True), transaction.place
+        end = envelope.end(b"r", transaction, now_ms)
+        return [
+            b'{"before":null,"after":%b,%b%d%b%08x%b%d}}'
+            % (row, middle, number, place, first + number, end, number + 1)
+            for number, row in enumerate(rows)
+        ]
+
+    def images_at(self, event: bytes, at: int, *, is_update: bool) -> int:
+        """Return where the images begin, `at` being where the number of columns is.
+
+        Raises MissingColumns when they lack columns, ValueError when they are of another table.
+        """
+        # What was found in order before is in order.
+        size = self._head_sizes[is_update]
+        head = event[at : at + size]
+        if head in self._heads:
+            return at + size
+        end = self._checked(event, at, is_update=is_update)
+        self._heads.add(head)
+        return end
+
+    def _checked(self, event: bytes, at: int, *, is_update: bool) -> int:
+        width, at = packed(event, at)
+        if width != self._width:
+            raise ValueError("rows have another number of columns than their table map")
+        size = self._bytes
+        for _ in range(1 + is_update):
+            present = event[at : at + size]
+            if int.from_bytes(present, "little") & ((1 << width) - 1) != (1 << width) - 1:
+                raise MissingColumns
+            at += size
+        return at
+
+    def _between(self, transaction: Transaction) -> bytes:
+        if self._of is not transaction:
+            self._of, self._middle = transaction, self.envelope.middle(transaction)
+        return self._middle
+
+    def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
+        """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
+        return self._single(_INSERTED, b"c", m, p, e, transaction, first, now_ms)
+
+    def updates(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
+        """Return keys and values of the pairs of rows from `p` to `e`."""
+        keys: list[bytes | None] = []
+        found: list[bytes | None] = []
+        images, bare, size, number = self._keyed, self._bare, self._bytes, first
+        middle, place = self._between(transaction), transaction.place
+        end = envelope.end(b"u", transaction, now_ms)
+        while p < e:
+            p, _, old = bare[m[p : p + size]](m, p + size)
+            p, key, row = images[m[p : p + size]](m, p + size)
+            keys.append(key)
+            found.append(
+                b'{"before":%b,"after":%b,%b%d%b%08x%b%d}}'
+                % (old, row, middle, number - first, place, number, end, (number := number + 1))
+            )
+        if p != e:
+            raise ValueError("rows do not end where their event does")
+        return keys, found
+
+    def deletes(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
+        """Return keys and values of the rows from `p` to `e`."""
+        return self._single(_DELETED, b"d", m, p, e, transaction, first, now_ms)
+
+    def _single(
+        self, form: bytes, op: bytes, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int
+    ) -> KeysAndValues:
+        keys: list[bytes | None] = []
+        found: list[bytes | None] = []
+        images, size, number = self._keyed, self._bytes, first
+        middle, place = self._between(transaction), transaction.place
+        end = envelope.end(op, transaction, now_ms)
+        while p < e:
+            p, key, row = images[m[p : p + size]](m, p + size)
+            keys.append(key)
+            found.append(form % (row, middle, number - first, place, number, end, (number := number + 1)))
+        if p != e:
+            raise ValueError("rows do not end where their event does")
+        return keys, found

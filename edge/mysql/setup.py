@@ -1,0 +1,165 @@
+"""Making a MariaDB or MySQL source: nothing is made in the server, so there is a checkpoint and what it stands on.
+
+Guarantees that a new epoch begins at the end of the binlog as it is now, that GTID set and place agree, and that a checkpoint is
+taken to another server only when asked to (`adopt`), after the last transaction that is acknowledged.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from edge.engine import Adoption
+from edge.mysql.binlog_position import file_name, split_name
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checks import (
+    FIRST,
+    check_gtids,
+    check_identity,
+    check_log,
+    check_settings,
+    gtids_at,
+    identity,
+    log,
+    log_end,
+)
+from edge.mysql.connection import Database
+from edge.mysql.errors import ANEW
+from edge.progress.checkpoint import State
+from headrace.errors import NeedsOperator
+from headrace.position import Position, new_epoch
+
+
+def initialise(
+    source: str,
+    engine: Literal["mariadb", "mysql"],
+    database: Database,
+    state: State[MysqlCheckpoint],
+    checkpoint: MysqlCheckpoint | None,
+    adoption: Adoption | None,
+    say: Callable[[str], None],
+) -> MysqlCheckpoint:
+    """Make or only verify the source's checkpoint, and return it; `say` what was made."""
+    check_settings(database, mariadb=engine == "mariadb")
+    if adoption is not None:
+        made = _adopted(source, engine, database, checkpoint, adoption.position)
+    elif checkpoint is not None:
+        check_identity(database, checkpoint)
+        check_log(database, checkpoint)
+        check_gtids(database, checkpoint)
+        say(f"Already made: checkpoint {state.path}, after GTID {checkpoint.gtids or 'none'}")
+        return checkpoint
+    else:
+        made = _at_end(source, engine, database, Position.start(new_epoch()))
+    state.write(made)
+    say(f"Wrote checkpoint {state.path}: epoch {made.position.epoch}")
+    say(f"Changes that commit after {made.place} are captured")
+    return made
+
+
+def _at_end(
+    source: str, engine: Literal["mariadb", "mysql"], database: Database, position: Position
+) -> MysqlCheckpoint:
+    """Return a checkpoint where the binlog ends."""
+    if engine == "mysql":
+        # Executed and place are of one moment: no transaction commits between them.
+        file, offset, gtids = log_end(database)
+    else:
+        file, offset = log(database).end
+        gtids = gtids_at(database, file, offset)
+    return _checkpoint(source, engine, database, position, file, offset, gtids)
+
+
+def _checkpoint(
+    source: str,
+    engine: Literal["mariadb", "mysql"],
+    database: Database,
+    position: Position,
+    file: str,
+    offset: int,
+    gtids: str,
+) -> MysqlCheckpoint:
+    number, name = identity(database)
+    return MysqlCheckpoint(
+        source=source,
+        stage="made",
+        acknowledged=str(position),
+        engine=engine,
+        gtids=gtids,
+        file=file,
+        offset=offset,
+        server_id=number,
+        server=name,
+    )
+
+
+def _adopted(
+    source: str,
+    engine: Literal["mariadb", "mysql"],
+    database: Database,
+    checkpoint: MysqlCheckpoint | None,
+    position: Position | None,
+) -> MysqlCheckpoint:
+    if checkpoint is not None:
+        if position is not None:
+            raise NeedsOperator(
+                "there is a checkpoint: it says where the source goes on",
+                hint="Run 'headrace edge run'; or, if the checkpoint is wrong, move it away first.",
+            )
+        return _carried_over(source, engine, database, checkpoint)
+    if position is None:
+        raise NeedsOperator(
+            "there is no checkpoint whose GTID a new epoch could go on after",
+            hint="Run 'headrace edge init' without --adopt for a new epoch from now on, and copy the tables again.",
+        )
+    if engine == "mysql":
+        raise NeedsOperator(
+            "MySQL does not tell the GTID set of a place in its binlog, so a lost checkpoint cannot be made again",
+            hint="Run 'headrace edge init' without --adopt for a new epoch from now on, and copy the tables again.",
+        )
+    found = log(database)
+    number, offset = position.commit >> 32, position.commit & 0xFFFFFFFF
+    if number < found.first:
+        raise NeedsOperator(
+            f"the binlog begins with {found.files[0][0]}, and the position is in {file_name(found.base, number)}: it was purged",
+            hint=ANEW,
+        )
+    # The position is where its transaction began, or lies between two; the log is read again from a place ahead of that.
+    file, before = _boundary_before(database, file_name(found.base, number), offset)
+    return _checkpoint(source, engine, database, position, file, before, gtids_at(database, file, before))
+
+
+def _boundary_before(database: Database, file: str, offset: int) -> tuple[str, int]:
+    """Return where the GTID event begins that ends at an offset; the offset itself where a transaction ends."""
+    start, before = FIRST, 0
+    while offset > FIRST and before < start < offset:
+        events = database.rows(f"show binlog events in '{file}' from {start} limit 2000")
+        for _, begins, kind, _, ends, _ in events:
+            # Within a transaction the log does not say where events end.
+            if int(ends) == offset:
+                return file, int(begins) if kind == "Gtid" else offset
+        start, before = int(events[-1][1]) if events else 0, start
+    if offset == FIRST:
+        return file, offset
+    raise NeedsOperator(
+        f"no transaction begins at {file}:{offset}: the position is not of this server",
+        hint="Check the server that [source.mariadb] names, and the position.",
+    )
+
+
+def _carried_over(
+    source: str, engine: Literal["mariadb", "mysql"], database: Database, checkpoint: MysqlCheckpoint
+) -> MysqlCheckpoint:
+    """Return a checkpoint of a new epoch after the GTIDs of the former one, on the server as it is now.
+
+    What is acknowledged of a transaction beyond those is sent again in the new epoch.
+    """
+    if checkpoint.spooled:
+        raise NeedsOperator(
+            f"the spool holds changes up to {checkpoint.spooled} that are not acknowledged, and the checkpoint's GTID is behind "
+            "them: a new epoch would leave them out",
+            hint="If the former server can be reached, run the edge there until the far side has everything. Otherwise move the "
+            "state folder away, run 'headrace edge init' for a new epoch from now on, and copy the tables again.",
+        )
+    # Nothing of the new server's log is read yet: its first place is ahead of all of it.
+    base, number = split_name(log(database).files[0][0])
+    position = Position.start(new_epoch(checkpoint.position.epoch))
+    return _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)

@@ -1,0 +1,200 @@
+"""A column of a copied table: what SQL selects of it, so that its record has the bytes that the log's would have.
+
+The catalog's description becomes the field that the log would tell, and so the same way into JSON; only what is taken from a
+row image there is taken here from the server's text (MySQL manual, "Text Resultset"). Texts come as the table stores them,
+since the connection asks for no conversion. A key's value is kept as text, and goes back into SQL as the literal that the
+column's own order is compared with.
+"""
+
+import re
+from typing import NamedTuple, Self
+
+from edge.mysql import charset, types, values
+from edge.mysql.column_codec import Code
+from edge.mysql.table_map import Field
+from headrace.errors import NeedsOperator
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
+_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
+_MOMENT_OR_ADDRESS = re.compile(r"[0-9a-f:. -]+")
+_MOMENTS = frozenset({"date", "time", "datetime", "timestamp"})
+_INTEGERS = {
+    "tinyint": types.TINY, "smallint": types.SHORT, "mediumint": types.INT24, "int": types.LONG, "bigint": types.LONGLONG,
+}  # fmt: skip
+_BLOBS = {
+    "tinyblob": 1, "tinytext": 1, "blob": 2, "text": 2, "mediumblob": 3, "mediumtext": 3, "longblob": 4, "longtext": 4,
+}  # fmt: skip
+_TIMES = {"time": types.TIME2, "datetime": types.DATETIME2, "timestamp": types.TIMESTAMP2}
+_GEOMETRIES = frozenset({
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+    "geomcollection",
+})  # fmt: skip
+_OTHERS = dict.fromkeys(_GEOMETRIES, (types.GEOMETRY, 4)) | {kind: (code, 0) for kind, code in _INTEGERS.items()} | {
+    "float": (types.FLOAT, 4), "double": (types.DOUBLE, 8), "year": (types.YEAR, 0), "date": (types.DATE, 0),
+    "json": (types.JSON, 4), "enum": (types.ENUM, 1), "set": (types.SET, 1), "vector": (types.VECTOR, 4),
+    "inet4": (types.STRING, 4), "inet6": (types.STRING, 16), "uuid": (types.STRING, 16),
+}  # fmt: skip
+_STRINGS = {
+    "char": types.STRING, "binary": types.STRING, "varchar": types.VARCHAR, "varbinary": types.VARCHAR,
+}  # fmt: skip
+#: Types whose records hold the server's text as it is, between quotes.
+_AS_TEXT = frozenset({types.NEWDECIMAL, types.DATE, types.TIME2})
+_BYTES = frozenset({types.GEOMETRY, types.VECTOR, types.BLOB, types.VARCHAR, types.STRING})
+
+
+class Catalogued(NamedTuple):
+    """A row of information_schema.columns."""
+
+    name: str
+    data_type: str
+    column_type: str
+    is_nullable: str
+    octets: int | None
+    precision: int | None
+    scale: int | None
+    fraction: int | None
+    charset: str | None
+    collation: str | None
+
+
+#: What is asked for a Catalogued.
+CATALOGUED = (
+    "column_name, data_type, column_type, is_nullable, character_octet_length, numeric_precision, numeric_scale, "
+    "datetime_precision, character_set_name, collation_name"
+)
+
+
+def field(column: Catalogued, where: str) -> Field:
+    """Return the field that the log would tell; raise NeedsOperator for a type that is not read."""
+    kind = column.data_type
+    code, meta = _coded(column, kind)
+    if code is None:
+        raise NeedsOperator(
+            f"column {where} is of a type that this release does not copy ({kind})",
+            hint="Alter the column, or leave its table out of the source's tables.",
+        )
+    return Field(
+        name=column.name,
+        type=code,
+        meta=meta,
+        nullable=column.is_nullable == "YES",
+        unsigned="unsigned" in column.column_type and code in types.NUMERIC,
+        collation=types.BINARY if column.charset in {None, charset.BINARY} else 0,
+    )
+
+
+def _coded(column: Catalogued, kind: str) -> tuple[int | None, int]:
+    """Return type and metadata, None for a type that is not known."""
+    octets, precision = column.octets or 0, column.precision or 0
+    coded: tuple[int | None, int] = _OTHERS.get(kind, (None, 0))
+    if kind in _BLOBS:
+        coded = types.BLOB, _BLOBS[kind]
+    elif kind in _TIMES:
+        coded = _TIMES[kind], column.fraction or 0
+    elif kind in _STRINGS:
+        # A compressed one is told with the byte ahead of what is compressed.
+        coded = _STRINGS[kind], octets + ("COMPRESSED" in column.column_type)
+    elif kind == "decimal":
+        coded = types.NEWDECIMAL, precision << 8 | (column.scale or 0)
+    elif kind == "bit":
+        coded = types.BIT, precision // 8 << 8 | precision % 8
+    elif kind == "vector" and octets:
+        # MariaDB's are bytes in the log.
+        coded = types.VARCHAR, octets
+    return coded
+
+
+def selected(column: Catalogued) -> str:
+    """Return what SQL selects, to be read by `taken`."""
+    name = quoted(column.name)
+    if column.data_type in {"bit", "year"} or ("zerofill" in column.column_type and column.data_type in _INTEGERS):
+        return f"{name} + 0"
+    if column.data_type == "decimal" and "zerofill" in column.column_type:
+        return f"cast({name} as decimal({column.precision}, {column.scale}))"
+    if column.data_type in {"float", "double"}:
+        # With all digits, and with the sign of zero.
+        return f"{name} * 1e0"
+    if column.data_type in values.ADDRESSES:
+        return f"cast({name} as binary({4 if column.data_type == 'inet4' else 16}))"
+    return name
+
+
+def taken(way: Code, known: Field, column: Catalogued, where: str) -> Code:
+    """Return the way of a column whose value is what `selected` gave."""
+    kind, lines, form = known.type, way.lines, '"%b"'
+    if kind in _BYTES:
+        return way._replace(fixed="", read=())
+    if kind in _AS_TEXT:
+        lines = ()
+    elif kind in {types.DATETIME2, types.TIMESTAMP2}:
+        zone = "Z" if kind == types.TIMESTAMP2 else ""
+        lines = (f"{{v}} = server_moment({{v}}, b{zone!r})",)
+    elif kind == types.BIT:
+        lines = (f"{{v}} = format(int({{v}}), '0{way.length}b').encode()",)
+    elif kind in {types.FLOAT, types.DOUBLE}:
+        lines, form = ("{v} = float({v})", *way.lines), "%b"
+    elif kind in {types.ENUM, types.SET, types.JSON}:
+        lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}))",), "%b"
+    else:
+        lines, form = (), "%b"
+    return way._replace(fixed="", read=(), lines=lines, form=form, arguments=("{v}",), scope={})
+
+
+def _codec(column: Catalogued, where: str) -> str:
+    if column.charset is None or column.charset in charset.UTF8:
+        return "utf-8"
+    # Members of binary columns are names all the same.
+    return "latin1" if column.charset == charset.BINARY else charset.decoder(column.charset, where)
+
+
+class KeyColumn(NamedTuple):
+    """A column of a key: its name in SQL, and how its values come and go."""
+
+    name: str
+    kind: str
+    charset: str | None
+    #: All that its values are ordered by.
+    declared: str
+
+    @classmethod
+    def of(cls, column: Catalogued) -> Self:
+        """Return a column of the table as one of its key."""
+        name = quoted(column.name)
+        declared = " ".join(filter(None, (name, column.column_type, column.collation)))
+        return cls(name, column.data_type, column.charset, declared)
+
+    @property
+    def selected(self) -> str | None:
+        """What SQL selects besides the column's value; None where that is enough."""
+        # In the order of their members, not of their names.
+        return f"{self.name} + 0" if self.kind in {"enum", "set"} else None
+
+    def text(self, value: bytes) -> str:
+        """Return a value, as `selected` gave it, in the form that is kept."""
+        if self.kind in values.ADDRESSES:
+            return values.ADDRESSES[self.kind](value).decode()
+        if self._is_text:
+            return value.hex()
+        return value.decode()
+
+    def literal(self, text: str) -> str:
+        """Return a kept value as SQL takes it; raise NeedsOperator for one that cannot have been kept."""
+        if self._is_text and _HEXADECIMAL.fullmatch(text):
+            introducer = "" if self.charset in {None, charset.BINARY} else f"_{self.charset} "
+            return f"{introducer}x'{text}'"
+        if (self.kind in values.ADDRESSES or self.kind in _MOMENTS) and _MOMENT_OR_ADDRESS.fullmatch(text):
+            return f"'{text}'"
+        if not self._is_text and _NUMBER.fullmatch(text):
+            return f"{text}e0" if self.kind in {"float", "double"} and "e" not in text else text
+        raise NeedsOperator(
+            f"the snapshot plan holds a key that {self.name} cannot have", hint="Ask for the snapshot again."
+        )
+
+    @property
+    def _is_text(self) -> bool:
+        return self.kind in _STRINGS or self.kind in _BLOBS
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,168 @@
+"""The decoder of a source that is copied from: puts chunks between transactions, and tells the window of changes.
+
+A watermark is a place that the binlog had reached when it was asked. It comes back between the first two transactions of the
+stream behind that place; on an idle server at once, or with a heartbeat. What was sent before stands ahead of that place, or at
+it with other ordinals (edge/mysql/snapshot_ordinals.py): no position is used twice. A chunk is a transaction of its own, without
+a GTID; on reading the log again it is not there.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from edge.mysql import events
+from edge.mysql.binlog_position import file_name
+from edge.mysql.ddl import Kind
+from edge.mysql.envelope import Transaction
+from edge.mysql.gtid import MysqlGtids
+from edge.mysql.gtid_progress import Mark
+from edge.mysql.rows import Table
+from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_reader import Watermark
+from edge.mysql.table_cache import Copied
+from edge.mysql.xa import XaDecoder
+from edge.snapshot.dedup_window import Window
+from edge.snapshot.plan import LogTable
+from edge.snapshot.ports import Chunk, Moved, Put
+from headrace.errors import CorruptInput
+from headrace.position import Position
+
+#: So many transactions are remembered, for those that are in the log and not visible yet.
+_RECENT = 4096
+#: Statements that say nothing of a table.
+_PLAIN = frozenset({
+    Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK, Kind.XA_START, Kind.XA_END, Kind.XA_COMMIT, Kind.XA_ROLLBACK,
+})  # fmt: skip
+
+
+def _nobody(_content: bytes) -> None:
+    """Wait for no watermark."""
+
+
+class ChunkDecoder(XaDecoder):
+    """A decoder that chunks can be put into."""
+
+    def __init__(self, *, ordinals: Ordinals, server_id: int, **options: Any) -> None:
+        super().__init__(**options)
+        #: Called with the content of each watermark, at its place in the stream.
+        self.marked: Callable[[bytes], None] = _nobody
+        #: Watermarks that are waited for, oldest first; the snapshot's thread adds to it.
+        self.watermarks: deque[Watermark] = deque()
+        self._ordinals, self._server_id = ordinals, server_id
+        self._tells_ends = options["records"].transactions
+        self._clock_ms = 0
+        self._recent: deque[Mark] = deque(maxlen=_RECENT)
+        # Transactions that stand ahead of the window.
+        self._before: tuple[Mark, ...] = ()
+        self._watched: tuple[str, str] | None = None
+        self._window: Window | None = None
+
+    def feed_and_arrive(self, found: bytes, end: int, now_ms: int) -> None:
+        """Decode an event, and then come to the watermarks that it leads to."""
+        self.feed(found, end, now_ms)
+        self.arrive(now_ms)
+
+    def arrive(self, now_ms: int) -> None:
+        """Come to the watermarks whose place is reached, between transactions."""
+        while self.watermarks and not self.in_transaction and self.passed >= self.watermarks[0].place:
+            watermark = self.watermarks.popleft()
+            self._now_ms, self._clock_ms = now_ms, watermark.now_ms
+            self.marked(watermark.content)
+
+    def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
+        """Follow nothing: every row image has all columns."""
+
+    def watch(self, table: Copied, window: Window) -> None:
+        """Report every change of a table to a window from here on."""
+        self._watched, self._window = (table.table.schema.schema, table.table.schema.table), window
+
+    def unwatch(self) -> None:
+        """Report to no window any more."""
+        self._watched = self._window = None
+
+    def opened(self) -> None:
+        """Note which transactions a chunk has to see that is read from here on."""
+        self._before = tuple(self._recent)
+
+    def truncate(self, table: Copied) -> Position:
+        """Put a truncate of the table here."""
+        held = self._tables.now(table)
+        return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
+
+    def fits(self, chunk: Chunk, window: Window) -> bool:
+        """Whether the table was not altered, and the chunk saw every transaction that stands ahead of its window."""
+        if window.altered:
+            return False
+        if isinstance(chunk.seen, MysqlGtids):
+            return all(chunk.seen.has(mark.group) for mark in self._before)
+        return not self._before or bool(chunk.seen >= self._before[-1].place)
+
+    def put(self, chunk: Chunk, window: Window) -> Put:
+        """Put the rows here that the window keeps."""
+        copied: Copied = chunk.table
+        read, keeps = copied.rows.read, window.keeps
+        try:
+            found = [(key, row) for key, row in map(read, chunk.rows) if keeps(key)]
+        except (struct.error, IndexError, KeyError, ValueError, OverflowError) as error:
+            name = f"{copied.table.schema.schema}.{copied.table.schema.table}"
+            raise CorruptInput(
+                f"a row of {name} that the server selected cannot be decoded",
+                hint="Cancel the table's snapshot (headrace edge snapshot --cancel), and report what columns it has.",
+            ) from error
+        if not found:
+            return Put(None, [])
+        table, rows = self._tables.now(copied), [row for _, row in found]
+        return Put(
+            self._put(table, [key for key, _ in found], lambda to, first: table.copied(rows, to, first, self._now_ms)),
+            [],
+        )
+
+    def _put(
+        self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]
+    ) -> Position:
+        """Put a transaction of our own here, and return its last position."""
+        # Where ends are told, they have positions of their own.
+        first = self._ordinals.take(self.passed, len(keys) + self._tells_ends)
+        transaction = Transaction(
+            epoch=self._epoch,
+            commit=self.passed,
+            commit_ms=self._clock_ms,
+            server_id=self._server_id,
+            gtid=None,
+            file=file_name(self._base, self.passed >> 32),
+            first=first,
+        )
+        self._changes.begin(transaction, first)
+        self._changes.add(table, keys, made(transaction, first), self._now_ms)
+        self._changes.end(self.passed)
+        return Position(self._epoch, self.passed, first + len(keys) - 1)
+
+    def _end(self, found: bytes, end: int = 0) -> None:
+        super()._end(found, end)
+        self._recent.append(self.marks[-1])
+
+    def _rows(self, found: bytes, end: int) -> None:
+        super()._rows(found, end)
+        window = self._window
+        if window is None or not window.is_open:
+            return
+        for table, _, images, start, until in self._located(found, end):
+            if (table.schema.schema, table.schema.table) != self._watched:
+                return
+            for key in table.keys(images, start, until):
+                if key is None:
+                    window.alter()
+                else:
+                    window.change(key)
+
+    def _query(self, found: bytes, end: int) -> None:
+        window, watched = self._window, self._watched
+        if window is not None and watched is not None:
+            query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
+            text, statement = self._tables.statement(query)
+            lower = text.lower()
+            # Whatever names the table may empty it, alter it, or put another one in its place.
+            if statement.kind not in _PLAIN and any(name.lower().replace("`", "``") in lower for name in watched):
+                window.alter()
+        super()._query(found, end)

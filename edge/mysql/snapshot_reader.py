@@ -1,0 +1,142 @@
+"""Reads chunks, each in a short read-only transaction with a consistent snapshot, and tells where the binlog is.
+
+Nothing is written at the source: a watermark is the end of the binlog as it is then, and it comes back when the stream has got
+there. MariaDB says at which place of the binlog a snapshot stands, MySQL which transactions it saw at least: so one that is in
+the log already and that readers do not see yet is noticed. Used by the snapshot's thread alone.
+"""
+
+from collections import deque
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+from edge.mysql import events, snapshot_rows
+from edge.mysql.binlog_position import file_name, place, split_name
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checks import gtids_at, log_end
+from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from edge.mysql.snapshot_connection import ChunkConnection
+from edge.mysql.snapshot_table import describe, listed, shape
+from edge.mysql.table_cache import Copied, Tables
+from edge.snapshot.plan import Key
+from edge.snapshot.ports import Chunk, Described
+from headrace.errors import NeedsOperator, Retryable
+
+#: What a chunk saw: everything ahead of a place of the binlog, or these transactions at least.
+Seen = int | MysqlGtids
+_NOT_VISIBLE = "a transaction that is in the log is not visible yet"
+
+
+class Watermark(NamedTuple):
+    """A place that the stream has to get to."""
+
+    content: bytes
+    place: int
+    #: The server's clock, in milliseconds since 1970.
+    now_ms: int
+
+
+class ChunkReader:
+    """A connection that reads chunks of captured tables."""
+
+    def __init__(
+        self,
+        connect: Callable[[], ChunkConnection],
+        tables: Tables,
+        checkpoint: MysqlCheckpoint,
+        watermarks: deque[Watermark],
+        decided: Container[str],
+    ) -> None:
+        self._connect, self._tables, self._watermarks, self._decided = connect, tables, watermarks, decided
+        self._database = connect()
+        # What the stream does not tell any more, until a snapshot was seen to have it.
+        self._behind: MysqlCheckpoint | None = checkpoint
+
+    def published(self) -> list[str]:
+        """Return the tables that the source's databases and tables, and the policy, let through."""
+        return [f"{of}.{name}" for of, name in listed(self._database) if self._tables.chosen(of, name)]
+
+    def named(self, name: str) -> list[str]:
+        """Return the name: a table is its partitions."""
+        return [name]
+
+    def describe(self, name: str, where: str | None) -> Described:
+        """Return a table, with the server's estimate of its rows."""
+        of, _, table = name.partition(".")
+        if not self._tables.chosen(of, table):
+            raise NeedsOperator(
+                f"table {name} is not captured: its changes would be missing",
+                hint="Name it in the source's databases or tables, and let [policy] include it; then start the edge again.",
+            )
+        found, estimate = describe(self._database, of, table)
+        if where is not None:
+            explain = "explain extended" if self._database.is_mariadb else "explain"
+            plan = self._database.dictionaries(f"{explain} {found.matching(where)}")[0]
+            estimate = int(int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100)
+        return Described(self._tables.copied(found), estimate)
+
+    def mark(self, content: bytes) -> None:
+        """Let a watermark come back when the stream has got to where the binlog ends now."""
+        now_ms = int(self._database.value("select unix_timestamp(now(3)) * 1000"))
+        file, offset, _ = log_end(self._database)
+        self._watermarks.append(Watermark(content, place(split_name(file)[1], offset), now_ms))
+
+    def rows(self, table: Copied, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the next rows in key order."""
+        return self._read(table, table.source.rows(where, after, count), count, limit_bytes)
+
+    def again(self, table: Copied, where: str | None, keys: list[Key]) -> Chunk:
+        """Return the rows of these keys."""
+        return self._read(table, table.source.again(where, keys), len(keys), 1 << 62)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def _read(self, table: Copied, statement: str, count: int, limit_bytes: int) -> Chunk:
+        database = self._database
+        if database.is_mariadb:
+            self._check_decided()
+        seen = None if database.is_mariadb else MysqlGtids.parse(log_end(database)[2])
+        database.rows("start transaction with consistent snapshot, read only")
+        saw = self._place() if seen is None else seen
+        self._check_behind(saw)
+        rows, size, whole = database.selected(statement, limit_bytes)
+        if not whole:
+            database.abandon()
+            database = self._database = self._connect()
+        if shape(database, table.source.name) != table.source.shape:
+            raise Retryable("a table was altered while it was copied")
+        database.rows("rollback")
+        last = table.source.key_of(snapshot_rows.columns(rows[-1])) if rows else None
+        return Chunk(table=table, rows=rows, size=size, last=last, end=whole and len(rows) < count, seen=saw)
+
+    def _place(self) -> int:
+        """Return where in the binlog the snapshot stands."""
+        said = self._database.rows("show status like 'binlog_snapshot_%'")
+        found = {str(name).lower(): str(value) for name, value in said}
+        return place(split_name(found["binlog_snapshot_file"])[1], int(found["binlog_snapshot_position"]))
+
+    def _check_behind(self, saw: Seen) -> None:
+        """Raise Retryable while a snapshot does not see what the stream told before this session, and tells no more."""
+        behind = self._behind
+        if behind is None:
+            return
+        if isinstance(saw, MysqlGtids):
+            holds = saw.covers(behind.gtid_set)
+        elif not (holds := saw >= behind.confirmed):
+            file = file_name(behind.base, saw >> 32)
+            at = MariadbGtids.parse(gtids_at(self._database, file, saw & 0xFFFFFFFF))
+            holds = at.covers(behind.gtid_set)
+        if not holds:
+            raise Retryable(_NOT_VISIBLE)
+        self._behind = None
+
+    def _check_decided(self) -> None:
+        """Raise Retryable while the server still commits an XA transaction whose commit is in the log.
+
+        The place at which a snapshot stands does not tell of those.
+        """
+        for form, length, _, data in self._database.rows("xa recover"):
+            name = bytes(data) if isinstance(data, bytes) else str(data).encode()
+            if events.xid(int(form), name[: int(length)], name[int(length) :]) in self._decided:
+                raise Retryable(_NOT_VISIBLE)

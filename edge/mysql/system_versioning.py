@@ -1,0 +1,91 @@
+"""Tables `WITH SYSTEM VERSIONING`: which images of a rows event are of rows that are current.
+
+MariaDB keeps former rows in the table itself: it logs an update as the row's new form and an insert of its former one, and a
+delete as an update that ends the row. Guarantees that what is told is what a plain `SELECT` would see change: former rows are
+left out, and an update that ends a row is a delete. The two columns of the period are in no record. Called by
+edge/mysql/decoder.py.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from edge.mysql import events, types
+from edge.mysql.column_codec import Code
+from edge.mysql.rows_compiled import Images
+from edge.mysql.table_map import TableMap
+
+#: What the catalog says of a period's columns, and their names where it does not list them.
+START, END = "row start", "row end"
+_UNLISTED = ("row_start", "row_end")
+#: Of a row that is current: the last moment of 32 bits, signed before MariaDB 11.5 and unsigned from then on.
+_CURRENT: Final = (b'{"":"2038-01-19T03:14:07.999999Z"}', b'{"":"2106-02-07T06:28:15.999999Z"}')
+
+
+class Run(NamedTuple):
+    """Images that are told in the same way: as an event of this type would."""
+
+    kind: int
+    images: bytes
+    start: int
+    end: int
+
+
+class Versions:
+    """The period of a table."""
+
+    def __init__(self, codes: list[Code], start: int, end: int) -> None:
+        #: Where its columns are.
+        self.columns = (start, end)
+        self._ends = Images([b'""'] * len(codes), codes, [end])
+        self._bytes = (len(codes) + 7) // 8
+
+    def runs(self, kind: int, m: bytes, p: int, e: int) -> Iterator[Run]:
+        """Yield what is told of the images from `p` to `e`."""
+        count = 2 if kind in events.UPDATES else 1
+        for told, images in groupby(self._told(kind, m, p, e, count), key=lambda found: found[0]):
+            if told:
+                joined = b"".join(image for _, image in images)
+                yield Run(told, joined, 0, len(joined))
+
+    def _told(self, kind: int, m: bytes, p: int, e: int, count: int) -> Iterator[tuple[int, bytes]]:
+        """Yield for each row the type of event that tells it, 0 for none, and the images that do."""
+        while p < e:
+            ends = [self._image(m, p)]
+            if count > 1:
+                ends.append(self._image(m, ends[0][0]))
+            (middle, was), (after, stays) = ends[0], ends[-1]
+            if not was:
+                yield 0, b""
+            elif not stays:
+                yield events.DELETE_1, m[p:middle]
+            else:
+                yield kind, m[p:after]
+            p = after
+
+    def _image(self, m: bytes, p: int) -> tuple[int, bool]:
+        """Return where an image ends, and whether its row is current."""
+        size = self._bytes
+        after, found, _ = self._ends[m[p : p + size]](m, p + size)
+        return after, found in _CURRENT
+
+
+def may_have_period(described: TableMap) -> bool:
+    """Say whether a table has columns that could be a period's."""
+    return (
+        sum(field.type == types.TIMESTAMP2 and field.meta == 6 and not field.nullable for field in described.fields) > 1
+    )
+
+
+def period(described: TableMap, kinds: dict[str, str]) -> tuple[int, int] | None:
+    """Return where a table's period is, None when it has none; `kinds` are the catalog's columns.
+
+    A period that the table's statement does not name is not listed there.
+    """
+    names = [field.name for field in described.fields]
+    listed = {kind: name for name, kind in kinds.items() if name in names}
+    if START in listed and END in listed:
+        return names.index(listed[START]), names.index(listed[END])
+    if tuple(names[-2:]) == _UNLISTED and not set(_UNLISTED) & kinds.keys():
+        return len(names) - 2, len(names) - 1
+    return None

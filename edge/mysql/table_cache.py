@@ -1,0 +1,229 @@
+"""The tables of a source: which are captured, and how each is decoded, by the table maps that the log brings.
+
+Guarantees that the same description is compiled once, and that a table's schema record goes ahead again when the table is
+described otherwise. Asks the catalog only for what the log does not tell: which character set a collation is of, whether
+bytes are an address or a UUID, and which columns are the period of a table with versions.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple
+
+from edge.mysql import envelope, types
+from edge.mysql.charset import BINARY, statement_text
+from edge.mysql.column_codec import Code, code, treated, without_zero_dates
+from edge.mysql.ddl import Statement, read_statement
+from edge.mysql.events import Query
+from edge.mysql.rows import Table
+from edge.mysql.snapshot_columns import taken
+from edge.mysql.snapshot_rows import Rows
+from edge.mysql.snapshot_table import ChunkTable
+from edge.mysql.system_versioning import Versions, may_have_period, period
+from edge.mysql.table_map import TableMap, parse
+from edge.records.column_policy import Policy
+from headrace.errors import NeedsOperator
+
+#: The servers' own.
+SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+#: The columns of every SEQUENCE.
+_SEQUENCE: Final = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+    "cycle_count",
+)  # fmt: skip
+#: Descriptions that are remembered.
+_MOST = 5000
+#: Lengths of addresses and UUIDs, which the log shows as bytes.
+_ADDRESS_LENGTHS: Final = frozenset({4, 16})
+
+
+class Chosen:
+    """Which tables are captured: of some databases or all, of these some tables or all, and what the policy admits."""
+
+    def __init__(self, databases: list[str], tables: list[str], policy: Policy) -> None:
+        self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
+
+    def __call__(self, database: str, table: str) -> bool:
+        """Say whether a table is captured."""
+        name = f"{database}.{table}"
+        if self._tables:
+            chosen = name in self._tables
+        else:
+            chosen = database in self._databases if self._databases else database not in SYSTEM
+        return chosen and self._policy.admits(database, table)
+
+
+class Copied(NamedTuple):
+    """A table that is copied: how the source selects it, what the log would make of it, and its rows' way into records."""
+
+    source: ChunkTable
+    table: Table
+    rows: Rows
+
+
+class Tables:
+    """Tables by description."""
+
+    def __init__(
+        self,
+        *,
+        connector: str,
+        source: str,
+        chosen: Chosen,
+        policy: Policy,
+        zero_dates: Literal["text", "null"] = "text",
+        charset_of: Callable[[int], str],
+        kinds_of: Callable[[str, str], dict[str, str]],
+        type_of: Callable[[str, str], str],
+        lower_case: bool = False,
+    ) -> None:
+        """`type_of`: what kind of table the catalog has under a database and a name, empty where it has none.
+
+        `lower_case`: the server keeps names of tables in lower case, however statements write them.
+        """
+        self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
+        self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
+        self._type_of, self._lower_case = type_of, lower_case
+        #: Sequences that the log had changes of, by database and name.
+        self._sequences: set[tuple[str, str]] = set()
+        self._described: dict[bytes, Table | None] = {}
+        # What was described last, as long as it is what its table is.
+        self._last: tuple[bytes, Table | None] = (b"", None)
+        self._current: dict[tuple[str, str], Table] = {}
+
+    def of(self, body: bytes) -> Table | None:
+        """Return the table that a table map event's body describes, None when it is not captured."""
+        # The table's number and flags may differ where everything else is the same.
+        description = body[8:]
+        last, table = self._last
+        if description == last:
+            return table
+        if description in self._described:
+            table = self._described[description]
+            if table is not None:
+                self._make_current(table)
+            self._last = description, table
+            return table
+        if len(self._described) >= _MOST:
+            self._described.clear()
+        described = parse(body, mariadb=self._connector == "mariadb")
+        captured = self.chosen(described.database, described.table) and not self._is_sequence(described)
+        table = self._compiled(described) if captured else None
+        if table is not None:
+            self._make_current(table)
+        self._described[description] = table
+        self._last = description, table
+        return table
+
+    def statement(self, query: Query) -> tuple[str, Statement]:
+        """Return a statement's text and what it means."""
+        words = query.words
+        # Every client's character set has ASCII.
+        charset = "ascii" if query.collation is None or words.isascii() else self._charset_of(query.collation)
+        text = statement_text(words, charset)
+        return text, read_statement(text, query.sql_mode)
+
+    def emptied(self, database: str, table: str) -> Table | None:
+        """Return a captured table that loses its rows, None when it is not captured or its schema is not known yet.
+
+        A table that no change of this session came from is described by nothing but its name.
+        """
+        if self._lower_case:
+            database, table = database.lower(), table.lower()
+        if not self.chosen(database, table) or (database, table) in self._sequences:
+            return None
+        known = self._current.get((database, table))
+        if known is None:
+            bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
+            known = Table(bare, [], self._shared(bare))
+            known.told = True
+        return known
+
+    @property
+    def no_table(self) -> envelope.Table:
+        """What records share that are about no table."""
+        return envelope.Table(connector=self._connector, source=self._source, database="", table="")
+
+    def copied(self, source: ChunkTable) -> Copied:
+        """Return a table that the catalog describes, which changes nothing here. Raises as `of` does."""
+        described = source.described
+        ways = []
+        for field, column in zip(described.fields, source.columns, strict=True):
+            where, of = f"{described.database}.{described.table}.{field.name}", column.charset or BINARY
+            ways.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where))  # type: ignore[misc]
+        ways = self._hidden(described, ways)
+        table = Table(described, ways, self._shared(described))
+        return Copied(source, table, Rows([field.name for field in described.fields], ways, list(source.places)))
+
+    def now(self, copied: Copied) -> Table:
+        """Return the table that rows put into the stream now belong to: the stream's own, unless it has another shape."""
+        table = copied.table
+        known = self._current.get((table.schema.schema, table.schema.table))
+        if known is not None and known.schema == table.schema:
+            return known
+        self._make_current(table)
+        return table
+
+    def _make_current(self, table: Table) -> None:
+        name = table.schema.schema, table.schema.table
+        former = self._current.get(name)
+        self._last = b"", None
+        if former is not table:
+            table.told = former is not None and former.told and former.schema == table.schema
+            self._current[name] = table
+
+    def _is_sequence(self, described: TableMap) -> bool:
+        """Return whether this is a SEQUENCE of MariaDB's, which the log describes as a table.
+
+        One that was dropped since is known by its columns alone.
+        """
+        name = described.database, described.table
+        if tuple(field.name for field in described.fields) != _SEQUENCE or self._type_of(*name) == "BASE TABLE":
+            self._sequences.discard(name)
+            return False
+        self._sequences.add(name)
+        return True
+
+    def _compiled(self, described: TableMap) -> Table:
+        where = f"{described.database}.{described.table}"
+        if not described.is_full:
+            raise NeedsOperator(
+                f"the log does not name the columns of {where}: binlog_row_metadata was not FULL",
+                hint="Run as an administrator: set global binlog_row_metadata = 'FULL'; and keep it in the server's "
+                "configuration. Then start a new epoch: 'headrace edge init' in an empty state folder.",
+            )
+        kinds: dict[str, str] = {}
+        versioned = self._connector == "mariadb" and may_have_period(described)
+        if versioned or any(
+            field.type == types.STRING and field.collation == types.BINARY and field.meta in _ADDRESS_LENGTHS
+            for field in described.fields
+        ):
+            kinds = self._kinds_of(described.database, described.table)
+        codes = [
+            code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
+            for field in described.fields
+        ]
+        shown = self._hidden(described, codes)
+        found = period(described, kinds) if versioned else None
+        if found is None:
+            return Table(described, shown, self._shared(described))
+        start, end = found
+        for number in found:
+            shown[number] = codes[number]._replace(policy="exclude")
+        key = tuple(name for name in described.key if name != described.fields[end].name)
+        return Table(replace(described, key=key), shown, self._shared(described), Versions(codes, start, end))
+
+    def _hidden(self, described: TableMap, codes: list[Code]) -> list[Code]:
+        """Return the ways as settings and policy want them."""
+        if self._zero_dates == "null":
+            codes = [without_zero_dates(way) for way in codes]
+        names = [field.name for field in described.fields]
+        treatments = self._policy.treatments(described.database, described.table, names, described.key)
+        return [
+            way if treatment is None else treated(way, treatment)
+            for way, treatment in zip(codes, treatments, strict=True)
+        ]
+
+    def _shared(self, described: TableMap) -> envelope.Table:
+        return envelope.Table(
+            connector=self._connector, source=self._source, database=described.database, table=described.table
+        )

@@ -1,0 +1,217 @@
+"""What an edge says about itself: counts and gauges kept in one place, scraped, logged, and sent in batches.
+
+Every count has one thread that writes it, so nothing is locked; a reader may see figures of slightly different moments.
+docs/metrics.md explains each.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Self
+
+from edge.observability.credit_wait import CreditWait
+from edge.observability.log_clock import LogClock
+from headrace import __version__
+from headrace.batch import Figures as BatchFigures
+from headrace.configuration.edge import EdgeFile
+from headrace.metrics.figure import counter, gauge, worked_out
+from headrace.metrics.rate import Rate
+
+STATES = (
+    "starting", "capturing", "database away", "interconnect away", "not acknowledged", "stopped", "needs an operator",
+)  # fmt: skip
+#: With batches on the way and nothing accepted for so long, in seconds, the far side is stuck.
+STUCK_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
+#: Of the room for WAL or of the spool, so much taken is worth a warning.
+_WARNING_SHARE = 0.8
+
+
+def look_seconds(config: EdgeFile) -> float:
+    """Return how often the end of the source's log is looked at, in seconds."""
+    return min(_LOOK_SECONDS, config.heartbeat_seconds)
+
+
+@dataclass(slots=True)
+class Figures:
+    """Figures since the edge was started; None is "not known"."""
+
+    captured: int = counter("captured_records_total", "Records captured, schema records included.")
+    captured_transactions: int = counter("captured_transactions_total", "Transactions with changes captured.")
+    captured_batches: int = counter("captured_batches_total", "Batches cut.")
+    captured_bytes: int = counter("captured_bytes_total", "Size of the batches cut, before compression.")
+    sent: int = counter("sent_batches_total", "Batches sent; one that is sent again counts again.")
+    sent_bytes: int = counter("sent_bytes_total", "Size of the batches sent, compressed.")
+    accepted: int = counter("accepted_batches_total", "Batches that the far side accepted: they are committed.")
+    returned: int = counter("returned_batches_total", "Batches that came back and are sent again.")
+    rejected: int = counter("rejected_batches_total", "Batches that the far side rejected: the edge stops.")
+    undecodable: int = counter("decode_errors_total", "Messages of the log that could not be decoded: the edge stops.")
+    dead_letters: int = counter("dead_letters_total", "Changes too large for a record, told without their row.")
+    database_connections: int = counter("database_connections_total", "Connections made to the database.")
+    interconnect_connections: int = counter("interconnect_connections_total", "Links made that got credit.")
+    database_connected: int = gauge("database_connected", "1 while the log is read, 0 while not.", 0)
+    interconnect_connected: int = gauge("interconnect_connected", "1 while batches can be sent, 0 while not.", 0)
+    credit: int = gauge("credit_batches", "Batches that the far side would take now.", 0)
+    read_lsn: int = gauge("read_position", "Place in the source's log read up to: an LSN, or file and offset.", 0)
+    confirmed_lsn: int = gauge("confirmed_position", "Place below which the source may discard its log.", 0)
+    server_lsn: int | None = gauge("log_end_position", "Place where the source's log ended at the last look.")
+    retained_wal_bytes: int | None = gauge("retained_wal_bytes", "Log that the source keeps for this edge.")
+    safe_wal_bytes: int | None = gauge(
+        "safe_wal_bytes", "Log that may still be written before the source gives up on this edge; absent: no limit."
+    )
+    unacknowledged_batches: int = gauge("unacknowledged_batches", "Batches that are not accepted.", 0)
+    unacknowledged_bytes: int = gauge("unacknowledged_bytes", "Their size, compressed.", 0)
+    window_limit_bytes: int | None = gauge("window_limit_bytes", "Unacknowledged bytes at which capture waits.")
+    spool_bytes: int | None = gauge("spool_bytes", "Size of the batches in the spool; absent: there is no spool.")
+    spool_limit_bytes: int | None = gauge("spool_limit_bytes", "Size at which the spool is full and capture waits.")
+    #: Milliseconds since 1970 at which the newest captured change was committed, by the source's clock; 0 before.
+    commit_ms: int = 0
+    captured_latency: float | None = gauge(
+        "captured_latency_seconds", "From commit to capture of the newest change; by two clocks."
+    )
+    started_at: float = gauge("start_time_seconds", "When the edge was started, in seconds since 1970.", 0.0)
+    #: Seconds between the empty batches of an idle source: headquarters counts a longer silence as lag.
+    heartbeat_seconds: float = 10.0
+    #: Times by the monotonic clock: of the last outcome `accepted`, and of the capturing thread's last turn.
+    accepted_at: float = field(default_factory=time.monotonic)
+    turned_at: float = field(default_factory=time.monotonic)
+    #: Why the database or the interconnect is away, why the edge ended; empty while they are not and it has not.
+    database_problem: str = ""
+    interconnect_problem: str = ""
+    ended: str = ""
+    #: `stopped` or `needs an operator` once the edge has ended.
+    ended_state: str = ""
+    credit_wait: CreditWait = field(default_factory=CreditWait)
+    rate: Rate = field(default_factory=Rate)
+    log_clock: LogClock = field(default_factory=lambda: LogClock(every=5.0))
+    #: Tells the place below which everything is accepted.
+    accepted_place: Callable[[], int] = field(default=lambda: 0)
+    #: Further warnings: whatever part has one puts it here under its name.
+    warned: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: EdgeFile) -> Self:
+        """Return the figures of an edge that starts now."""
+        return cls(
+            started_at=time.time(),
+            heartbeat_seconds=config.heartbeat_seconds,
+            window_limit_bytes=config.batches.window_megabytes << 20,
+            log_clock=LogClock(every=look_seconds(config)),
+        )
+
+    @property
+    @worked_out("captured_lag_seconds", "By how much what is read lags behind the end of the source's log.")
+    def captured_lag(self) -> float | None:
+        """Seconds that reading is behind the end of the log; None before the first look."""
+        return None if self.server_lsn is None else self.log_clock.behind(self.read_lsn)
+
+    @property
+    @worked_out("accepted_lag_seconds", "By how much what is accepted, so committed, lags behind the source's log.")
+    def accepted_lag(self) -> float | None:
+        """Seconds that acceptance is behind the end of the log; None before the first look."""
+        return None if self.server_lsn is None else self.log_clock.behind(self.accepted_place())
+
+    @property
+    @worked_out("stuck_seconds", "How long batches have been on the way without any being accepted.")
+    def stuck(self) -> float:
+        """Seconds since the last outcome `accepted` while something is on the way."""
+        return time.monotonic() - self.accepted_at if self.unacknowledged_batches else 0.0
+
+    @property
+    @worked_out(
+        "no_credit_seconds", "How long the link has been attached without credit; 0 while there is credit, or no link."
+    )
+    def no_credit(self) -> float:
+        """Seconds for which the far side has let this source attach and has taken nothing."""
+        return self.credit_wait.seconds
+
+    @property
+    @worked_out("ready", "1 while the edge captures and is acknowledged, 0 while not.")
+    def ready(self) -> int:
+        """Whether all is well."""
+        return int(self.state == "capturing")
+
+    @property
+    @worked_out("state", "1 for the state that the edge is in, 0 for the others.", STATES)
+    def state(self) -> str:
+        """One of STATES, by what is really so."""
+        if self.ended_state:
+            return self.ended_state
+        if not self.database_connected:
+            return "database away" if self.database_problem else "starting"
+        if not self.interconnect_connected:
+            return "interconnect away" if self.interconnect_problem or self.credit_wait.is_long else "starting"
+        return "not acknowledged" if self.stuck > STUCK_SECONDS + self.heartbeat_seconds else "capturing"
+
+    @property
+    def reason(self) -> str:
+        """What explains the state; empty while all is well."""
+        if self.ended_state:
+            return self.ended
+        waits = str(self.credit_wait) if self.credit_wait.is_long else ""
+        stuck = f"{self.unacknowledged_batches} batches are on the way, none accepted for {self.stuck:.0f} s"
+        explained = {
+            "database away": self.database_problem,
+            "interconnect away": waits or self.interconnect_problem,
+            "not acknowledged": f"{stuck}; {waits}" if waits else stuck,
+            "starting": "not connected yet",
+        }
+        return explained.get(self.state, "")
+
+    @property
+    @worked_out("warnings", "How many warnings the edge has now; 'headrace status' shows their words.")
+    def warned_count(self) -> int:
+        """How many there are."""
+        return len(self.warnings)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should look at before it becomes a problem."""
+        found = list(self.warned.values())
+        if self.safe_wal_bytes is not None and self.retained_wal_bytes is not None:
+            limit = self.retained_wal_bytes + max(0, self.safe_wal_bytes)
+            if limit and self.retained_wal_bytes > _WARNING_SHARE * limit:
+                found.append(f"retained WAL takes {self.retained_wal_bytes / limit:.0%} of max_slot_wal_keep_size")
+        if self.spool_bytes and self.spool_limit_bytes and self.spool_bytes > _WARNING_SHARE * self.spool_limit_bytes:
+            found.append(f"the spool is {self.spool_bytes / self.spool_limit_bytes:.0%} full")
+        return found
+
+    def saw_log(self, end: int, *, retained: int | None, safe: int | None) -> None:
+        """Note what a look at the server found: where its log ends, how much it keeps for this edge and may still write."""
+        self.log_clock.look(end, min(self.read_lsn, self.accepted_place()))
+        self.server_lsn, self.retained_wal_bytes, self.safe_wal_bytes = end, retained, safe
+
+    def for_batch(self) -> BatchFigures:
+        """Return the figures that travel to the bridge, with this machine's clock in milliseconds since 1970."""
+        known: dict[str, int | float | str | None] = {
+            "clock_ms": time.time_ns() // 1_000_000,
+            "version": __version__,
+            "state": self.state,
+            "heartbeat_seconds": self.heartbeat_seconds,
+            "captured": self.captured,
+            "commit_ms": self.commit_ms,
+            "read_lsn": self.read_lsn,
+            "confirmed_lsn": self.confirmed_lsn,
+            "captured_lag_seconds": _rounded(self.captured_lag),
+            "accepted_lag_seconds": _rounded(self.accepted_lag),
+            "retained_wal_bytes": self.retained_wal_bytes,
+            "safe_wal_bytes": self.safe_wal_bytes,
+            "unacknowledged_batches": self.unacknowledged_batches,
+            "unacknowledged_bytes": self.unacknowledged_bytes,
+            "spool_bytes": self.spool_bytes,
+            "spool_limit_bytes": self.spool_limit_bytes,
+            "returned": self.returned,
+            "warnings": "; ".join(self.warnings)[:300],
+            "reason": self.reason[:300],
+        }
+        return {name: value for name, value in known.items() if value is not None and value != ""}
+
+    def __str__(self) -> str:
+        """Return them as one line for the log."""
+        numbers = [each.name for each in fields(self) if "metric" in each.metadata]
+        lags = f"captured lag {self.captured_lag}, accepted lag {self.accepted_lag}"
+        return f"{self.state}, " + ", ".join(f"{name} {getattr(self, name)}" for name in numbers) + f", {lags}"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -1,0 +1,75 @@
+"""What a running edge answers at its endpoint: whether it lives, whether it is ready, and how its source is doing."""
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from edge.observability.figures import Figures
+from headrace import __version__
+from headrace.status.answer import Answer, Health, SourceStatus
+
+if TYPE_CHECKING:
+    from headrace.metrics.collector import FiguresCollector
+
+PREFIX = "headrace_edge"
+#: A capturing thread that did not turn for so long, in seconds, hangs: every call it makes ends sooner, one way or another.
+_HUNG_SECONDS = 180.0
+
+
+class EdgeService:
+    """Implements `headrace.metrics.endpoint.Served` over an edge's figures."""
+
+    def __init__(self, source: str, figures: Figures, position: Callable[[], str]) -> None:
+        self._source = source
+        self._figures = figures
+        self._position = position
+
+    @cached_property
+    def collector(self) -> "FiguresCollector":
+        """What Prometheus reads; its library is imported only for that."""
+        from headrace.metrics.collector import FiguresCollector
+
+        return FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures})
+
+    def live(self) -> Health:
+        """Tell whether the capturing thread still turns."""
+        silent = time.monotonic() - self._figures.turned_at
+        if silent > _HUNG_SECONDS:
+            return Health(well=False, reason=f"the capturing thread has not turned for {silent:.0f} s")
+        return Health(well=True, reason=f"the capturing thread turned {silent:.1f} s ago")
+
+    def ready(self) -> Health:
+        """Tell whether changes are captured and acknowledged."""
+        figures = self._figures
+        state, reason = figures.state, figures.reason
+        return Health(well=state == "capturing", reason=f"{state}: {reason}" if reason else state)
+
+    def status(self) -> Answer:
+        """Tell how the source is doing."""
+        figures, ready = self._figures, self.ready()
+        return Answer(
+            part="edge",
+            running=True,
+            version=__version__,
+            ready=ready.well,
+            reason=ready.reason,
+            sources=[
+                SourceStatus(
+                    source=self._source,
+                    state=figures.state,
+                    reason=figures.reason,
+                    position=self._position(),
+                    records_per_second=round(figures.rate.read(), 1),
+                    captured_lag_seconds=figures.captured_lag,
+                    accepted_lag_seconds=figures.accepted_lag,
+                    retained_wal_bytes=figures.retained_wal_bytes,
+                    safe_wal_bytes=figures.safe_wal_bytes,
+                    spool_bytes=figures.spool_bytes,
+                    spool_limit_bytes=figures.spool_limit_bytes,
+                    unacknowledged_batches=figures.unacknowledged_batches,
+                    edge_version=__version__,
+                    warnings=figures.warnings,
+                )
+            ],
+        )

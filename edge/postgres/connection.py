@@ -1,0 +1,99 @@
+"""An ordinary connection to PostgreSQL: questions, and tables copied out.
+
+Guarantees that every failure is NotConnected (try again) or NeedsOperator (with what mends it). A connection serves one thread.
+"""
+
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from edge.postgres.driver import Error, connect, pq, text
+from edge.postgres.errors import asking, running
+from headrace.configuration.edge import Postgresql
+
+#: A statement was cancelled as asked.
+_CANCELLED = "57014"
+
+
+class Database:
+    """An ordinary connection, for questions and for `init`."""
+
+    def __init__(self, config: Postgresql, source: str) -> None:
+        self._address = str(config)
+        self._user = config.user
+        self._connection = connect(config, source)
+        self.version = self._connection.info.server_version
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, none for a statement without a result."""
+        with self._translated():
+            cursor = self._connection.execute(query, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        """Return the first column of the first row, None when there is no row."""
+        rows = self.rows(query, *parameters)
+        return rows[0][0] if rows else None
+
+    def asked(self, query: str) -> list[tuple[Any, ...]]:
+        """Run a question that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
+        try:
+            return self._connection.execute(query).fetchall()
+        except Error as error:
+            raise asking(error.sqlstate, str(error), self._address, self._user) from error
+
+    def copied(self, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool]:
+        """Run a COPY to stdout; return its rows without line feeds, their size, and whether those are all.
+
+        It is cancelled when the rows grow beyond the limit. An error that lies in the statement is NeedsOperator.
+        """
+        raw = self._connection.pgconn
+        rows: list[bytes] = []
+        size, cancelled = 0, False
+        with self._translated():
+            raw.send_query(statement.encode())
+            result = self._result()
+            if result is not None and result.status == pq.ExecStatus.COPY_OUT:
+                get, add = raw.get_copy_data, rows.append
+                while (read := get(1))[0] >= 0:
+                    length, row = read
+                    if length == 0:
+                        self._wait()
+                    elif not cancelled:
+                        add(bytes(row[:-1]))
+                        size += length
+                        if size > limit_bytes:
+                            raw.get_cancel().cancel()
+                            cancelled = True
+                result = self._result()
+            while self._result() is not None:
+                pass
+        if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+            state = text(result.error_field(pq.DiagnosticField.SQLSTATE)) if result is not None else ""
+            if not (cancelled and state == _CANCELLED):
+                words = result.get_error_message() if result is not None else "the server ended the connection"
+                raise asking(state or None, words, self._address, self._user)
+        return rows, size, not cancelled
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _result(self) -> pq.abc.PGresult | None:
+        raw = self._connection.pgconn
+        while raw.is_busy():
+            self._wait()
+        return raw.get_result()
+
+    def _wait(self) -> None:
+        """Wait for more of an answer; other threads run meanwhile."""
+        select.select([self._connection.pgconn.socket], [], [])
+        self._connection.pgconn.consume_input()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            raise running(error.sqlstate, str(error), self._address, self._user) from error

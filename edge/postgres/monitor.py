@@ -1,0 +1,36 @@
+"""What is looked at next to a PostgreSQL log: what the slot retains, whether publication and slot are there, and whether the
+server still holds back what its standbys lack.
+
+PostgreSQL 18 only warns when a publication vanishes under a running stream, and sends nothing more; this notices within
+a few seconds.
+"""
+
+from edge import watch
+from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.connection import Database
+from edge.postgres.failover import guard
+from edge.postgres.publication import check_publication
+from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
+from headrace.errors import Retryable
+
+_UNRESERVED = "the slot has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it"
+
+
+class Watch(watch.Watch[Database, PostgresCheckpoint]):
+    """Looks at slot, publication and `synchronized_standby_slots`."""
+
+    def look(self, connection: Database) -> None:
+        """Look once."""
+        checkpoint = self._checkpoint()
+        if timeline(connection) != checkpoint.timeline:
+            # A standby was promoted: the next session finds out whether the source goes on there.
+            return
+        check_publication(connection, checkpoint)
+        slot = present_slot(connection, checkpoint)
+        if (changed := guard(connection, slot, checkpoint)) is not None:
+            # The next session notes it, before it sends anything.
+            self._outbox.reopen(Retryable(changed.message))
+        retained = retained_bytes(connection, slot)
+        self._figures.saw_log(log_end(connection), retained=retained, safe=slot.safe_bytes)
+        self.warn_of(retained)
+        self.warn("slot", _UNRESERVED if slot.wal_status == "unreserved" else "")

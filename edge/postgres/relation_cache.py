@@ -1,0 +1,100 @@
+"""Tables and types as the log announces them, in Relation and Type messages, each from there on.
+
+Assumes that the server announces a relation before its first change and again whenever it was altered. Called by the decoder;
+asks for a table's key where the log does not tell it.
+"""
+
+import logging
+import struct
+from collections.abc import Callable
+
+from msgspec import json
+
+from edge.postgres import envelope, types
+from edge.postgres.debezium_types import Form, form
+from edge.postgres.relations import Relation, string, table_schema
+from edge.postgres.rows import Table
+from edge.records.column_policy import Policy, Treatment
+from headrace.configuration.records import Records
+
+_log = logging.getLogger(__name__)
+
+_INT32 = struct.Struct(">I").unpack_from
+
+
+class Announced:
+    """One source's tables by OID."""
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        database: str,
+        key_of: Callable[[Relation], list[str]],
+        records: Records,
+        policy: Policy,
+    ) -> None:
+        self.tables: dict[int, Table] = {}
+        self._source, self._database = source, database
+        self._key_of, self._records, self._policy = key_of, records, policy
+        self._types: dict[int, str] = {}
+        # From a domain's OID to that of the built-in type beneath.
+        self._domains: dict[int, int] = {}
+
+    def relation(self, message: bytes) -> Table | None:
+        """Note a relation, anew or as it is from now on; None for a mere repeat. Raises as Relation.parse does."""
+        relation = Relation.parse(message, self._domains)
+        name, key = (relation.schema, relation.table), self._key(relation)
+        admitted = self._policy.admits(*name)
+        columns = [column.name for column in relation.columns]
+        treatments = self._policy.treatments(*name, columns, key) if admitted else [None] * len(columns)
+        forms = [
+            _treated(treatment) if treatment else form(column.type_oid, column.modifier, self._records)
+            for column, treatment in zip(relation.columns, treatments, strict=True)
+        ]
+        actions = [treatment.action if treatment else None for treatment in treatments]
+        schema = table_schema(relation, key, self._types, forms, actions)
+        known = self.tables.get(relation.oid)
+        if known is not None and known.relation == relation and known.schema == schema:
+            return None
+        shared = envelope.Table(
+            source=self._source, database=self._database, schema=relation.schema, table=relation.table
+        )
+        table = Table(relation, schema, shared, forms, admitted=admitted)
+        table.told = known is not None and known.told and known.schema == schema
+        self.tables[relation.oid] = table
+        return table
+
+    def type(self, message: bytes) -> None:
+        """Byte1('Y') Int32(oid) String(namespace) String(name); of a domain, it names the type beneath."""
+        (oid,) = _INT32(message, 1)
+        namespace, offset = string(message, 5)
+        name, offset = string(message, offset)
+        if offset != len(message):
+            raise ValueError("a type does not end where its name does")
+        # The server leaves the name of its own catalog out.
+        if namespace and name in types.OIDS:
+            name = f"{namespace}.{name}"
+        elif name in types.OIDS:
+            self._domains[oid] = types.OIDS[name]
+        self._types[oid] = name
+
+    def _key(self, relation: Relation) -> list[str]:
+        if relation.identity not in "fn":
+            return [column.name for column in relation.columns if column.identity]
+        key = self._key_of(relation)
+        if not {column.name for column in relation.columns}.issuperset(key):
+            # The answer is that of now. Stopping would not help: the log holds the table as it was.
+            _log.warning(
+                "the key of %s.%s was altered after the changes that are read now were written: they have no key",
+                relation.schema,
+                relation.table,
+            )
+            return []
+        return key
+
+
+def _treated(treatment: Treatment) -> Form | None:
+    """Return the form of a column that the policy does something to; None for one that it leaves out."""
+    hide = treatment.hide
+    return hide and Form("text", lambda text: json.encode(hide(text).decode()))

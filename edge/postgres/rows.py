@@ -1,0 +1,213 @@
+"""A table's changes, from message to key and value: the exact way, column by column, whatever a tuple holds.
+
+edge/postgres/rows_compiled.py does the same faster for what comes often and holds nothing unusual, and leaves the others to this.
+Every message is padded with four bytes, so that the kind and length of a trailing null can be read at once. Whatever is not a
+tuple of this table raises ValueError, struct.error or IndexError, which edge/postgres/pgoutput.py turns into CorruptInput.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Self
+
+from msgspec import json
+
+from edge.postgres import envelope, values
+from edge.postgres.debezium_types import Form
+from edge.postgres.envelope import Around
+from edge.postgres.relations import Relation
+from headrace.schema import TableSchema
+
+PAD = bytes(4)
+TEXT, NULL, UNCHANGED = b"tnu"
+#: Kind and length of a column.
+HEADER = struct.Struct(">BI").unpack_from
+
+#: A column's JSON; None where the log does not carry it.
+Columns = list[bytes | None]
+KeyAndValue = tuple[bytes | None, bytes]
+#: From a padded message and the parts of Around to key and value.
+Change = Callable[..., KeyAndValue]
+
+
+class Table:
+    """One relation's way from tuples to records."""
+
+    def __init__(
+        self,
+        relation: Relation,
+        schema: TableSchema,
+        shared: envelope.Table,
+        forms: Sequence[Form | None] = (),
+        *,
+        admitted: bool = True,
+    ) -> None:
+        """Make it from a relation and its schema; columns that the schema does not name are left out of records."""
+        self.relation = relation
+        self.schema = schema
+        self.envelope = shared
+        #: Whether its changes leave the region.
+        self.admitted = admitted
+        #: Whether its schema record went ahead.
+        self.told = False
+        #: Its functions by the first eight bytes of a message (edge/postgres/rows_compiled.py); None before its first change.
+        self.changes: dict[bytes, Change] | None = None
+        #: As JSON, with its schema.
+        self.name = json.encode(f"{relation.schema}.{relation.table}")
+        self.names = [json.encode(column.name) for column in relation.columns]
+        self.identity = [number for number, column in enumerate(relation.columns) if column.identity]
+        index = {column.name: number for number, column in enumerate(relation.columns)}
+        #: Numbers of the key's columns, in key order.
+        self.key_columns = [index[name] for name in schema.key]
+        #: How a new tuple begins.
+        self.new = b"N" + struct.pack(">H", len(relation.columns))
+        columns = list(zip(relation.columns, forms or [None] * len(relation.columns), strict=True))
+        #: The type by which each column is written; FORMED for one that has a form of its own.
+        self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
+        told = {column.name for column in schema.columns}
+        for number, (column, _) in enumerate(columns):
+            if column.name not in told:
+                self.kinds[number] = values.LEFT_OUT
+        #: Numbers of the columns that records hold.
+        self.held = [number for number, kind in enumerate(self.kinds) if kind != values.LEFT_OUT]
+        self.converters = [form.convert if form else values.converter(column.type_oid) for column, form in columns]
+
+    def for_snapshot(self) -> Self:
+        """Return the same for rows that a snapshot reads."""
+        made = copy(self)
+        made.envelope, made.changes = self.envelope.for_snapshot(), None
+        return made
+
+    def former_key(self, message: bytes) -> bytes | None:
+        """Return the key in the old tuple of an Update message; None for a table without a key."""
+        old, _ = self._tuple(message, 8)
+        return self._key(old)
+
+    def schema_record(self, around: Around, now_ms: int) -> bytes:
+        """Return the schema record."""
+        return self.envelope.schema_record(json.encode(self.schema.change()), around, now_ms)
+
+    def insert(self, message: bytes, *around: bytes) -> KeyAndValue:
+        """Byte1('I') Int32(relation) Byte1('N') TupleData."""
+        row, offset = self._tuple(message, 8)
+        _ends(message, offset)
+        return self._key(row), b'{"before":null,"after":%b,%b' % (
+            self._row(row),
+            self._rest(self.envelope.created, around),
+        )
+
+    def update(self, message: bytes, *around: bytes) -> KeyAndValue:
+        """Byte1('U') Int32(relation) [Byte1('K' or 'O') TupleData] Byte1('N') TupleData."""
+        before, offset = values.NULL, 5
+        old: Columns = [None] * len(self.names)
+        kind = message[5:6]
+        if kind != b"N":
+            old, offset = self._tuple(message, 8)
+            if kind == b"K":
+                old = [value if number in self.identity else None for number, value in enumerate(old)]
+            before = self._row(old)
+        if message[offset : offset + 3] != self.new:
+            raise ValueError("no new tuple")
+        new, offset = self._tuple(message, offset + 3)
+        _ends(message, offset)
+        # What the log leaves out did not change, so an old row that carries it tells the new one's value.
+        new = [was if value is None else value for value, was in zip(new, old, strict=True)]
+        unchanged = self._absent(new)
+        return self._key(new), b'{"before":%b,"after":%b,%b%b' % (
+            before,
+            self._row(new),
+            unchanged,
+            self._rest(b"u", around),
+        )
+
+    def delete(self, message: bytes, *around: bytes) -> KeyAndValue:
+        """Byte1('D') Int32(relation) Byte1('K' or 'O') TupleData."""
+        old, offset = self._tuple(message, 8)
+        _ends(message, offset)
+        key = self._key(old)
+        if message[5:6] == b"K":
+            old = [value if number in self.identity else None for number, value in enumerate(old)]
+        return key, b'{"before":%b,"after":null,%b' % (self._row(old), self._rest(b"d", around))
+
+    def without_row(self, message: bytes, size: int, *around: bytes) -> bytes:
+        """Return what takes the place of a change whose value is too large: the same without all but the key's columns.
+
+        `too_large` in it tells the value's size, and the SHA-256 of the row's JSON: of the new row, of the old one for a delete.
+        """
+        offset, old = 5, None
+        kind = message[5:6]
+        if kind != b"N":
+            old, offset = self._tuple(message, 8)
+            if kind == b"K":
+                old = [value if number in self.identity else None for number, value in enumerate(old)]
+        before = values.NULL if old is None else self._row(self._key_alone(old))
+        if message[:1] == b"D":
+            row, after, absent = old or [], values.NULL, b""
+        else:
+            row, _ = self._tuple(message, offset + 3)
+            row = [was if value is None else value for value, was in zip(row, old or row, strict=True)]
+            kept = self._key_alone(row)
+            after, absent = self._row(kept), self._absent(kept)
+        op = {b"I": self.envelope.created, b"U": b"u", b"D": b"d"}[message[:1]]
+        return b'{"before":%b,"after":%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
+            before,
+            after,
+            absent,
+            size,
+            hashlib.sha256(self._row(row)).hexdigest().encode(),
+            self._rest(op, around),
+        )
+
+    def _key_alone(self, columns: Columns) -> Columns:
+        return [value if number in self.key_columns else None for number, value in enumerate(columns)]
+
+    def truncate(self, around: Around) -> bytes:
+        """Return the value of a truncate, which has no key."""
+        return b'{"before":null,"after":null,' + self._rest(b"t", around)
+
+    def _rest(self, op: bytes, around: tuple[bytes, ...]) -> bytes:
+        return self.envelope.rest(op, Around(*around))
+
+    def _tuple(self, message: bytes, offset: int) -> tuple[Columns, int]:
+        """Int16(columns), which is checked already, then {Byte1('n' or 'u') | Byte1('t') Int32(length) Byten(text)}..."""
+        columns: Columns = []
+        for convert in self.converters:
+            kind, length = HEADER(message, offset)
+            if kind == TEXT:
+                offset += 5 + length
+                columns.append(convert(message[offset - length : offset]))
+            elif kind == NULL:
+                offset += 1
+                columns.append(values.NULL)
+            elif kind == UNCHANGED:
+                offset += 1
+                columns.append(None)
+            else:
+                raise ValueError("a column is neither text, null nor unchanged")
+        return columns, offset
+
+    def _row(self, columns: Columns) -> bytes:
+        told = ((self.names[number], columns[number]) for number in self.held)
+        return b"{%b}" % b",".join(b"%b:%b" % (name, value) for name, value in told if value is not None)
+
+    def _absent(self, columns: Columns) -> bytes:
+        """Return the part of a record that names the columns without a value; empty when there is none."""
+        names = b",".join(self.names[number] for number in self.held if columns[number] is None)
+        return b'"unchanged":[%b],' % names if names else b""
+
+    def _key(self, columns: Columns) -> bytes | None:
+        if not self.key_columns:
+            return None
+        fields = []
+        for number in self.key_columns:
+            value = columns[number]
+            if value is None:
+                raise ValueError("the log does not carry a key column")
+            fields.append(b"%b:%b" % (self.names[number], value))
+        return b"{%b}" % b",".join(fields)
+
+
+def _ends(message: bytes, offset: int) -> None:
+    if offset != len(message) - len(PAD):
+        raise ValueError("a message does not end where its columns do")

@@ -1,0 +1,190 @@
+"""Making a PostgreSQL source: publication, slot and checkpoint, in an order that any crash leaves something `init` can finish.
+
+The order is: a checkpoint in the stage `making`, the publication, the slot, the checkpoint in the stage `made`. So a slot
+beside a `making` checkpoint is ours, and nothing was ever sent from it. Nothing that exists is dropped, and a slot that
+`init` did not make is taken over only when asked to (`adopt`).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from edge.engine import Adoption
+from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.connection import Database
+from edge.postgres.errors import ANEW
+from edge.postgres.lsn import format_lsn
+from edge.postgres.publication import check_publication, make_publication, publication_oid
+from edge.postgres.replication import LogStream, System
+from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
+from edge.progress.checkpoint import State
+from headrace.configuration.edge import Postgresql
+from headrace.errors import NeedsOperator
+from headrace.position import Position, new_epoch
+
+
+def initialise(
+    source: str,
+    names: Postgresql,
+    state: State[PostgresCheckpoint],
+    checkpoint: PostgresCheckpoint | None,
+    adoption: Adoption | None,
+    say: Callable[[str], None],
+) -> PostgresCheckpoint:
+    """Make, finish, or only verify what the source needs, and return its checkpoint; `say` what was made.
+
+    Raises NeedsOperator when what exists cannot be what a former `init` left.
+    """
+    stream = LogStream(names, source)
+    try:
+        system = stream.identify()
+    finally:
+        stream.close()
+    database = Database(names, source)
+    try:
+        check_server(database)
+        check_failover(names, database)
+        return _Making(source, names, state, system, database, say).go(checkpoint, adoption)
+    finally:
+        database.close()
+
+
+class _Making(NamedTuple):
+    source: str
+    names: Postgresql
+    state: State[PostgresCheckpoint]
+    system: System
+    database: Database
+    say: Callable[[str], None]
+
+    def go(self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None) -> PostgresCheckpoint:
+        names = self.names
+        slot = find_slot(self.database, names.slot)
+        if adoption is not None:
+            return self._adopt(checkpoint, slot, adoption.position)
+        if checkpoint is None:
+            if slot is not None:
+                raise NeedsOperator(
+                    f"slot {slot.name!r} exists, and there is no checkpoint in {self.state.path}",
+                    hint="If it is another edge's, name another slot in [source.postgresql] slot. If this edge's disk was "
+                    "lost, take the slot over at the position that 'headrace bridge positions' prints: "
+                    "'headrace edge init --adopt --position POSITION'.",
+                )
+            checkpoint = self._draft(Position.start(new_epoch()))
+            self.state.write(checkpoint)
+        check_system(self.system, checkpoint)
+        if checkpoint.stage == "made":
+            return self._verify(checkpoint, slot)
+        self._publish()
+        if slot is None:
+            slot = self._make_slot()
+        else:
+            check_kind(slot, names.database)
+        return self._complete(checkpoint, slot.confirmed)
+
+    def _verify(self, checkpoint: PostgresCheckpoint, slot: Slot | None) -> PostgresCheckpoint:
+        if slot is None:
+            raise NeedsOperator(
+                f"checkpoint {self.state.path} names slot {checkpoint.slot!r}, which does not exist",
+                hint=f"Changes after {checkpoint.confirmed_lsn} that were not captured are lost. {ANEW}",
+            )
+        if (slot.name, self.names.publication) != (checkpoint.slot, checkpoint.publication):
+            raise NeedsOperator(
+                f"checkpoint {self.state.path} is of slot {checkpoint.slot!r} and publication {checkpoint.publication!r}",
+                hint="Put these names back into the configuration, or give this one a state folder of its own.",
+            )
+        check_kind(slot, checkpoint.database)
+        check_publication(self.database, checkpoint)
+        if self.names.failover and not slot.failover:
+            self._make_failover(slot)
+        self.say(
+            f"Already made: slot {checkpoint.slot}, publication {checkpoint.publication}, checkpoint {self.state.path}"
+        )
+        return checkpoint
+
+    def _draft(self, position: Position) -> PostgresCheckpoint:
+        names = self.names
+        return PostgresCheckpoint(
+            source=self.source,
+            stage="making",
+            acknowledged=str(position),
+            confirmed_lsn=format_lsn(0),
+            system_identifier=self.system.identifier,
+            timeline=self.system.timeline,
+            database=names.database,
+            slot=names.slot,
+            publication=names.publication,
+            publication_oid=0,
+        )
+
+    def _publish(self) -> None:
+        names = self.names
+        if publication_oid(self.database, names.publication):
+            self.say(f"Found publication {names.publication}: used as it is")
+            return
+        make_publication(self.database, names.publication, names.tables, names.row_filters)
+        self.say(f"Made publication {names.publication} for {', '.join(names.tables) or 'all tables'}")
+
+    def _make_slot(self) -> Slot:
+        name = self.names.slot
+        self.say(f"Making slot {name} (waits for the transactions that run now)")
+        more = ", failover => true" if self.names.failover else ""
+        lsn = self.database.value(
+            f"select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput'{more})",  # noqa: S608 - ours.
+            name,
+        )
+        slot = find_slot(self.database, name)
+        if slot is None:
+            raise NeedsOperator(f"slot {name!r} vanished while it was made", hint="Run 'headrace edge init' again.")
+        self.say(f"Made slot {name}: changes that commit from {lsn} on are captured")
+        return slot
+
+    def _make_failover(self, slot: Slot) -> None:
+        stream = LogStream(self.names, self.source)
+        try:
+            stream.make_failover(slot.name)
+        finally:
+            stream.close()
+        self.say(f"Made slot {slot.name} a failover slot: standbys with sync_replication_slots keep it ready")
+
+    def _complete(self, checkpoint: PostgresCheckpoint, confirmed: int) -> PostgresCheckpoint:
+        made = msgspec.structs.replace(
+            checkpoint,
+            stage="made",
+            confirmed_lsn=format_lsn(confirmed),
+            publication_oid=publication_oid(self.database, checkpoint.publication),
+        )
+        self.state.write(made)
+        self.say(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}")
+        return made
+
+    def _adopt(
+        self, checkpoint: PostgresCheckpoint | None, slot: Slot | None, position: Position | None
+    ) -> PostgresCheckpoint:
+        names = self.names
+        if checkpoint is not None:
+            raise NeedsOperator(
+                f"there is a checkpoint in {self.state.path}: nothing is to be adopted",
+                hint="Run 'headrace edge run'; or, if the checkpoint is wrong, move it away first.",
+            )
+        if slot is None:
+            raise NeedsOperator(
+                f"there is no slot {names.slot!r} to adopt",
+                hint="Run 'headrace edge init' without --adopt for a new slot and epoch, and copy the tables again.",
+            )
+        check_kind(slot, names.database)
+        if slot.active_pid:
+            raise NeedsOperator(
+                f"slot {slot.name!r} is in use by process {slot.active_pid} of the server",
+                hint="Stop the edge that reads it first.",
+            )
+        if not publication_oid(self.database, names.publication):
+            raise NeedsOperator(
+                f"publication {names.publication!r} does not exist, so changes were not published",
+                hint=ANEW,
+            )
+        resumed = Position.start(new_epoch()) if position is None else position
+        adopted = self._complete(self._draft(resumed), slot.confirmed)
+        self.say(f"Adopted slot {slot.name} at {adopted.confirmed_lsn}, going on after {adopted.tail}")
+        return adopted

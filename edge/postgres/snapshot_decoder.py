@@ -1,0 +1,232 @@
+"""The decoder of a source that is copied from: puts chunks where their watermarks stand, and tells the window of changes.
+
+A chunk's rows become Insert messages of the relation and go through the code that decodes the log's, so a row has the same bytes
+whichever way it comes. They are the records of the watermark's transaction, numbered from 0; on reading the log again the
+watermark is nobody's any more, and its transaction is empty. Only the tables that are copied in part pay for being watched.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from edge.postgres import rows_compiled, snapshot_rows
+from edge.postgres.pgoutput import Decoder
+from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
+from edge.postgres.snapshot_reader import PREFIX
+from edge.postgres.snapshot_table import ChunkTable
+from edge.postgres.transaction_metadata import LogicalMessage
+from edge.snapshot.dedup_window import Window
+from edge.snapshot.plan import Key, LogTable
+from edge.snapshot.ports import Chunk, Moved, Put
+from headrace.position import Position
+
+_XID = struct.Struct(">I").unpack_from
+#: So many transactions are remembered, for those that are in the log and not visible yet.
+_RECENT = 4096
+#: Stands in a record whose row lacks columns, and unescaped in no other.
+_UNCHANGED = b',"unchanged":['
+
+
+def _nobody(_content: bytes) -> None:
+    """Wait for no watermark."""
+
+
+class ChunkDecoder(Decoder):
+    """A decoder that chunks can be put into."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        #: Called with the content of each watermark, at its place in the log.
+        self.marked: Callable[[bytes], None] = _nobody
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        # Transactions that stand ahead of the window.
+        self._before: tuple[int, ...] = ()
+        self._watched: ChunkTable | None = None
+        self._window: Window | None = None
+        # By OID, the tables of which rows that move are reported.
+        self._followed: dict[int, list[LogTable]] = {}
+        self._moved: Moved = lambda _table, _key: None
+        # The snapshot's form of a table, with its functions.
+        self._reading: tuple[Table, Table, Change] | None = None
+
+    def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
+        """Report rows of these tables that move to another key without all of their columns, from here on."""
+        self._followed, self._moved = {}, moved
+        for table in tables:
+            self._followed.setdefault(table.oid, []).append(table)
+            self._forget(table.oid)
+
+    def watch(self, table: ChunkTable, window: Window) -> None:
+        """Report every change of a table to a window from here on."""
+        self._watched, self._window = table, window
+        self._forget(table.oid)
+
+    def unwatch(self) -> None:
+        """Report to no window any more."""
+        self._watched = self._window = self._reading = None
+
+    def opened(self) -> None:
+        """Note which transactions a chunk has to see that is read from here on."""
+        self._before = tuple(self._recent)
+
+    def truncate(self, table: ChunkTable) -> Position:
+        """Put a truncate of a table here."""
+        held = self._announced_now(table)
+        self._add(held, None, held.truncate(self._around()))
+        return Position(self._epoch, self._commit, self._ordinal - 1)
+
+    def fits(self, chunk: Chunk, window: Window) -> bool:
+        """Whether the chunk has the table's present shape, and saw every transaction that stands ahead of its window."""
+        return not window.altered and not hidden(chunk.seen, self._before)
+
+    def put(self, chunk: Chunk, window: Window) -> Put:
+        """Put the rows here that the window keeps."""
+        chunk_table: ChunkTable = chunk.table
+        table = self._announced_now(chunk_table)
+        read = self._change_of(table)
+        message_of = snapshot_rows.insert(chunk_table.oid, chunk_table.count)
+        batcher, add, keeps = self._batcher, self._add, window.keeps
+        again: list[Key] = []
+        first = self._ordinal
+        for row in chunk.rows:
+            ordinal = self._ordinal
+            message = message_of(row)
+            key, value = read(
+                message, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
+            )
+            assert key is not None
+            if not keeps(key):
+                if window.again(key):
+                    again.append(_key(row, chunk_table))
+                continue
+            size = len(value)
+            if size > batcher.room or not table.told or self._records.transactions:
+                add(table, key, self._fitted(table.for_snapshot(), message.removesuffix(PAD), value))
+            else:
+                batcher.keys.append(key)
+                batcher.values.append(value)
+                batcher.room -= size
+                self._ordinal = ordinal + 1
+        put = self._ordinal > first
+        return Put(Position(self._epoch, self._commit, self._ordinal - 1) if put else None, again)
+
+    def _announced_now(self, chunk_table: ChunkTable) -> Table:
+        """Announce a table as the log would, unless that is how it is known, and return it."""
+        window, self._window = self._window, None
+        for message in chunk_table.messages:
+            self._others[message[:1]](message)
+        self._window = window
+        return self._tables[chunk_table.oid]
+
+    def _change_of(self, table: Table) -> Change:
+        if self._reading is None or self._reading[0] is not table:
+            reading = table.for_snapshot()
+            self._reading = table, reading, rows_compiled.insert(reading)
+        return self._reading[2]
+
+    def _begin(self, message: bytes) -> None:
+        super()._begin(message)
+        self._recent.append(_XID(message, 17)[0])
+
+    def _message(self, message: bytes) -> None:
+        """Byte1('M'): watermarks are our own, and take no ordinal."""
+        told = LogicalMessage.parse(message)
+        if told.prefix != PREFIX or not told.transactional:
+            super()._message(message)
+            return
+        self._check_in_transaction()
+        self.marked(told.content)
+
+    def _change(self, message: bytes) -> None:
+        super()._change(message)
+        oid = _XID(message, 1)[0]
+        watched, followed = self._watched, self._followed.get(oid, [])
+        window = self._window if watched is not None and watched.oid == oid else None
+        if (window is not None or followed) and self._tables[oid].admitted:
+            # So that the next change comes here as well.
+            self._forget(oid)
+            self._report(self._tables[oid], followed, window, message)
+
+    def _report(self, table: Table, followed: list[LogTable], window: Window | None, message: bytes) -> None:
+        """Report a change that was added just now."""
+        key, value = self._batcher.keys[-1], self._batcher.values[-1]
+        if key is None:
+            if window is not None:
+                window.alter()
+            return
+        whole = value is None or _UNCHANGED not in value
+        former: bytes | None = None
+        if message[:1] == b"U" and message[5:6] != b"N":
+            former = table.former_key(message + PAD)
+            if former == key:
+                former = None
+        if window is not None:
+            window.change(key, former, whole=whole)
+        if former is not None and not whole:
+            for one in followed:
+                self._moved(one, _new_key(message + PAD, table, one.key))
+
+    def _truncate(self, message: bytes) -> None:
+        super()._truncate(message)
+        watched = self._watched
+        if watched is not None and self._window is not None:
+            oids = (_XID(message, 6 + 4 * number)[0] for number in range(_XID(message, 1)[0]))
+            if watched.oid in oids:
+                self._window.truncate()
+
+    def _announce(self, message: bytes) -> None:
+        oid = _XID(message, 1)[0]
+        known = self._tables.get(oid)
+        super()._announce(message)
+        watched, window = self._watched, self._window
+        altered = known is not self._tables[oid] and watched is not None and message != watched.messages[-1]
+        if altered and watched is not None and watched.oid == oid and window is not None:
+            window.alter()
+
+    def _forget(self, oid: int) -> None:
+        known = oid.to_bytes(4, "big")
+        for prefix in [prefix for prefix in self._told if prefix[1:5] == known]:
+            del self._told[prefix]
+
+
+def hidden(seen: str, xids: tuple[int, ...]) -> bool:
+    """Whether a snapshot, `xmin:xmax:xip,...` as pg_current_snapshot prints it, does not see one of these transactions.
+
+    Its numbers have 64 bits, those of the log the lower 32 of them.
+    """
+    _, behind, running = seen.split(":")
+    if not xids:
+        return False
+    end = int(behind) & 0xFFFFFFFF
+    listed = {int(xid) & 0xFFFFFFFF for xid in running.split(",") if xid}
+    return not listed.isdisjoint(xids) or any((xid - end) & 0xFFFFFFFF < 1 << 31 for xid in xids)
+
+
+def _key(row: bytes, table: ChunkTable) -> Key:
+    texts = snapshot_rows.columns(row)
+    return [(texts[number] or b"").decode() for number in table.key]
+
+
+def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key | None:
+    """Return the key in the new tuple of an Update message that has an old one as well; None when it has no such columns."""
+    columns = [column.name for column in table.relation.columns]
+    if not set(names) <= set(columns):
+        return None
+    _, offset = _texts(message, 8, len(columns))
+    texts, _ = _texts(message, offset + 3, len(columns))
+    return [texts[columns.index(name)].decode() for name in names]
+
+
+def _texts(message: bytes, offset: int, count: int) -> tuple[list[bytes], int]:
+    """Return a tuple's columns, empty for those that are null or not told, and the offset behind it."""
+    texts = []
+    for _ in range(count):
+        kind, length = HEADER(message, offset)
+        offset += 1
+        if kind != TEXT:
+            texts.append(b"")
+            continue
+        offset += 4 + length
+        texts.append(message[offset - length : offset])
+    return texts, offset

@@ -1,0 +1,98 @@
+"""Reads chunks by COPY, each in a short transaction of its own, and writes watermarks into the log.
+
+A watermark is a transactional logical message, a small transaction of its own, so nothing is needed in the source but the right
+to connect and to select. Every chunk tells which transactions it did not see: one that has written its commit into the log and is
+not visible yet would else be missed. Used by the snapshot's thread alone.
+"""
+
+from collections.abc import Callable
+
+from edge.postgres import snapshot_rows
+from edge.postgres.connection import Database
+from edge.postgres.snapshot_table import ChunkTable, describe, named, published, shape
+from edge.snapshot.plan import Key, LogTable
+from edge.snapshot.ports import Chunk, Described
+from headrace.configuration.edge import Postgresql
+from headrace.errors import NeedsOperator, Retryable
+
+#: The prefix of our own logical messages.
+PREFIX = "headrace"
+
+#: The key's index leads to a chunk; whatever statistics say, no chunk sorts the table. A table with row security that would hide
+#: rows is refused, since the log hides none. A chunk that waits for a lock gives way.
+_SETTINGS = """
+set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off; set max_parallel_workers_per_gather = 0;
+set row_security = off; set lock_timeout = '10s'; set statement_timeout = '10min';
+set idle_in_transaction_session_timeout = '1min'
+"""
+
+
+class ChunkReader:
+    """A connection that reads chunks of published tables."""
+
+    def __init__(self, config: Postgresql, source: str, admits: Callable[[str], bool]) -> None:
+        self._publication = config.publication
+        # Whether the policy lets a table's rows leave the region.
+        self._admits = admits
+        self._database = Database(config, source)
+        self._database.rows(_SETTINGS)
+
+    def published(self) -> list[str]:
+        """Return the tables of the publication."""
+        return list(filter(self._admits, published(self._database, self._publication)))
+
+    def named(self, name: str) -> list[str]:
+        """Return the names under which the publication carries a table."""
+        return named(self._database, self._publication, name)
+
+    def describe(self, name: str, where: str | None) -> Described:
+        """Return a table, with the planner's estimate of its rows."""
+        if not self._admits(name):
+            raise NeedsOperator(
+                f"table {name} does not leave the region: [policy] keeps it",
+                hint="Name it in [policy] include_tables, or take it out of exclude_tables.",
+            )
+        table = describe(self._database, self._publication, name)
+        (plan,) = self._database.asked(table.estimate(where))[0][0]
+        return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names))
+
+    def mark(self, content: bytes) -> None:
+        """Commit a watermark; the server's own synchronous_commit says when that is done."""
+        self._database.rows("select pg_logical_emit_message(true, %s, %s)", PREFIX, content)
+
+    def rows(self, table: ChunkTable, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the next rows in key order."""
+        return self._read(table, table.rows(where, after, count), count, limit_bytes)
+
+    def again(self, table: ChunkTable, where: str | None, keys: list[Key]) -> Chunk:
+        """Return the rows of these keys."""
+        return self._read(table, table.again(where, keys), len(keys), 1 << 62)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def _read(self, table: ChunkTable, statement: str, count: int, limit_bytes: int) -> Chunk:
+        database = self._database
+        database.rows("begin isolation level repeatable read, read only")
+        try:
+            seen = database.value("select pg_current_snapshot()::text")
+            self._check(table)
+            rows, size, ended = database.copied(statement, limit_bytes)
+        finally:
+            database.rows("rollback")
+        # The shape is that of the copy's own moment, which lies behind the transaction's snapshot.
+        self._check(table)
+        last = snapshot_rows.columns(rows[-1]) if rows else []
+        return Chunk(
+            table=table,
+            rows=rows,
+            size=size,
+            last=[(last[number] or b"").decode() for number in table.key] if rows else None,
+            end=ended and len(rows) < count,
+            seen=seen,
+        )
+
+    def _check(self, table: ChunkTable) -> None:
+        if shape(self._database, table.oid, table.publication_oid) != table.shape:
+            raise Retryable("a table was altered or its publication changed while a chunk was read")

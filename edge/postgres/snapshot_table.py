@@ -1,0 +1,280 @@
+"""A table as a chunk is read from it: what the stream publishes of it, its key, and the messages that announce it.
+
+Everything comes from the catalog, and equals what pgoutput tells in Relation and Type messages, so that a chunk's rows and the
+log's changes are of one relation. Column lists, row filters, generated columns and partitions are as the publication has them.
+A table that cannot be copied raises NeedsOperator with what to do.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from edge.postgres.connection import Database
+from edge.postgres.errors import quoted
+from edge.snapshot.plan import Key
+from headrace.errors import NeedsOperator
+
+#: The first OID that does not belong to a built-in type: from here on the log names types in Type messages.
+_FIRST_NAMED_TYPE = 10_000
+
+_PUBLISHED = "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s order by 1"
+_PARTITIONS = """
+select n.nspname || '.' || c.relname
+from pg_class p
+join pg_namespace pn on pn.oid = p.relnamespace
+cross join lateral pg_partition_tree(p.oid) t
+join pg_class c on c.oid = t.relid
+join pg_namespace n on n.oid = c.relnamespace
+join pg_publication_tables pub on pub.schemaname = n.nspname and pub.tablename = c.relname
+where pn.nspname || '.' || p.relname = %s and p.relkind = 'p' and t.isleaf and pub.pubname = %s
+order by 1
+"""
+_TABLE = """
+select c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text, p.oid::int8
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+left join pg_publication_tables t on t.schemaname = n.nspname and t.tablename = c.relname and t.pubname = %s
+left join pg_publication p on p.pubname = t.pubname
+where n.nspname || '.' || c.relname = %s and c.relkind in ('r', 'p')
+"""
+#: Since PostgreSQL 15 a publication may list columns and filter rows.
+_LISTED = """
+select attnames::text[], rowfilter from pg_publication_tables
+where pubname = %s and schemaname = %s and tablename = %s
+"""
+_COLUMNS = """
+select a.attnum::int, a.attname::text, a.atttypid::int8, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attgenerated <> ''
+from pg_attribute a
+where a.attrelid = %s::int8::oid and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""
+#: The primary key, and the index that the replica identity names, each with its key columns in order; no deferrable one
+#: (edge/postgres/primary_keys.py).
+_KEYS = """
+select i.indisprimary, i.indisreplident, array_agg(k.attnum::int order by k.place),
+       array_agg((select quote_ident(cn.nspname) || '.' || quote_ident(co.collname)
+                  from pg_collation co join pg_namespace cn on cn.oid = co.collnamespace
+                  where co.oid = k.collation) order by k.place)
+from pg_index i
+cross join lateral (
+    select (i.indkey::int2[])[number] as attnum, (i.indcollation::oid[])[number] as collation, number as place
+    from generate_series(0, i.indnkeyatts - 1) as number
+) k
+where i.indrelid = %s::int8::oid and (i.indisprimary or i.indisreplident) and i.indimmediate
+group by i.indexrelid, i.indisprimary, i.indisreplident
+"""
+_DEFERRABLE = (
+    "select exists (select from pg_index where indrelid = %s::int8::oid and indisprimary and not indimmediate)"
+)
+_TYPES = """
+with recursive base as (
+    select t.oid as named, t.oid, t.typtype, t.typbasetype from pg_type t where t.oid = any(%s::int8[]::oid[])
+    union all
+    select b.named, t.oid, t.typtype, t.typbasetype from base b join pg_type t on b.typtype = 'd' and t.oid = b.typbasetype
+)
+select b.named::int8, n.nspname::text, t.typname::text
+from base b join pg_type t on t.oid = b.oid join pg_namespace n on n.oid = t.typnamespace
+where b.typtype <> 'd'
+"""
+#: What makes a chunk fit the table: read in the chunk's own transaction, and again after it.
+_SHAPE = """
+select md5(concat_ws('|', c.relname, c.relnamespace, c.relreplident, c.relfilenode, (
+    select string_agg(
+        concat_ws(' ', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attisdropped, a.attgenerated), ',' order by a.attnum
+    )
+    from pg_attribute a where a.attrelid = c.oid and a.attnum > 0
+), (
+    select string_agg(concat_ws(' ', i.indexrelid, i.indisprimary, i.indisreplident), ',' order by i.indexrelid)
+    from pg_index i where i.indrelid = c.oid and (i.indisprimary or i.indisreplident)
+), (
+    select string_agg(concat_ws(' ', r.prrelid, r.prattrs, r.prqual), ',' order by r.prrelid)
+    from pg_publication_rel r
+    where r.prpubid = %s::int8::oid and r.prrelid in (select c.oid union all select relid from pg_partition_ancestors(c.oid))
+)))
+from pg_class c where c.oid = %s::int8::oid
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkTable:
+    """A table that can be copied."""
+
+    oid: int
+    publication_oid: int
+    #: How many columns are published, and their names in SQL.
+    count: int
+    selected: str
+    #: Where the key's columns stand among them, their names, and how SQL orders by the key and casts to it.
+    key: tuple[int, ...]
+    key_names: tuple[str, ...]
+    ordered: str
+    casts: tuple[str, ...]
+    #: The table in SQL, with its row filter.
+    source: str
+    row_filter: str | None
+    #: Type and Relation messages.
+    messages: tuple[bytes, ...]
+    #: A sum over all that a chunk has to fit.
+    shape: str
+
+    def rows(self, where: str | None, after: Key | None, count: int) -> str:
+        """Return the statement that copies rows behind a key, in key order."""
+        behind = f"({self.ordered}) > ({self._literal(after)})" if after is not None else None
+        return self._copy([self.row_filter, where, behind], f" order by {self.ordered} limit {count}")
+
+    def again(self, where: str | None, keys: list[Key]) -> str:
+        """Return the statement that copies the rows of these keys."""
+        listed = ", ".join(f"({self._literal(key)})" for key in keys)
+        return self._copy([self.row_filter, where, f"({self.ordered}) in ({listed})"], f" order by {self.ordered}")
+
+    def estimate(self, where: str | None) -> str:
+        """Return the statement that estimates how many rows there are."""
+        return f"explain (format json) select 1 from {self.source}{_conditions([self.row_filter, where])}"  # noqa: S608
+
+    def _copy(self, conditions: list[str | None], rest: str) -> str:
+        # Names are quoted, values are literals; a condition is the operator's own.
+        return f"copy (select {self.selected} from {self.source}{_conditions(conditions)}{rest}) to stdout"  # noqa: S608
+
+    def _literal(self, key: Key) -> str:
+        return ", ".join(f"{_text(value)}::{cast}" for value, cast in zip(key, self.casts, strict=True))
+
+
+def shape(database: Database, oid: int, publication_oid: int) -> str | None:
+    """Return a sum over all that a chunk has to fit; None when the table is gone."""
+    found: str | None = database.value(_SHAPE, publication_oid, oid)
+    return found
+
+
+def published(database: Database, publication: str) -> list[str]:
+    """Return the tables that a publication carries, by the names that the stream uses."""
+    return [name for (name,) in database.rows(_PUBLISHED, publication)]
+
+
+def named(database: Database, publication: str, name: str) -> list[str]:
+    """Return the names under which a table is published: its own, or those of its partitions."""
+    if name in published(database, publication):
+        return [name]
+    return [leaf for (leaf,) in database.rows(_PARTITIONS, name, publication)]
+
+
+def describe(database: Database, publication: str, name: str) -> ChunkTable:
+    """Return a table by its name, `schema.table`; raise NeedsOperator when it cannot be copied."""
+    rows = database.rows(_TABLE, publication, name)
+    if not rows:
+        raise NeedsOperator(
+            f"table {name} does not exist", hint="Check its name: schema.table, as the database has it."
+        )
+    oid, schema, table, kind, identity, publication_oid = rows[0]
+    if publication_oid is None:
+        raise NeedsOperator(
+            f"table {name} is not in publication {publication!r}: its changes would be missing",
+            hint=f"Add it first: alter publication {quoted(publication)} add table {quoted(schema)}.{quoted(table)};",
+        )
+    before = shape(database, oid, publication_oid)
+    listed, row_filter = None, None
+    if database.version >= 150_000:
+        listed, row_filter = database.rows(_LISTED, publication, schema, table)[0]
+    # Before PostgreSQL 18 no generated column is published, whatever the view lists.
+    generated = database.version >= 180_000
+    columns = [
+        column
+        for column in database.rows(_COLUMNS, oid)
+        if (generated or not column[5]) and (listed is None or column[1] in listed)
+    ]
+    numbers = [column[0] for column in columns]
+    primary, replica = _indexes(database, oid)
+    key = replica if identity == "i" else primary
+    if key is None and database.value(_DEFERRABLE, oid):
+        raise NeedsOperator(
+            f"the primary key of {name} is deferrable: two rows may have the same one for a moment, so it does not identify rows",
+            hint="Make it one that is not deferrable, or give the table a unique index over columns that are not null: "
+            "alter table … replica identity using index …; then ask for the snapshot again.",
+        )
+    if key is None or not set(key[0]) <= set(numbers):
+        raise NeedsOperator(
+            f"table {name} has no key that is published, so its rows cannot be told apart",
+            hint="Give it a primary key, or a unique index over columns that are not null: alter table … replica identity "
+            "using index …; then ask for the snapshot again.",
+        )
+    return ChunkTable(
+        oid=oid,
+        publication_oid=publication_oid,
+        count=len(columns),
+        selected=", ".join(quoted(column[1]) for column in columns),
+        key=tuple(numbers.index(number) for number in key[0]),
+        key_names=tuple(_named(columns, number) for number in key[0]),
+        ordered=", ".join(
+            quoted(_named(columns, number)) + (f" collate {collation}" if collation else "")
+            for number, collation in zip(*key, strict=True)
+        ),
+        casts=tuple(columns[numbers.index(number)][4] for number in key[0]),
+        # Other tables that inherit from this one are published by themselves.
+        source=("" if kind == "p" else "only ") + f"{quoted(schema)}.{quoted(table)}",
+        row_filter=row_filter,
+        messages=(
+            *_type_messages(database, [column[2] for column in columns]),
+            _relation_message(oid, schema, table, identity, columns, _identity(identity, primary, replica)),
+        ),
+        shape=before or "",
+    )
+
+
+_Index = tuple[list[int], list[str | None]]
+
+
+def _indexes(database: Database, oid: int) -> tuple[_Index | None, _Index | None]:
+    """Return the columns and collations of the primary key and of the replica identity's index."""
+    primary = replica = None
+    for is_primary, is_replica, numbers, collations in database.rows(_KEYS, oid):
+        found = numbers, [None if it == 'pg_catalog."default"' else it for it in collations]
+        primary, replica = found if is_primary else primary, found if is_replica else replica
+    return primary, replica
+
+
+def _identity(identity: str, primary: _Index | None, replica: _Index | None) -> set[int] | None:
+    """Return the columns that a Relation message flags; None for all."""
+    if identity == "f":
+        return None
+    index = {"d": primary, "i": replica}.get(identity)
+    return set(index[0]) if index is not None else set()
+
+
+def _relation_message(
+    oid: int, schema: str, table: str, identity: str, columns: list[tuple[Any, ...]], flagged: set[int] | None
+) -> bytes:
+    """Byte1('R') Int32(oid) String(namespace) String(name) Int8(identity) Int16(columns) and the columns.
+
+    For each column Int8(flags) String(name) Int32(type) Int32(modifier).
+    """
+    message = b"R" + struct.pack(">I", oid) + _string(schema) + _string(table)
+    message += identity.encode() + struct.pack(">H", len(columns))
+    for number, name, type_oid, modifier, _, _ in columns:
+        flags = flagged is None or number in flagged
+        message += bytes([flags]) + name.encode() + b"\0" + struct.pack(">Ii", type_oid, modifier)
+    return message
+
+
+def _type_messages(database: Database, types: list[int]) -> list[bytes]:
+    """Byte1('Y') Int32(oid) String(namespace) String(name): of a domain, the type beneath."""
+    oids = sorted({oid for oid in types if oid >= _FIRST_NAMED_TYPE})
+    rows = database.rows(_TYPES, oids) if oids else []
+    return [b"Y" + struct.pack(">I", oid) + _string(schema) + name.encode() + b"\0" for oid, schema, name in rows]
+
+
+def _string(schema: str) -> bytes:
+    """Return a zero-terminated string; the server leaves the name of its own catalog out."""
+    return ("" if schema == "pg_catalog" else schema).encode() + b"\0"
+
+
+def _named(columns: list[tuple[Any, ...]], number: int) -> str:
+    return next(str(column[1]) for column in columns if column[0] == number)
+
+
+def _conditions(conditions: list[str | None]) -> str:
+    # A line comment at the end of a condition must not swallow what comes behind it.
+    given = [f"({condition}\n)" for condition in conditions if condition]
+    return f" where {' and '.join(given)}" if given else ""
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,103 @@
+"""The settings by which records are written, and up to where the far side may have records of other settings.
+
+A schema record goes ahead of a table's first change in each session. The far side drops it with that change where it has the
+change already, which is right as long as the schema is the same as before. After `[records]`, `[policy]` or the release was
+changed it is not: the changes behind would be read by the former schema. So a note in the state folder says by which settings
+records are written, and where others were written before, every change that the far side may have carries its schema record
+(edge/records/batcher.py): whichever change is the first that is new, its schema goes ahead of it. After a stop with everything
+acknowledged there is no such change, or only those of a transaction that was sent in part.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from edge.progress.checkpoint import Checkpoint
+from headrace import __version__, files
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import ReplicationError
+from headrace.position import Position
+
+_log = logging.getLogger(__name__)
+
+_NAME = "records.json"
+
+
+class _Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    version: int = 1
+    #: Fingerprint of the settings by which records are written.
+    settings: str
+    #: Place up to which the far side may have records of other settings; 0 for none.
+    others_until: int = 0
+    #: The last position that was ever sent, noted when the edge stopped with everything acknowledged; empty while it runs.
+    stopped_at: str = ""
+
+
+class RecordSettings:
+    """The note of one state folder; for the capturing thread alone."""
+
+    def __init__(self, folder: Path, config: EdgeFile) -> None:
+        self._path = folder / _NAME
+        self._settings = fingerprint(config)
+        # The place up to which a former process may have sent, by its log; None before the first session.
+        self._sent_until: int | None = None
+
+    def begin(self, acknowledged: Position, log_end: Callable[[], int]) -> int:
+        """Return the place up to which each change needs its schema record, 0 for none; call it before anything is sent.
+
+        `log_end` returns the place where the source's log ends now: no former process has sent anything beyond it. Raises NoRoom
+        or NeedsOperator when the note cannot be written.
+        """
+        found = self._read()
+        was_clean = acknowledged.is_start or (found is not None and found.stopped_at == str(acknowledged))
+        if self._sent_until is None:
+            self._sent_until = 0 if was_clean else log_end()
+        until = found.others_until if found is not None and found.settings == self._settings else None
+        if acknowledged.is_start:
+            until = 0
+        elif until is None:
+            until = acknowledged.commit if was_clean else log_end()
+            _log.info(
+                "records are written by other settings than before: schema records go ahead of each change for a while"
+            )
+        if until < acknowledged.commit:
+            until = 0
+        note = _Note(settings=self._settings, others_until=until)
+        if note != found:
+            self._write(note)
+        return until
+
+    def stopped(self, checkpoint: Checkpoint, sent: Position) -> None:
+        """Note that everything that was ever sent is acknowledged, if it is; `sent` is the last that this process has sent."""
+        found = self._read()
+        if found is None or self._sent_until is None:
+            return
+        if checkpoint.confirmed >= self._sent_until and sent <= checkpoint.position:
+            try:
+                self._write(msgspec.structs.replace(found, stopped_at=checkpoint.acknowledged))
+            except ReplicationError as error:
+                _log.warning("%s", error.message)
+
+    def _read(self) -> _Note | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Note)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            # As if nothing were known: more schema records than needed.
+            _log.warning("%s cannot be read, and is written again", self._path)
+            return None
+
+    def _write(self, note: _Note) -> None:
+        files.write_private(self._path, msgspec.json.encode(note))
+
+
+def fingerprint(config: EdgeFile) -> str:
+    """Return a sum over all in a configuration that decides how rows become records; secrets are references in it."""
+    source = config.source
+    zero_dates = [names.zero_dates for names in (source.mariadb, source.mysql) if names is not None]
+    parts = (__version__, config.records, config.policy, zero_dates)
+    return hashlib.sha256(msgspec.json.encode(parts, enc_hook=repr)).hexdigest()

@@ -1,0 +1,271 @@
+"""The spool: batches on this machine's disk that the far side has not accepted, in order (design decision 8).
+
+One file in the state folder, there only while it holds something. Guarantees that what `append` returned from is durable,
+that it is given back byte for byte or not at all (each row has a checksum), and that the file stays within its limit.
+Knows batches and positions alone, no engine. Not for several threads at once: edge/progress/spooler.py sees to that.
+"""
+
+import contextlib
+import logging
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from edge.progress.spool_file import SpoolFile, may_pass
+from edge.records.batcher import SealedBatch
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+
+_log = logging.getLogger(__name__)
+
+_NAME = "spool.sqlite"
+_ROWS_AT_ONCE = 256
+_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput)
+_READ = "select id, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
+
+
+class Kept(NamedTuple):
+    """A batch of the spool."""
+
+    #: Rows are numbered in the order of the batches, without a hole.
+    row: int
+    batch: SealedBatch
+    #: When it was captured, in seconds since 1970.
+    put_at: float
+
+
+class Spool:
+    """The batches of one source, from the oldest that is not accepted on."""
+
+    def __init__(self, folder: Path, source: str, limit_bytes: int) -> None:
+        self._source = source
+        self._file = SpoolFile(folder / _NAME, source, limit_bytes)
+        self.path = self._file.path
+        self.limit_bytes = limit_bytes
+        #: Number of the oldest row, and of the newest; the newest is less by one when there is none.
+        self.first_row, self.last_row = 1, 0
+        #: Size of the bodies, in bytes.
+        self.bytes = 0
+        #: Last position of the newest row; None when there is none.
+        self.end: Position | None = None
+
+    def __len__(self) -> int:
+        """Return how many batches it holds."""
+        return self.last_row - self.first_row + 1
+
+    def open(self, acknowledged: Position, promised: Position | None, confirmed: int) -> None:
+        """Take up what a former process left, checked whole, without what is read again from the confirmed place.
+
+        That place is the checkpoint's: what became durable here after its last writing is read again.
+        `promised` is the position up to which the checkpoint says that the spool holds what is not acknowledged; None when
+        nothing depends on it. Raises NeedsOperator, naming the range that is lost, unless it is all there.
+        """
+        if promised is not None and promised <= acknowledged:
+            promised = None
+        try:
+            found = self._found(acknowledged, confirmed)
+        except _DAMAGED as error:
+            if may_pass(error):
+                raise self._file.problem(error) from error
+            if promised is not None:
+                raise self.lost(acknowledged, promised, f"is damaged ({error})") from error
+            _log.warning("spool %s is damaged (%s); nothing depends on it, so it is removed", self.path, error)
+            self._drop()
+            return
+        if promised is not None and (self.end is None or self.end < promised):
+            why = f"ends at {self.end or 'its beginning'}" if found else "is gone"
+            raise self.lost(acknowledged, promised, why)
+
+    def promised(self) -> Position | None:
+        """Return the position up to which the file that is there says that it has everything; None when there is none.
+
+        Raises NeedsOperator when it cannot be read.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            (last,) = self._file.connection().execute("select max(last) from batch where confirm > 0").fetchone()
+        except sqlite3.Error as error:
+            if may_pass(error):
+                raise self._file.problem(error) from error
+            raise NeedsOperator(
+                f"spool {self.path} is damaged ({error}): what it held is lost here, because the source may have discarded it",
+                hint="Move it away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace "
+                "verify' names.",
+            ) from error
+        finally:
+            self.close()
+        return Position.parse(last) if last else None
+
+    def lost(self, acknowledged: Position, promised: Position, why: str) -> NeedsOperator:
+        """Return the error for what only the spool had."""
+        return NeedsOperator(
+            f"spool {self.path} {why}: it alone held the changes of {self._source} after {acknowledged} up to {promised}, "
+            "because the source was told that it may discard them",
+            hint=f"Put the file back if you have it. Otherwise those changes are lost here: move {self.path.name}* and the "
+            "checkpoint away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace verify' "
+            "names.",
+        )
+
+    def append(self, batches: Sequence[tuple[SealedBatch, int, float]]) -> None:
+        """Make batches durable behind the newest: each with the place that it lets be confirmed and when it was captured.
+
+        Raises NoRoom, with nothing of them kept, when they do not fit.
+        """
+        row = self.last_row
+        try:
+            with self._file.transaction() as connection:
+                # What `open` and `rewind` left out.
+                connection.execute("delete from batch where id < ? or id > ?", (self.first_row, self.last_row))
+                for batch, confirm, put_at in batches:
+                    row += 1
+                    head, body = _head(batch), batch.body
+                    connection.execute(
+                        "insert into batch values (?, ?, ?, ?, ?, ?, ?, ?)",
+                        (row, str(batch.first), str(batch.last), confirm, put_at, _checksum(head, body), head, body),
+                    )
+        except sqlite3.Error as error:
+            raise self._file.problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
+        self.last_row = row
+        for batch, _, _ in batches:
+            self.bytes += len(batch.body)
+            self.end = batch.last
+
+    def read(self, row: int, limit_bytes: int, after: Position) -> list[Kept]:
+        """Return the batches from a row on, which follows a position: about as many bytes as the limit allows, at least one.
+
+        Raises NoRoom when the first of them cannot be read now, and NeedsOperator when it is damaged.
+        """
+        kept: list[Kept] = []
+        try:
+            for one in self._rows(row):
+                kept.append(one)
+                limit_bytes -= len(one.batch.body)
+                if limit_bytes <= 0:
+                    break
+        except _DAMAGED as error:
+            if not kept and may_pass(error):
+                raise self._file.problem(error) from error
+            if not kept:
+                raise self.lost(after, self.end or after, f"is damaged ({error})") from error
+        return kept
+
+    def forget(self, acknowledged: Position) -> None:
+        """Delete the batches up to an acknowledged position; the file goes with the last one.
+
+        Raises NoRoom when a full disk does not even let rows go.
+        """
+        while self._file.is_open and len(self):
+            if self.end is not None and self.end <= acknowledged:
+                self._drop()
+                return
+            try:
+                row, size = self._acknowledged_rows(acknowledged)
+                if row < self.first_row:
+                    return
+                with self._file.transaction() as connection:
+                    connection.execute("delete from batch where id <= ?", (row,))
+            except sqlite3.Error as error:
+                raise self._file.problem(error) from error
+            self.first_row = row + 1
+            self.bytes -= size
+
+    def rewind(self, confirmed: int) -> None:
+        """Leave out the newest batches whose changes all commit at the confirmed place or after it: they are read again."""
+        if not self._file.is_open:
+            return
+        try:
+            self._measure(self.first_row, self.last_row, confirmed)
+        except sqlite3.Error as error:
+            raise self._file.problem(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _found(self, acknowledged: Position, confirmed: int) -> bool:
+        """Open the file if there is one, leave out what is acknowledged or read again, and check every row that is left."""
+        if not self.path.exists():
+            return False
+        self._file.belongs()
+        # Nothing is deleted here: the disk may be full.
+        first, last = (
+            self._file.connection()
+            .execute("select min(id), max(id) from batch where last > ?", (str(acknowledged),))
+            .fetchone()
+        )
+        if first is not None:
+            self._measure(first, last, confirmed)
+        if not len(self):
+            self._drop()
+            return True
+        before = acknowledged
+        for number, one in enumerate(self._rows(self.first_row), self.first_row):
+            if one.row != number or one.batch.follows > before:
+                raise CorruptInput(f"nothing follows {before}")
+            before = one.batch.last
+        return True
+
+    def _measure(self, first: int, last: int, confirmed: int) -> None:
+        """Take the rows from one to another for the spool, without those at the end that are read again."""
+        connection = self._file.connection()
+        between = "from batch where id between ? and ?"
+        (end,) = connection.execute("select last from batch where id = ?", (last,)).fetchone()
+        again = Position(Position.parse(end).epoch, confirmed, 0)
+        (newest,) = connection.execute(f"select max(id) {between} and first < ?", (first, last, str(again))).fetchone()
+        if newest is None:
+            self._drop()
+            self.first_row, self.last_row = first, first - 1
+            return
+        self.first_row, self.last_row = first, newest
+        (self.bytes,) = connection.execute(f"select sum(length(body)) {between}", (first, newest)).fetchone()
+        (end,) = connection.execute("select last from batch where id = ?", (newest,)).fetchone()
+        self.end = Position.parse(end)
+
+    def _rows(self, row: int) -> Iterator[Kept]:
+        cursor = self._file.connection().execute(_READ, (row, self.last_row))
+        with contextlib.closing(cursor):
+            for found in cursor:
+                yield _kept(*found)
+
+    def _acknowledged_rows(self, acknowledged: Position) -> tuple[int, int]:
+        """Return the newest row of the next few that is acknowledged, and the size of those few up to it."""
+        row, size = 0, 0
+        for number, last, length in self._file.connection().execute(
+            "select id, last, length(body) from batch where id >= ? order by id limit ?",
+            (self.first_row, _ROWS_AT_ONCE),
+        ):
+            if last > str(acknowledged):
+                break
+            row, size = number, size + length
+        return row, size
+
+    def _drop(self) -> None:
+        """Remove the file, of which nothing is needed any more."""
+        self._file.remove()
+        self.first_row, self.bytes, self.end = self.last_row + 1, 0, None
+
+
+def _head(batch: SealedBatch) -> bytes:
+    """Return everything of a batch but its body."""
+    return msgspec.msgpack.encode(
+        {each.name: getattr(batch, each.name) for each in fields(batch) if each.name != "body"}
+    )
+
+
+def _kept(row: int, confirm: int, put_at: float, checksum: int, head: bytes, body: bytes) -> Kept:
+    if _checksum(head, body) != checksum:
+        raise CorruptInput(f"the checksum of row {row} is wrong")
+    batch = msgspec.convert(msgspec.msgpack.decode(head) | {"body": body, "confirm": confirm}, SealedBatch)
+    # A clock that was set back must not make a batch look younger than new.
+    return Kept(row, batch, min(put_at, time.time()))
+
+
+def _checksum(head: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(head))

@@ -1,0 +1,1 @@
+"""From a change to a batch of finished Kafka records: what tables and columns leave, and how batches are cut."""

@@ -1,0 +1,249 @@
+"""One session with the database: has its log read and decoded, fills the outbox, confirms what is acknowledged.
+
+Guarantees that the checkpoint is durable before the source is told; that the source is told nothing beyond what is
+acknowledged; that a session keeps nothing of the one before it: what was not acknowledged is read again. Assumes that one
+session runs at a time. The agent makes one for each connection and runs it in its own thread.
+"""
+
+import logging
+import select
+import time
+from collections.abc import Callable
+
+from edge.delivery.outbox import Outbox
+from edge.engine import Engine
+from edge.observability.figures import Figures
+from edge.progress.progress import Progress
+from edge.progress.record_settings import RecordSettings
+from edge.records.batcher import Batcher, SealedBatch
+from edge.snapshot.active_plan import Control
+from edge.snapshot.coordinator import Copying
+from edge.snapshot.store import SnapshotFolder
+from edge.wakeup import Wakeup
+from headrace.batch import Figures as BatchFigures
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import NotConnected
+
+_log = logging.getLogger(__name__)
+
+#: The server hears from the edge at least so often, in seconds.
+_STATUS_SECONDS = 2.0
+#: The server's wish for an answer is met after at most so long, in seconds.
+_ANSWER_SECONDS = 0.05
+#: A server asks about twice a minute. One that goes on asking, each time at once, is shutting down: it gets so long, in
+#: seconds, to be satisfied.
+_FAREWELL_SECONDS = 3.0
+#: A server that does not answer for so long, in seconds, is gone; from a quarter of that on it is asked to.
+_SILENCE_SECONDS = 120.0
+#: Figures travel at most so often, in seconds.
+_FIGURES_SECONDS = 1.0
+#: Between two lines of figures in the log, in seconds.
+_LOG_SECONDS = 60.0
+
+
+class Capture:
+    """A running session; `run` returns when `stopping` says so and raises what ended it otherwise."""
+
+    def __init__(
+        self,
+        config: EdgeFile,
+        engine: Engine,
+        progress: Progress,
+        outbox: Outbox,
+        figures: Figures,
+        wakeup: Wakeup,
+        former_pid: int,
+        settings: RecordSettings,
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._progress = progress
+        self._outbox = outbox
+        self._figures = figures
+        self._wakeup = wakeup
+        self._address = engine.address
+        self._session = engine.open(progress.checkpoint, former_pid)
+        self.pid = self._session.pid
+        now = time.monotonic()
+        self._put_at = self._told_at = self._logged_at = self._heard_at = now
+        self._figures_at = 0.0
+        self._open_since: float | None = None
+        self._reached = self._told = self._asked = self._frames = 0
+        self._asks_at = self._asks_since = 0.0
+        self._copying: Copying | None = None
+        try:
+            self._begin(engine)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, engine: Engine) -> None:
+        """Start the stream where the checkpoint stands, with nothing of a session before."""
+        source = self._config.source
+        tail = self._progress.restart()
+        checkpoint = self._progress.checkpoint
+        self._batcher = Batcher(
+            source=source.name,
+            tail=tail,
+            repeat_schema_until=self._settings.begin(checkpoint.position, self._session.log_end),
+            target_bytes=self._config.batches.kilobytes * 1024,
+            figures=self._due_figures,
+        )
+        self._session.start(checkpoint, self._batcher)
+        self._copying = Copying(
+            Control(SnapshotFolder(engine.state.folder, source.name), checkpoint.position.epoch),
+            self._session.snapshots(),
+            acknowledged=lambda: self._outbox.progress()[0],
+            wake=self._wakeup.ring,
+            aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
+        )
+        self._figures.database_connections += 1
+        self._figures.database_connected, self._figures.database_problem = 1, ""
+        # A server that has nothing to tell may not say for long how far it has read.
+        self._figures.read_lsn = self._progress.confirmed
+        _log.info("reading the log of %s from %s, the next batch follows %s", self._address, checkpoint.place, tail)
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Capture until `stopping` says so; raise what ends the session otherwise."""
+        both, bell = select.poll(), select.poll()
+        both.register(self._session.fileno(), select.POLLIN)
+        for poll in (both, bell):
+            poll.register(self._wakeup.fileno(), select.POLLIN)
+        outbox, read, take = self._outbox, self._session.read, self._batcher.take
+        while True:
+            self._wakeup.answer()
+            if stopping():
+                return
+            outbox.check()
+            outbox.check_reopening()
+            full = outbox.full
+            fed = 0 if full else read(time.time_ns() // 1_000_000)
+            if closed := take():
+                self._put(closed)
+            now = time.monotonic()
+            wait = self._attend(now, dry=not fed and not full)
+            if self._copying is not None:
+                wait = min(wait, self._copying.attend(now))
+            # A session may have work without a frame, as a prepared transaction that is decoded.
+            self._listen(now, heard=bool(full or fed))
+            if not fed:
+                (bell if full else both).poll(wait * 1000)
+
+    def finish(self, seconds: float) -> None:
+        """Read no more, wait at most `seconds` until what was read is acknowledged, and confirm it."""
+        if self._batcher.open_bytes and not self._session.in_transaction:
+            self._seal()
+        bell = select.poll()
+        bell.register(self._wakeup.fileno(), select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while not self._outbox.empty and (left := deadline - time.monotonic()) > 0:
+            self._wakeup.answer()
+            self._outbox.check()
+            self._tell(time.monotonic())
+            bell.poll(min(left, _STATUS_SECONDS) * 1000)
+        self._progress.save_now()
+        self._confirm(time.monotonic())
+        self._session.flush(1.0)
+
+    def close(self) -> None:
+        """Leave the database, whatever else fails."""
+        try:
+            if self._copying is not None:
+                self._copying.close()
+        finally:
+            self._figures.database_connected = 0
+            self._session.close()
+
+    def _attend(self, now: float, *, dry: bool) -> float:
+        """Do what is due besides reading; return for how many seconds nothing will be."""
+        wait = self._tell(now)
+        figures = self._figures
+        figures.turned_at = now
+        figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            _log.info("%s", figures, extra={"figures": figures.for_batch()})
+        batcher, session = self._batcher, self._session
+        if dry and batcher.open_bytes and not session.in_transaction:
+            self._open_since = self._open_since or now
+            linger = self._open_since + self._outbox.linger - now
+            if linger > 0:
+                return min(wait, linger)
+            self._seal()
+        if not batcher.open_bytes:
+            if (reached := session.passed) > self._reached:
+                self._reached = self._figures.read_lsn = reached
+                self._outbox.note(reached)
+            idle = now - self._put_at
+            if idle < self._config.heartbeat_seconds:
+                return min(wait, self._config.heartbeat_seconds - idle)
+            if self._outbox.empty and not session.in_transaction:
+                self._figures_at = 0.0
+                self._put([batcher.empty()])
+        return wait
+
+    def _seal(self) -> None:
+        self._open_since = None
+        sealed = self._batcher.seal()
+        if sealed is not None:
+            self._put([sealed])
+
+    def _put(self, batches: list[SealedBatch]) -> None:
+        self._put_at = time.monotonic()
+        figures = self._figures
+        figures.captured_batches += len(batches)
+        count = sum(batch.count for batch in batches)
+        figures.captured += count
+        figures.captured_bytes += sum(batch.raw_bytes for batch in batches)
+        figures.captured_transactions += self._batcher.transactions
+        self._batcher.transactions = 0
+        figures.dead_letters += self._batcher.dead_letters
+        self._batcher.dead_letters = 0
+        figures.rate.add(count)
+        if commit_ms := batches[-1].commit_ms:
+            figures.commit_ms = commit_ms
+            figures.captured_latency = time.time() - commit_ms / 1000
+        figures.read_lsn = max(figures.read_lsn, batches[-1].confirm)
+        self._outbox.put(batches)
+
+    def _tell(self, now: float) -> float:
+        """Save progress and tell the server, when due; return the seconds until that may be due again."""
+        wait = self._progress.save(now)
+        since = now - self._told_at
+        if self._session.asked != self._asked:
+            if since < _ANSWER_SECONDS:
+                return _ANSWER_SECONDS - since
+            self._asked = self._session.asked
+            self._check_farewell(now)
+            self._confirm(now)
+        elif self._progress.confirmed != self._told or since >= _STATUS_SECONDS:
+            self._confirm(now)
+        return _STATUS_SECONDS if wait is None else wait
+
+    def _listen(self, now: float, *, heard: bool) -> None:
+        """Notice a server that is silent although it was asked to answer, as a half-open connection is."""
+        if heard or self._session.frames != self._frames:
+            self._frames, self._heard_at = self._session.frames, now
+        elif now - self._heard_at > _SILENCE_SECONDS:
+            raise NotConnected(f"nothing was heard from {self._address} for {_SILENCE_SECONDS:.0f} s")
+
+    def _confirm(self, now: float) -> None:
+        self._told = self._figures.confirmed_lsn = self._progress.confirmed
+        self._told_at = now
+        silent = now - self._heard_at > _SILENCE_SECONDS / 4
+        self._session.confirm(self._told, time.time_ns() // 1_000_000, ask=silent)
+
+    def _check_farewell(self, now: float) -> None:
+        """Let a server go that shuts down: it waits for what only the far side's acknowledgement could confirm."""
+        if now - self._asks_at > 1.0:
+            self._asks_since = now
+        self._asks_at = now
+        if now - self._asks_since > _FAREWELL_SECONDS:
+            raise NotConnected(f"the server of {self._address} is shutting down")
+
+    def _due_figures(self) -> BatchFigures:
+        now = time.monotonic()
+        if now - self._figures_at < _FIGURES_SECONDS:
+            return {}
+        self._figures_at = now
+        return self._figures.for_batch()

@@ -1,0 +1,246 @@
+"""Copies existing rows beside the stream, chunk by chunk, as the plan says (design decision 10; DBLog, arXiv 2010.12597).
+
+A watermark is written to the log; when it comes back, the window opens and a chunk is read; then the next watermark is written,
+and where that one stands in the log the chunk's rows take their place, without those that changed meanwhile. It is the watermark
+ahead of the next chunk as well. Guarantees that the plan is never ahead of what is acknowledged; that no transaction is held
+longer than one chunk; that a failure here ends a table's snapshot at most, never the stream. One for each session: what was on
+the way with the session before is read again. Everything but the worker's jobs runs in the capturing thread.
+
+PostgreSQL's log leaves large values out that did not change. A row that moves from a key that is not copied yet to one that
+is would lack them permanently, so rows of a table that is copied in part are followed from the first byte of each session on,
+whether the table's turn has come or not, and those that move are read once more.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from edge.snapshot.active_plan import Control
+from edge.snapshot.dedup_window import Window
+from edge.snapshot.plan import Key, LogTable, TablePlan
+from edge.snapshot.ports import Chunk, Described, Reader, Source
+from edge.snapshot.table_copy import TableCopy
+from edge.snapshot.worker import Job, Worker
+from headrace.backoff import Backoff
+from headrace.errors import NeedsOperator, NoRoom, NotConnected, Retryable
+from headrace.position import Position
+
+_log = logging.getLogger(__name__)
+
+#: Requests are looked for so often, in seconds.
+_LOOK_SECONDS = 0.25
+#: Chunks that are not acknowledged: more of them would only make the stream wait behind them.
+_MOST_UNACKNOWLEDGED = 2
+
+
+class Copying:
+    """The snapshots of one session; `attend` is to be called often."""
+
+    def __init__(
+        self,
+        control: Control,
+        source: Source,
+        *,
+        acknowledged: Callable[[], Position],
+        wake: Callable[[], None],
+        aim_bytes: int,
+        worker: Callable[[Callable[[], Reader], Callable[[], None]], Worker] = Worker,
+    ) -> None:
+        self._control = control
+        self._acknowledged = acknowledged
+        self._aim_bytes = aim_bytes
+        self._worker = worker(source.reader, wake)
+        self._stream = source.stream(self._marked)
+        self._window = Window()
+        self._backoff = Backoff(first=0.2, longest=10.0)
+        self._now = self._looked_at = self._not_before = 0.0
+        # Watermarks of other sessions are not ours.
+        self._session, self._number = secrets.token_hex(8), 0
+        self._plan: TablePlan | None = None
+        self._copy: TableCopy | None = None
+        #: The watermark that is waited for, and the chunk that was read ahead of some watermark.
+        self._expected: bytes | None = None
+        self._read: tuple[bytes, Chunk | None] = (b"", None)
+        # Why requests cannot be read; empty while they can.
+        self._unreadable = ""
+        self._follow()
+
+    def attend(self, now: float) -> float:
+        """Do what is due at a time of a monotonic clock; return the seconds until something may be due again."""
+        self._now = now
+        self._worker.take()
+        if now - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = now
+            self._look()
+        self._settle(now)
+        self._control.save_due(now)
+        if self._expected is None and not self._worker.busy and now >= self._not_before:
+            self._go_on()
+        return _LOOK_SECONDS
+
+    def close(self) -> None:
+        """Note what is acknowledged, and read no more; what cannot be noted is copied again."""
+        self._settle(time.monotonic())
+        self._control.save_rest()
+        self._leave()
+        self._worker.stop(1.0)
+
+    def _look(self) -> None:
+        """Take the request that has waited longest; one for tables waits for the worker, which knows their names."""
+        try:
+            asked = self._control.oldest()
+            self._unreadable = ""
+        except (NoRoom, NeedsOperator) as error:
+            # Nobody but the snapshots waits for it.
+            if error.message != self._unreadable:
+                self._unreadable = error.message
+                _log.warning("snapshot requests wait: %s", error.message)
+            asked = None
+        if asked is not None and asked[1].kind != "snapshot":
+            self._control.take(*asked, asked[1].tables)
+        elif asked is not None and not self._worker.busy:
+            path, request = asked
+            self._do(
+                lambda reader: self._control.resolved(reader, request),
+                lambda tables: self._control.take(path, request, tables),
+            )
+        if self._plan is not None and not self._plan.unfinished:
+            _log.info("the snapshot of %s was cancelled", self._plan.name)
+            self._leave()
+            self._follow()
+
+    def _settle(self, now: float) -> None:
+        copy = self._copy
+        if copy is None or not copy.unacknowledged:
+            return
+        if copy.settle(self._acknowledged(), now):
+            self._control.progressed()
+        if copy.finished:
+            _log.info("the snapshot of %s is done: %d rows", copy.plan.name, copy.plan.rows)
+            self._control.ended(copy.plan, "done")
+            self._leave()
+            self._follow()
+
+    def _go_on(self) -> None:
+        """Take the step that no watermark leads to."""
+        if self._plan is None:
+            plan = self._plan = self._control.plan.next
+            if plan is not None:
+                self._do(
+                    lambda reader: reader.describe(plan.name, plan.where),
+                    lambda described: self._begin(plan, described),
+                )
+        elif self._may_read():
+            self._mark(None)
+
+    def _begin(self, plan: TablePlan, described: Described) -> None:
+        """Start a table, or go on with it."""
+        if plan is not self._plan:
+            return
+        try:
+            self._control.started(plan, described.estimate, described.log_table)
+        except NoRoom as error:
+            self._leave()
+            self._pause(error)
+            return
+        self._follow()
+        _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
+        self._copy = TableCopy(plan, described.table, self._aim_bytes)
+        self._stream.watch(described.table, self._window)
+
+    def _may_read(self) -> bool:
+        copy = self._copy
+        if copy is None or copy.all_read or self._control.plan.paused or not copy.plan.unfinished:
+            return False
+        return copy.unacknowledged < _MOST_UNACKNOWLEDGED
+
+    def _mark(self, read: Callable[[Reader], Chunk] | None) -> None:
+        """Read a chunk if need be, then write the watermark behind it; the chunk waits until that comes back."""
+        self._number += 1
+        self._expected = content = f"{self._session}:{self._number}".encode()
+
+        def job(reader: Reader) -> None:
+            self._read = content, read(reader) if read is not None else None
+            reader.mark(content)
+
+        self._do(job, lambda _: self._backoff.reset())
+
+    def _marked(self, content: bytes) -> None:
+        """Put the chunk that was read where its watermark stands in the log, and have the next one read."""
+        copy, window = self._copy, self._window
+        if content != self._expected or copy is None:
+            return
+        self._expected = None
+        chunk = self._read[1] if self._read[0] == content else None
+        self._read = b"", None
+        if chunk is None:
+            if copy.replaces:
+                copy.replaced(self._stream.truncate(copy.table))
+        elif not self._stream.fits(chunk, window):
+            _log.debug("a chunk of %s is read again", copy.plan.name)
+            copy.redo()
+            chunk = None
+        sent = copy.read(chunk) if chunk is not None else None
+        # The next chunk is read while this one is put: for both this is the watermark.
+        reads_on = self._may_read()
+        if reads_on:
+            self._mark(copy.next())
+        if chunk is not None and sent is not None:
+            sent(self._stream.put(chunk, window))
+        if reads_on:
+            window.open()
+            self._stream.opened()
+        else:
+            window.close()
+
+    def _follow(self) -> None:
+        self._stream.follow(self._control.followed, self._moved)
+
+    def _moved(self, log_table: LogTable, key: Key | None) -> None:
+        """Have a row read once more that moved without all of its columns: its new key may be among those that are copied."""
+        for plan in [plan for plan in self._control.plan.unfinished() if plan.log_table == log_table]:
+            if key is None:
+                _log.warning("the snapshot of %s begins again: its key was altered", plan.name)
+                if plan is self._plan:
+                    self._leave()
+                self._control.restart(plan)
+                continue
+            if self._copy is not None and plan is self._copy.plan:
+                self._copy.moved(key)
+            self._control.moved(plan, key)
+
+    def _do(self, job: Job, then: Callable[[Any], None]) -> None:
+        """Do a job, and then what follows; a failure ends the attempt at the table, or its snapshot."""
+        plan = self._plan
+
+        def done(outcome: Any) -> None:
+            if not isinstance(outcome, Exception):
+                then(outcome)
+                return
+            if self._plan is plan:
+                self._leave()
+            if isinstance(outcome, NotConnected | Retryable):
+                self._pause(outcome)
+            elif isinstance(outcome, NeedsOperator):
+                _log.error("snapshot of %s: %s. %s", plan and plan.name, outcome.message, outcome.hint)
+                self._not_before = self._now + self._backoff.pause()
+                if plan is not None and plan.unfinished:
+                    self._control.ended(plan, "failed", f"{outcome.message}. {outcome.hint}")
+            else:
+                raise outcome
+
+        self._worker.do(job, done)
+
+    def _pause(self, error: NotConnected | Retryable) -> None:
+        pause = self._backoff.pause()
+        self._not_before = self._now + pause
+        _log.warning("snapshot: %s; trying again in %.1f s", error.message, pause)
+
+    def _leave(self) -> None:
+        """Be done with a table, or with the attempt at it."""
+        self._plan = self._copy = self._expected = None
+        self._read = b"", None
+        self._stream.unwatch()
+        self._window.close()

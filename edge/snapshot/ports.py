@@ -1,0 +1,118 @@
+"""What a database engine gives the snapshot: a reader for chunks, and the place where they join the log.
+
+The reader has a connection of its own, and a thread of its own uses it. The stream belongs to the decoder of the running session
+and is used by the capturing thread alone, mostly from within `read` of that session: a watermark that was written comes back
+in the log, and the decoder calls `marked` at its place.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from edge.snapshot.dedup_window import Window
+from edge.snapshot.plan import Key, LogTable
+from headrace.position import Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows of one table as a short transaction saw them, in key order."""
+
+    #: The table and its rows, in the engine's own form.
+    table: Any
+    rows: list[bytes]
+    #: Size of the rows, in bytes.
+    size: int
+    #: Key of the last row; None when there is no row.
+    last: Key | None
+    #: Whether no row comes behind them.
+    end: bool
+    #: What the engine needs to tell which transactions the chunk saw.
+    seen: Any = None
+
+
+class Described(NamedTuple):
+    """A table that can be copied."""
+
+    #: The engine's own handle of it.
+    table: Any
+    #: Rows by the database's own statistics; -1 when it has none.
+    estimate: int
+    #: What identifies it in the log; None where every row in the log has all columns.
+    log_table: LogTable | None = None
+
+
+class Put(NamedTuple):
+    """What became of a chunk."""
+
+    #: Of its last row that went into the log's order; None when none did.
+    position: Position | None
+    #: Keys of rows that have to be read once more.
+    again: list[Key]
+
+
+class Reader(Protocol):
+    """Reads chunks, and writes watermarks; every failure is NotConnected, Retryable, or NeedsOperator for this table."""
+
+    def published(self) -> list[str]:
+        """Return the names of all tables that the stream carries, `schema.table`."""
+
+    def named(self, name: str) -> list[str]:
+        """Return the names under which the stream carries a table: its own, or its partitions'."""
+
+    def describe(self, name: str, where: str | None) -> Described:
+        """Return a table as it is now, with an estimate of the rows that a condition leaves of it.
+
+        Raises NeedsOperator when it cannot be copied, with what to do.
+        """
+
+    def mark(self, content: bytes) -> None:
+        """Write a watermark, which is in the log when this returns."""
+
+    def rows(self, table: Any, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`."""
+
+    def again(self, table: Any, where: str | None, keys: list[Key]) -> Chunk:
+        """Return the rows of these keys that are there."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+#: Called with the new key of a row that moved to it and whose log record lacks columns; None when the key cannot be determined.
+Moved = Callable[[LogTable, Key | None], None]
+
+
+class Stream(Protocol):
+    """The decoder's side."""
+
+    def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
+        """Report rows of these tables that move to another key without all of their columns, from here on; of no others."""
+
+    def watch(self, table: Any, window: Window) -> None:
+        """Report every change of a table to a window from here on."""
+
+    def unwatch(self) -> None:
+        """Report to no window any more."""
+
+    def opened(self) -> None:
+        """Note that a chunk is read behind the watermark that is read now."""
+
+    def truncate(self, table: Any) -> Position:
+        """Put a truncate of the table where the watermark is that is read now, and return its position."""
+
+    def fits(self, chunk: Chunk, window: Window) -> bool:
+        """Whether a chunk can be put where the watermark is that is read now; if not, it has to be read again."""
+
+    def put(self, chunk: Chunk, window: Window) -> Put:
+        """Put the rows of a chunk that the window keeps where the watermark is that is read now."""
+
+
+class Source(Protocol):
+    """A session that can be copied from."""
+
+    def reader(self) -> Reader:
+        """Return a reader with a connection of its own; raises NotConnected or NeedsOperator."""
+
+    def stream(self, marked: Callable[[bytes], None]) -> Stream:
+        """Return the decoder's side; from here on it calls `marked` with the content of each watermark."""

@@ -1,0 +1,120 @@
+"""One table's snapshot under way: what is to be read next, what was sent, and how far it is acknowledged. Sans-I/O.
+
+Assumes that chunks are sent in the order in which they were read, and acknowledged in that order. An attempt begins where the
+plan says that the one before it was acknowledged.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from edge.snapshot.chunk_size import ChunkSize
+from edge.snapshot.plan import Key, TablePlan
+from edge.snapshot.ports import Chunk, Put, Reader
+from headrace.position import Position
+
+#: Keys that are read once more, in one chunk.
+_MOST_AGAIN = 1_000
+#: How fast the rate follows what is seen.
+_WEIGHT = 0.2
+
+
+class _Sent(NamedTuple):
+    """A chunk on its way, and where the plan is when it is acknowledged."""
+
+    position: Position | None
+    rows: int
+    cursor: Key | None
+    whole: bool
+    #: Keys that were read once more, and keys that have to be.
+    done: list[Key]
+    again: list[Key]
+
+
+class TableCopy:
+    """An attempt at a table, from where the plan stands."""
+
+    def __init__(self, plan: TablePlan, table: Any, aim_bytes: int) -> None:
+        self.plan = plan
+        self.table = table
+        self._cursor, self._whole, self._again = plan.cursor, plan.whole, list(plan.again)
+        self._asked: list[Key] = []
+        self._sent: deque[_Sent] = deque()
+        self._size = ChunkSize(aim_bytes)
+        self._settled_at = time.monotonic()
+        #: Whether consumers still have to be told to forget the table.
+        self.replaces = plan.replace and plan.cursor is None and not plan.whole
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many chunks are on their way."""
+        return len(self._sent)
+
+    @property
+    def all_read(self) -> bool:
+        """Whether nothing is left to be read."""
+        return self._whole and not self._again
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything is acknowledged."""
+        return self.plan.whole and not self.plan.again and not self._sent and self.all_read
+
+    def next(self) -> Callable[[Reader], Chunk]:
+        """Return the job that reads the next chunk."""
+        plan, table, size, after = self.plan, self.table, self._size, self._cursor
+        if not self._whole:
+            rows, limit = size.rows, size.limit_bytes
+            return lambda reader: reader.rows(table, plan.where, after, rows, limit)
+        self._asked, self._again = self._again[:_MOST_AGAIN], self._again[_MOST_AGAIN:]
+        asked = self._asked
+        return lambda reader: reader.again(table, plan.where, asked)
+
+    def redo(self) -> None:
+        """Let the chunk that was read last be read again."""
+        self._again, self._asked = self._asked + self._again, []
+
+    def read(self, chunk: Chunk) -> Callable[[Put], None]:
+        """Go on behind a chunk; call what this returns with what became of it."""
+        asked, self._asked = self._asked, []
+        if not asked:
+            self._size.read(len(chunk.rows), chunk.size)
+            self._cursor, self._whole = chunk.last or self._cursor, chunk.end
+        cursor, whole, rows = self._cursor, self._whole, 0 if asked else len(chunk.rows)
+
+        def sent(put: Put) -> None:
+            self._again += put.again
+            self._sent.append(_Sent(put.position, rows, cursor, whole, asked, put.again))
+
+        return sent
+
+    def replaced(self, position: Position) -> None:
+        """Note that consumers were told to forget the table."""
+        self.replaces = False
+        self._sent.append(_Sent(position, 0, self._cursor, self._whole, [], []))
+
+    def moved(self, key: Key) -> None:
+        """Let a row be read once more."""
+        if key not in self._again:
+            self._again.append(key)
+
+    def settle(self, acknowledged: Position, now: float) -> bool:
+        """Move the plan over the chunks that are acknowledged; return whether it moved."""
+        moved, plan, rows = False, self.plan, 0
+        while self._sent and (self._sent[0].position is None or self._sent[0].position <= acknowledged):
+            sent = self._sent.popleft()
+            plan.cursor, plan.whole = sent.cursor, sent.whole
+            # One that moved again since is still to be read.
+            plan.again = [key for key in plan.again if key not in sent.done or key in self._again]
+            plan.again += [key for key in sent.again if key not in plan.again]
+            plan.chunks += 1
+            rows += sent.rows
+            moved = True
+        if moved:
+            plan.rows += rows
+            seconds = max(1e-3, now - self._settled_at)
+            self._settled_at = now
+            rate = rows / seconds
+            plan.rows_per_second = round(rate * _WEIGHT + plan.rows_per_second * (1 - _WEIGHT), 1)
+        return moved

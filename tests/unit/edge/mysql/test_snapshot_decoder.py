@@ -1,0 +1,211 @@
+"""Chunks beside a binlog: where they are put into the stream, and what of them is left out or read again."""
+
+import json
+import struct
+
+import pytest
+
+from edge.mysql.binlog_position import place
+from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from edge.mysql.snapshot_decoder import ChunkDecoder
+from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_reader import Watermark
+from edge.mysql.table_cache import Chosen, Tables
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
+from edge.snapshot.dedup_window import Window
+from edge.snapshot.ports import Chunk
+from headrace.batch import decode
+from headrace.configuration.policy import Policy as Section
+from headrace.configuration.records import Records
+from headrace.errors import CorruptInput
+from headrace.position import Position
+from tests.unit.edge.mysql import events
+from tests.unit.edge.mysql.chunks import packet, table
+
+# GTID sets.
+
+
+def test_a_set_covers_another():
+    maria, mysql = MariadbGtids.parse, MysqlGtids.parse
+    uuid = events.SERVER_UUID
+
+    assert maria("0-1-5,2-1-9").covers(maria("0-2-5"))
+    assert not maria("0-1-5").covers(maria("0-1-6"))
+    assert not maria("0-1-5").covers(maria("1-1-1"))
+    assert mysql(f"{uuid}:1-9:20-30").covers(mysql(f"{uuid}:2-3:20-30"))
+    assert not mysql(f"{uuid}:1-9:20-30").covers(mysql(f"{uuid}:9-20"))
+
+
+# The stream.
+
+FIELDS = (
+    events.Column("id", 3, unsigned=False),
+    events.Column("note", 252, b"\2", collation=45),
+)
+
+
+class Stream:
+    """A decoder at place 7:4, with a table's chunks put by `chunk`."""
+
+    def __init__(self, folder, mariadb=True, **records):
+        policy = Policy(Section())
+        self.batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
+        self.tables = Tables(
+            connector="mariadb" if mariadb else "mysql",
+            source="jakarta/bank",
+            chosen=Chosen([], [], policy),
+            policy=policy,
+            charset_of=events.CHARSETS.__getitem__,
+            kinds_of=lambda _database, _table: {},
+            type_of=lambda _database, _table: "BASE TABLE",
+        )
+        self.decoder = ChunkDecoder(
+            again=events.EmptyLog(),
+            ordinals=Ordinals(folder),
+            server_id=5,
+            epoch=1,
+            base="binlog",
+            after=place(7, 4),
+            batcher=self.batcher,
+            tables=self.tables,
+            mariadb=mariadb,
+            largest=1 << 20,
+            records=Records(**records),
+        )
+        self.window = Window()
+        self.copied = self.tables.copied(table())
+        self.marked = []
+        self.decoder.marked = self.marked.append
+
+    def feed(self, *found):
+        for one in found:
+            self.decoder.feed_and_arrive(one, len(one), events.NOW_MS)
+
+    def change(self, number, id_, begins, ends, kind=23):
+        """Feed a transaction with an insert."""
+        image = b"\0" + struct.pack("<i", id_) + struct.pack("<H", 1) + b"s"
+        self.feed(
+            events.mariadb_gtid(number, begins),
+            events.table_map(*FIELDS),
+            events.rows(kind, 2, image),
+            events.xid(ends),
+        )
+
+    def chunk(self, *rows, seen=7 << 32 | 4):
+        return Chunk(table=self.copied, rows=[packet(*row) for row in rows], size=1, last=None, end=True, seen=seen)
+
+    def told(self):
+        return [value for value in self.batcher.values if value and b'"op"' in value]
+
+
+def test_a_watermark_comes_back_between_the_first_transactions_behind_its_place(tmp_path):
+    stream = Stream(tmp_path)
+    stream.decoder.watermarks.append(Watermark(b"w", place(7, 150), 1))
+
+    stream.change(1, 1, 46, 140)
+    before = list(stream.marked)
+    stream.feed(events.mariadb_gtid(2, 182), events.table_map(*FIELDS))
+    within = list(stream.marked)
+    stream.feed(events.xid(220))
+
+    assert (before, within, stream.marked) == ([], [], [b"w"])
+
+
+def test_a_watermark_at_a_place_that_is_reached_comes_back_without_an_event(tmp_path):
+    stream = Stream(tmp_path)
+    stream.decoder.watermarks.append(Watermark(b"w", place(7, 4), 1))
+
+    stream.decoder.arrive(events.NOW_MS)
+
+    assert stream.marked == [b"w"]
+
+
+def test_chunks_at_one_place_have_positions_of_their_own_and_a_last_row_each(tmp_path):
+    stream = Stream(tmp_path)
+    first = stream.decoder.put(stream.chunk((b"1", b"a"), (b"2", None)), stream.window)
+    second = stream.decoder.put(stream.chunk((b"3", b'"\xc3\xbc')), stream.window)
+
+    assert first.position == Position(1, place(7, 4), 1)
+    assert second.position == Position(1, place(7, 4), 2)
+    one, two, three = stream.told()
+    assert b'"after":{"id":1,"note":"a"}' in one
+    assert b'"note":null' in two
+    assert b'"note":"\\"\xc3\xbc"' in three
+    assert [b'"last":true' in value for value in (one, two, three)] == [False, True, True]
+    assert b'"snapshot":"incremental"' in one
+    assert b'"gtid":null,"file":"binlog.000007","pos":4,"row":1' in two
+    assert b'"transaction":{"id":"binlog.000007:4:2","total_order":1,' in three
+
+
+def test_rows_that_the_log_told_in_the_window_are_left_out(tmp_path):
+    stream = Stream(tmp_path)
+    stream.decoder.watch(stream.copied, stream.window)
+    stream.window.open()
+    stream.change(1, 2, 46, 140)
+
+    put = stream.decoder.put(stream.chunk((b"1", b"a"), (b"2", b"b")), stream.window)
+
+    assert put.position == Position(1, place(7, 140), 0)
+    assert [b'"id":2' in value for value in stream.told()] == [True, False]
+    assert len([value for value in stream.batcher.values if b"tableChanges" in value]) == 1
+
+
+def test_a_chunk_that_missed_a_transaction_ahead_of_its_window_is_read_again(tmp_path):
+    stream = Stream(tmp_path)
+    stream.change(1, 2, 46, 140)
+    stream.decoder.opened()
+
+    assert not stream.decoder.fits(stream.chunk(seen=place(7, 4)), stream.window)
+    assert stream.decoder.fits(stream.chunk(seen=place(7, 140)), stream.window)
+
+
+def test_a_chunk_of_mysqls_that_missed_a_transaction_is_read_again(tmp_path):
+    stream = Stream(tmp_path, mariadb=False)
+    stream.feed(events.mysql_gtid(3, 80), events.query("BEGIN", 120), events.xid(140))
+    stream.decoder.opened()
+
+    def seen(gtids):
+        return stream.chunk(seen=MysqlGtids.parse(f"{events.SERVER_UUID}:{gtids}"))
+
+    assert not stream.decoder.fits(seen("1-2"), stream.window)
+    assert stream.decoder.fits(seen("1-3"), stream.window)
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ("ALTER TABLE `Accounts` ADD x int", False),
+        ("truncate bank.accounts", False),
+        ("create table other (i int)", True),
+    ],
+)
+def test_a_statement_that_names_the_table_has_the_chunk_read_again(tmp_path, words, fits):
+    stream = Stream(tmp_path)
+    stream.decoder.watch(stream.copied, stream.window)
+    stream.window.open()
+
+    stream.feed(events.mariadb_gtid(1, 46, standalone=True), events.query(words, 140, database="bank"))
+
+    assert stream.decoder.fits(stream.chunk(), stream.window) is fits
+
+
+def test_a_row_that_is_none_is_damage_of_its_table(tmp_path):
+    stream = Stream(tmp_path)
+    with pytest.raises(CorruptInput, match=r"bank\.accounts"):
+        stream.decoder.put(stream.chunk((b"1", b"\xff\xfe")), stream.window)
+
+
+def test_a_chunk_begins_and_ends_as_other_transactions_do_where_that_is_told(tmp_path):
+    stream = Stream(tmp_path, transactions=True)
+    first = stream.decoder.put(stream.chunk((b"1", b"a"), (b"2", None)), stream.window)
+    second = stream.decoder.put(stream.chunk((b"3", None)), stream.window)
+
+    batch = stream.batcher.seal()
+    told = [json.loads(value) for value in decode(batch.properties, "zstd", batch.body).values]
+    assert [value.get("status") or value.get("op", "schema") for value in told] == [
+        "BEGIN", "schema", "r", "r", "END", "BEGIN", "r", "END",
+    ]  # fmt: skip
+    assert [value["event_count"] for value in told if value.get("status") == "END"] == [2, 1]
+    assert (first.position.ordinal, second.position.ordinal) == (1, 3)
+    assert [value["id"] for value in told if "status" in value] == ["binlog.000007:4:0"] * 2 + ["binlog.000007:4:3"] * 2

@@ -1,0 +1,21 @@
+"""Fixtures: processes of an edge, one after the other, that spool."""
+
+import pytest
+
+from tests.unit.edge.progress.spooling import Process
+
+
+@pytest.fixture
+def processes(tmp_path):
+    made = []
+
+    def make(**options):
+        for former in made:
+            former.spool.close()
+        made.append(Process(tmp_path, **options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.spool.close()

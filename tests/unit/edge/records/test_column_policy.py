@@ -1,0 +1,107 @@
+"""The policy: which rule a column meets, what it does to values, and what it refuses."""
+
+import hashlib
+import hmac
+
+import pytest
+
+from edge.records.column_policy import Policy
+from headrace.configuration.policy import ColumnRule
+from headrace.configuration.policy import Policy as Section
+from headrace.configuration.secret import Secret
+from headrace.errors import ConfigurationError
+
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def hash_key(monkeypatch):
+    monkeypatch.setenv("HASH_KEY", KEY)
+
+
+def policy(*rules, **tables):
+    return Policy(Section(columns=list(rules), hash_key=Secret("env:HASH_KEY"), **tables))
+
+
+def rule(action, *columns, **options):
+    return ColumnRule(action=action, columns=list(columns), **options)
+
+
+def test_without_rules_everything_leaves():
+    everything = Policy(Section())
+    assert everything.admits("public", "orders")
+    assert everything.treatments("public", "orders", ["id", "note"], ["id"]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("table", "leaves"),
+    [("sales.orders", True), ("sales.orders_old", False), ("audit.log", False), ("salesx.orders", False)],
+)
+def test_tables_are_included_and_excluded_by_pattern(table, leaves):
+    assert policy(include_tables=["sales.*"], exclude_tables=["*.*_old"]).admits(*table.split(".")) is leaves
+
+
+def test_star_does_not_reach_over_a_dot():
+    (email, _) = policy(rule("mask", "sales.*.email")).treatments("sales", "people", ["email", "name"], [])
+    assert email is not None
+    assert policy(rule("mask", "sales.*.email")).treatments("other", "sales", ["email"], []) == [None]
+
+
+def test_first_rule_that_matches_counts():
+    both = policy(rule("truncate", "*.*.phone", characters=3), rule("mask", "*.*.*", mask="-"))
+    phone, name = both.treatments("public", "people", ["phone", "name"], [])
+    assert (phone.action, phone.hide(b"0812345")) == ("truncate", b"081")
+    assert (name.action, name.hide(b"Ani")) == ("mask", b"-")
+
+
+def test_hash_is_hmac_sha_256_of_the_text_in_any_column():
+    first, second = policy(rule("hash", "*.*.*")).treatments("public", "people", ["id", "parent"], ["id"])
+    expected = hmac.new(KEY.encode(), b"42", hashlib.sha256).hexdigest().encode()
+    assert first.hide(b"42") == second.hide(b"42") == expected
+
+
+def test_truncation_counts_characters_not_bytes():
+    (name,) = policy(rule("truncate", "*.*.name", characters=2)).treatments("public", "people", ["name"], [])
+    assert name.hide("Žofie".encode()) == "Žo".encode()
+
+
+@pytest.mark.parametrize(
+    "refused", [rule("mask", "*.*.id"), rule("exclude", "*.*.id"), rule("truncate", "*.*.id", characters=1)]
+)
+def test_a_key_column_can_only_be_hashed(refused):
+    with pytest.raises(ConfigurationError, match=r"public\.people\.id"):
+        policy(refused).treatments("public", "people", ["id"], ["id"])
+
+
+def test_a_short_hash_key_is_refused_without_being_shown(monkeypatch):
+    monkeypatch.setenv("HASH_KEY", "tooshort")
+    with pytest.raises(ConfigurationError, match="8 bytes") as caught:
+        policy(rule("hash", "*.*.*"))
+    assert "tooshort" not in caught.value.message + caught.value.hint
+
+
+def test_hashing_needs_a_key_and_truncating_a_length():
+    with pytest.raises(ValueError, match="hash_key"):
+        Section(columns=[rule("hash", "*.*.*")])
+    with pytest.raises(ValueError, match="characters"):
+        rule("truncate", "*.*.*")
+
+
+def test_dots_within_names_are_parts_of_them():
+    """E11."""
+    made = policy(rule("mask", "sales.*.e*"), include_tables=["sales.*"], exclude_tables=["sales.*_old"])
+
+    assert made.admits("sales", "a.b")
+    assert not made.admits("sales", "a.b_old")
+    assert not made.admits("sales.a", "b")
+    assert [it and it.action for it in made.treatments("sales", "a.b", ["e.mail", "n.e"], [])] == ["mask", None]
+
+
+def test_a_joined_name_that_can_be_read_in_two_ways_leaves_only_if_it_does_in_both():
+    """E11: such names come from the command line and from dead letters."""
+    made = policy(rule("hash", "sales.*.id"), include_tables=["sales.*"])
+
+    assert made.admits_name("sales.orders")
+    assert not made.admits_name("sales.a.b")
+    assert made.treats_name("sales.a.b", ["id"])
+    assert not made.treats_name("other.a.b", ["id"])

@@ -1,0 +1,105 @@
+"""A session with the database: when it counts as silent."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from edge import session as capture
+from edge.delivery.outbox import Outbox
+from edge.observability.figures import Figures
+from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.progress.checkpoint import State
+from edge.progress.progress import Progress
+from edge.progress.record_settings import RecordSettings
+from edge.session import Capture
+from edge.wakeup import Wakeup
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.load import load
+from headrace.errors import NotConnected
+from headrace.position import Position
+from tests.unit.edge.progress.test_checkpoint import checkpoint
+
+SOURCE = "jakarta/bank"
+#: What a turn takes, in seconds of the clock below; and the number of turns in two and a half minutes.
+TURN_SECONDS, TURNS = 5.0, 30
+
+
+class Unused:
+    """What is called and has no part in this."""
+
+    def __getattr__(self, name):
+        return lambda *_arguments, **_options: None
+
+
+class Session:
+    """A session that works without a frame of its server's: as a transaction that was prepared is decoded."""
+
+    pid, asked, frames, passed, in_transaction = 1, 0, 1, 0, True
+
+    def __init__(self, clock, works):
+        self.clock, self.works, self.turns, self.wakeup = clock, works, 0, Wakeup()
+
+    def read(self, _now_ms):
+        self.clock.now += TURN_SECONDS
+        self.turns += 1
+        return int(self.works)
+
+    def fileno(self):
+        # Always ready, so that no turn waits.
+        self.wakeup.ring()
+        return self.wakeup.fileno()
+
+    def snapshots(self):
+        return SimpleNamespace(stream=lambda _marked: Unused(), reader=lambda: None)
+
+    def log_end(self):
+        return 50
+
+    def start(self, _checkpoint, _batcher):
+        pass
+
+    def confirm(self, _place, _now_ms, *, ask=False):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def captured(tmp_path, monkeypatch):
+    """Return a function that captures with a session for some turns, by a clock of its own."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(capture.time, "monotonic", lambda: clock.now)
+    path = tmp_path / "edge.toml"
+    path.write_text(
+        f'[source]\nname = "{SOURCE}"\n[source.mariadb]\nhost = "h"\nuser = "u"\nserver_id = 9\n'
+        '[interconnect]\nurl = "amqp://127.0.0.1:1"\n[state]\nfolder = "state"\n'
+    )
+    (tmp_path / "state").mkdir()
+
+    def run(*, works):
+        state = State(tmp_path / "state", PostgresCheckpoint)
+        session = Session(clock, works)
+        engine = SimpleNamespace(address="here", state=state, open=lambda _checkpoint, _pid: session)
+        outbox = Outbox(limit_bytes=1000, tail=Position.start(7), confirmed=50)
+        progress = Progress(state, checkpoint(Position.start(7), 50), outbox, PostgresCheckpoint.advanced)
+        config = load(path, EdgeFile)
+        settings = RecordSettings(tmp_path / "state", config)
+        made = Capture(config, engine, progress, outbox, Figures(), Wakeup(), 0, settings)
+        try:
+            made.run(lambda: session.turns >= TURNS)
+        finally:
+            made.close()
+        return session.turns
+
+    return run
+
+
+def test_a_session_that_works_without_frames_is_not_silent(captured):
+    """A prepared transaction whose rows took more than two minutes began again for ever (E9)."""
+    assert captured(works=True) == TURNS
+
+
+def test_a_session_without_work_and_frames_is_silent(captured):
+    with pytest.raises(NotConnected, match="nothing was heard from here for 120 s"):
+        captured(works=False)
