@@ -29,9 +29,9 @@ import msgspec
 import zstandard
 
 from headrace.errors import CorruptInput
+from headrace.formats import BATCH
 from headrace.position import Position
 
-VERSION = 1
 CONTENT_TYPE = "application/vnd.headrace.batch+msgpack"
 CONTENT_ENCODING = "zstd"
 #: No body may grow beyond this when it is unpacked, in bytes: a small hostile message must not fill the memory.
@@ -95,7 +95,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     """Return the message properties and the body of a batch."""
     properties = {
-        "version": VERSION,
+        "version": BATCH.version,
         "source": batch.source,
         "follows": str(batch.follows),
         "first": str(batch.first),
@@ -113,7 +113,11 @@ _BODY = msgspec.msgpack.Decoder(
 
 
 def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, body: bytes) -> Batch:
-    """Return the batch of a message; raise CorruptInput, naming what is wrong, when it is none of ours."""
+    """Return the batch of a message.
+
+    Raises CorruptInput, naming what is wrong, when it is none of ours, and NeedsOperator for a version that this release does not
+    read.
+    """
     names = _names(properties)
     follows, first, last = (Position.parse(names[name]) for name in ("follows", "first", "last"))
     if content_encoding != CONTENT_ENCODING:
@@ -142,11 +146,9 @@ _TYPES = {"version": int, "source": str, "follows": str, "first": str, "last": s
 
 def _names(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
     given = properties or {}
-    if given.get("version", VERSION) != VERSION:
-        raise CorruptInput(
-            f"the message has version {str(given['version'])[:20]!r}, this bridge reads version {VERSION}",
-            hint="Upgrade the older side of edge and bridge.",
-        )
+    version = given.get("version")
+    if isinstance(version, int):
+        BATCH.check(version, f"a batch of {str(given.get('source'))[:100]}")
     for name, kind in _TYPES.items():
         if not isinstance(given.get(name), kind):
             raise CorruptInput(f"the message has no usable property {name!r}: it is not a Headrace batch")

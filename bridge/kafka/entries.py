@@ -47,7 +47,10 @@ def read_entries(client: Any, group: str, topics: Collection[str]) -> Entries:
                 raise KafkaException(each.error)
     try:
         return {
-            (each.topic, each.partition): (each.offset, parse(each.metadata or ""))
+            (each.topic, each.partition): (
+                each.offset,
+                parse(each.metadata or "", f"the position in {each.topic}[{each.partition}] of group {group}"),
+            )
             for each in answered
             if each.offset >= 0
         }

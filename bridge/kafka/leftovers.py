@@ -13,7 +13,7 @@ from bridge.kafka.ports import Partition
 from bridge.kafka.position_text import parse
 from bridge.kafka.producer import KafkaProducer
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import CorruptInput, ReplicationError
+from headrace.errors import ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +56,6 @@ class Leftovers:
         for each in found:
             try:
                 instances.add(parse(each.metadata or "").bridge.split("/", 3)[3])
-            except (CorruptInput, IndexError):
+            except (ReplicationError, IndexError):
                 continue
         return instances

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from headrace.errors import CorruptInput
+from headrace.formats import COMMITTED_POSITION
 from headrace.position import Position
 
-_VERSION = "2"
 _NONE = "-"
 
 
@@ -27,14 +27,17 @@ class PositionText(NamedTuple):
 def position_text(source: str, position: Position | None, bridge: str) -> str:
     """Return the text for a source's position now."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"{_VERSION} {position or _NONE} {now} {source} {bridge}"
+    return f"{COMMITTED_POSITION.version} {position or _NONE} {now} {source} {bridge}"
 
 
-def parse(text: str) -> PositionText:
-    """Return what a text holds; raise CorruptInput when no bridge wrote it."""
+def parse(text: str, where: str = "a committed position") -> PositionText:
+    """Return what a text holds; raise CorruptInput when no bridge wrote it, NeedsOperator when a newer one did."""
     version, _, rest = text.partition(" ")
+    is_numbered = version.isascii() and version.isdigit()
+    if is_numbered:
+        COMMITTED_POSITION.check(int(version[:9]), where)
     try:
-        if version == _VERSION:
+        if is_numbered:
             position, at, source, bridge = rest.split(" ", 3)
         else:
             position, at, bridge = text.split(" ", 2)

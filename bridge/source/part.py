@@ -55,6 +55,11 @@ class Part:
             figures.undecodable += 1
             self._reject(delivery, "amqp:decode-error", f"{error.message}. {error.hint}".rstrip(" "))
             return ()
+        except NeedsOperator as error:
+            figures.hear({}, len(delivery.body))
+            figures.undecodable += 1
+            self._reject(delivery, "headrace:unknown-version", f"{error.message}. {error.hint}")
+            return ()
         figures.hear(batch.figures, len(delivery.body))
         verdict = judge(self.tail, batch)
         if isinstance(verdict, Next | Repeat) and batch.figures:

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace import files
 from headrace.errors import NeedsOperator
+from headrace.formats import SNAPSHOT_PLACE
 from headrace.position import Position
 
 #: So many are taken beyond what is needed, so that the file is written seldom.
@@ -18,10 +19,11 @@ _AHEAD = 1 << 18
 _MOST = 1 << 32
 
 
-class _Taken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Taken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     place: int = -1
     #: The first ordinal that was never used there.
     free: int = 0
+    version: int = SNAPSHOT_PLACE.version
 
 
 class Ordinals:
@@ -55,7 +57,9 @@ class Ordinals:
 
     def _read(self) -> _Taken:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Taken)
+            data = self._path.read_bytes()
+            SNAPSHOT_PLACE.check_json(data, str(self._path))
+            return msgspec.json.decode(data, type=_Taken)
         except FileNotFoundError:
             return _Taken()
         except OSError as error:

@@ -16,9 +16,9 @@ import msgspec
 
 from headrace import files
 from headrace.errors import CorruptInput, NeedsOperator
+from headrace.formats import CHECKPOINT
 from headrace.position import Position
 
-_VERSION = 1
 _NAME = "checkpoint.json"
 _LARGEST_ORDINAL = (1 << 32) - 1
 
@@ -30,7 +30,7 @@ class _Abstract(msgspec.StructMeta, ABCMeta):
 class Checkpoint(msgspec.Struct, metaclass=_Abstract, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a source's changes are acknowledged; each engine adds in which log, and from where it is read again."""
 
-    version: int = _VERSION
+    version: int = CHECKPOINT.version
     source: str
     #: `making` while `init` makes what the source needs, `made` from then on.
     stage: Literal["making", "made"]
@@ -122,7 +122,10 @@ class State(Generic[C]):
         return False
 
     def read(self, source: str) -> C | None:
-        """Return the checkpoint, or None when there is none; raise NeedsOperator when it is damaged or of another source."""
+        """Return the checkpoint, or None when there is none.
+
+        Raises NeedsOperator when it is damaged, of another source, or of a release whose files are not read.
+        """
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -130,23 +133,19 @@ class State(Generic[C]):
         except OSError as error:
             raise files.problem(self.path, "read", error) from error
         try:
+            CHECKPOINT.check_json(data, f"checkpoint {self.path}")
             checkpoint = msgspec.json.decode(data, type=self._kind)
             _ = checkpoint.position, checkpoint.promised, checkpoint.confirmed
         except (msgspec.MsgspecError, UnicodeDecodeError, CorruptInput) as error:
             raise NeedsOperator(
                 f"checkpoint {self.path} is damaged, or of another kind of database", hint=_REPAIR
             ) from error
-        if checkpoint.version != _VERSION:
-            raise NeedsOperator(
-                f"checkpoint {self.path} has version {checkpoint.version}, this edge reads version {_VERSION}",
-                hint="Run the release of Headrace that wrote it.",
-            )
         if checkpoint.source != source:
             raise NeedsOperator(
                 f"checkpoint {self.path} is of source {checkpoint.source!r}, not of {source!r}",
                 hint="Give each source a state folder of its own.",
             )
-        return checkpoint
+        return msgspec.structs.replace(checkpoint, version=CHECKPOINT.version)
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Make the checkpoint durable: when this returns it survives a crash of the machine.

@@ -90,6 +90,7 @@ class Spool:
         if not self.path.exists():
             return None
         try:
+            self._file.belongs()
             (last,) = self._file.connection().execute("select max(last) from batch where confirm > 0").fetchone()
         except sqlite3.Error as error:
             if may_pass(error):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from headrace import files
 from headrace.errors import NeedsOperator, NoRoom
+from headrace.formats import SPOOL
 
-VERSION = 1
 #: Of 64 kB batches so large a page wastes little; it is also the unit of the limit.
 _PAGE_BYTES = 8192
 #: The disk is full, reads or writes fail, or no file can be opened, as where descriptors run out.
@@ -77,12 +77,14 @@ class SpoolFile:
             yield connection
 
     def belongs(self) -> None:
-        """Raise NeedsOperator unless the file is of this source and release."""
-        about = self.connection().execute("select version, source from about").fetchall()
-        if about != [(VERSION, self._source)]:
+        """Raise NeedsOperator unless the file is of this source, and of a release whose spools are read."""
+        for (version,) in self.connection().execute("select version from about").fetchall():
+            SPOOL.check(version, f"spool {self.path}")
+        sources = [source for (source,) in self.connection().execute("select source from about")]
+        if sources != [self._source]:
             raise NeedsOperator(
-                f"spool {self.path} is of another source or release: {about}",
-                hint="Give each source a state folder of its own, and read a spool with the release that wrote it.",
+                f"spool {self.path} is of source {', '.join(map(repr, sources)) or 'none'}, not of {self._source!r}",
+                hint="Give each source a state folder of its own.",
             )
 
     def close(self) -> None:
@@ -125,7 +127,7 @@ class SpoolFile:
             with _transaction(connection):
                 connection.execute(_ABOUT)
                 connection.execute(_BATCH)
-                connection.execute("insert into about values (?, ?)", (VERSION, self._source))
+                connection.execute("insert into about values (?, ?)", (SPOOL.version, self._source))
             _sync_folder(self.path.parent)
 
     def _is_at_limit(self, needed: int) -> bool:

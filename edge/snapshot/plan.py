@@ -2,8 +2,6 @@
 
 One JSON file in the state folder, written by the edge alone, and only after the far side has what it counts. So it may fall
 behind what was sent, never ahead: after a crash a chunk is read again, none is left out. It holds keys of rows, no rows.
-
-Version 2 adds `TablePlan.log_table`; version 1 is read.
 """
 
 from collections.abc import Iterator
@@ -12,8 +10,7 @@ from typing import Literal
 import msgspec
 
 from headrace.errors import NeedsOperator
-
-_VERSION, _READ_VERSIONS = 2, {1, 2}
+from headrace.formats import SNAPSHOT_PLAN
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 #: A key, as the engine writes it: for PostgreSQL each column as the database prints it.
@@ -82,7 +79,7 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """All snapshots of a source, in the order in which they are made."""
 
-    version: int = _VERSION
+    version: int = SNAPSHOT_PLAN.version
     source: str
     #: The epoch in which it goes on; 0 before it began.
     epoch: int = 0
@@ -126,18 +123,16 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def parse(data: bytes, source: str, path: str) -> Plan:
-    """Return the plan that a file holds; raise NeedsOperator when it is damaged or of another source."""
+    """Return the plan that a file holds; raise NeedsOperator when it is damaged, of another source or of a release
+    whose plans are not read.
+    """
     hint = f"Move {path} away and ask for the snapshots again."
     try:
+        SNAPSHOT_PLAN.check_json(data, f"snapshot plan {path}")
         plan = msgspec.json.decode(data, type=Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NeedsOperator(f"snapshot plan {path} is damaged", hint=hint) from error
-    if plan.version not in _READ_VERSIONS:
-        raise NeedsOperator(
-            f"snapshot plan {path} has version {plan.version}, this edge reads version {_VERSION}",
-            hint="Run the release of Headrace that wrote it.",
-        )
-    plan.version = _VERSION
+    plan.version = SNAPSHOT_PLAN.version
     if plan.source != source:
         raise NeedsOperator(f"snapshot plan {path} is of source {plan.source!r}, not of {source!r}", hint=hint)
     return plan

@@ -17,13 +17,15 @@ import msgspec
 
 from edge.snapshot.plan import Plan, parse
 from headrace import files
+from headrace.formats import SNAPSHOT_REQUEST
 
 _log = logging.getLogger(__name__)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a person asked for."""
 
+    version: int = SNAPSHOT_REQUEST.version
     kind: Literal["snapshot", "pause", "resume", "cancel"]
     #: `schema.table`, …; for `snapshot` none means every published table, for `cancel` every snapshot.
     tables: list[str] = []
@@ -65,11 +67,16 @@ class SnapshotFolder:
             self.ask(request)
 
     def waiting(self) -> list[tuple[Path, Request]]:
-        """Return the requests that wait, oldest first. A damaged one is removed, and the log says so."""
+        """Return the requests that wait, oldest first. A damaged one is removed, and the log says so.
+
+        Raises NeedsOperator for one of a release whose requests are not read.
+        """
         found: list[tuple[Path, Request]] = []
         for path in self._found():
             try:
-                found.append((path, msgspec.json.decode(path.read_bytes(), type=Request)))
+                data = path.read_bytes()
+                SNAPSHOT_REQUEST.check_json(data, f"snapshot request {path}")
+                found.append((path, msgspec.json.decode(data, type=Request)))
             except FileNotFoundError:
                 # The edge took it meanwhile.
                 continue

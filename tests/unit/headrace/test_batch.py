@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.batch import CONTENT_ENCODING, Batch, decode, encode
-from headrace.errors import CorruptInput
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 EPOCH = 1_700_000_000
@@ -91,7 +91,7 @@ def test_a_message_without_properties_at_all_is_not_ours():
 
 def test_another_version_is_named():
     properties, body = encode(a_batch())
-    with pytest.raises(CorruptInput, match=r"version '2'.*reads version 1"):
+    with pytest.raises(NeedsOperator, match=r"version 2 .* reads version 1"):
         decode(properties | {"version": 2}, CONTENT_ENCODING, body)
 
 

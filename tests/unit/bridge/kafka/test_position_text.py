@@ -1,4 +1,4 @@
-"""The text of a committed position: what this release writes, and what former ones wrote, is read for good."""
+"""The text of a committed position: what this release writes, and what former ones wrote, is read."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_the_text_of_a_former_release_is_read():
     assert parse("- 2026-11-01T10:00:00.000Z headrace bridge move").bridge == "headrace bridge move"
 
 
-@pytest.mark.parametrize("text", ["", "2", "2 - now", "anything at all really", "2 x y z w", "3 - now a/b bridge"])
+@pytest.mark.parametrize("text", ["", "2", "2 - now", "anything at all really", "2 x y z w"])
 def test_another_text_is_refused(text):
     with pytest.raises(CorruptInput):
         parse(text)

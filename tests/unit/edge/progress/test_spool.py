@@ -248,6 +248,6 @@ def test_spool_of_another_source_is_refused(spools, tmp_path):
     stranger = Spool(tmp_path, "london/bank", MEGABYTE)
 
     spools().close()
-    with pytest.raises(NeedsOperator, match="of another source"):
+    with pytest.raises(NeedsOperator, match="is of source 'jakarta/bank', not of 'london/bank'"):
         stranger.open(START, None, 1)
     stranger.close()

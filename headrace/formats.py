@@ -1,0 +1,73 @@
+"""Versions of what one release writes and another one reads: the edge's files, batches, committed positions (design decision 18).
+
+Each format has a number of its own, which grows when a reader of the former number could misread or refuse what is written. A
+release reads the number that it writes and those of the previous minor release; docs/upgrading.md has the order of upgrades.
+A reader checks the number before it decodes the rest: what a newer release has added is no damage. Bytes of each release are
+kept in tests/compatibility/.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headrace import __version__
+from headrace.errors import NeedsOperator
+
+
+class _Versioned(msgspec.Struct):
+    """Any JSON object of ours; other fields are not looked at."""
+
+    version: int = 1
+
+
+class Format(NamedTuple):
+    """One format: what is written, and what is read."""
+
+    name: str
+    #: The version that this release writes.
+    version: int
+    #: The oldest version that this release reads.
+    oldest: int
+    #: What to do about a newer version, and about an older one.
+    newer_hint: str = (
+        "A newer release wrote it: start that release again, or a later one. A release reads what the previous minor release "
+        "wrote, not what later ones write. Nothing was changed."
+    )
+    older_hint: str = "Start the release that follows the one that wrote it; then upgrade one minor release at a time."
+
+    def check(self, found: int, where: str) -> None:
+        """Raise NeedsOperator unless this release reads a version; `where` names the file, or what else it was found in."""
+        if self.oldest <= found <= self.version:
+            return
+        read = f"version {self.version}" if self.oldest == self.version else f"versions {self.oldest} to {self.version}"
+        raise NeedsOperator(
+            f"{where} has version {found} of the {self.name} format, and this release, {__version__}, reads {read}",
+            hint=f"{self.newer_hint if found > self.version else self.older_hint} See docs/upgrading.md.",
+        )
+
+    def check_json(self, data: bytes, where: str) -> None:
+        """Do the same for a JSON object; raise msgspec.MsgspecError or UnicodeDecodeError when it is none."""
+        self.check(msgspec.json.decode(data, type=_Versioned).version, where)
+
+
+BATCH: Final = Format(
+    "batch",
+    1,
+    1,
+    newer_hint="The edge is newer than the bridge: upgrade the bridge, then start the edge again; nothing is lost meanwhile.",
+    older_hint="The edge is too old for the bridge: upgrade the edge, one minor release at a time.",
+)
+CHECKPOINT: Final = Format("checkpoint", 1, 1)
+SPOOL: Final = Format("spool", 1, 1)
+#: Version 2 has `TablePlan.log_table`.
+SNAPSHOT_PLAN: Final = Format("snapshot plan", 2, 1)
+SNAPSHOT_REQUEST: Final = Format("snapshot request", 1, 1)
+SNAPSHOT_PLACE: Final = Format("snapshot place", 1, 1)
+#: Version 1, of releases up to 0.1, has no number in its text (bridge/kafka/position_text.py).
+COMMITTED_POSITION: Final = Format(
+    "committed position",
+    2,
+    1,
+    newer_hint="A newer bridge wrote it: run that release of the bridge again, or a later one. Do not delete the group: "
+    "its positions would be lost.",
+)
