@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 
 from bridge.kafka.position_text import position_text
-from edge.batcher import Batcher, SealedBatch
-from edge.checkpoint import Checkpoint, State
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.ordinals import Ordinals
+from edge.mysql.snapshot_ordinals import Ordinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn
-from edge.snapshot.folder import Request, SnapshotFolder
+from edge.progress.checkpoint import Checkpoint, State
+from edge.progress.spool import Spool
+from edge.records.batcher import Batcher, SealedBatch
 from edge.snapshot.plan import LogTable, Plan, TablePlan
-from edge.spool import Spool
+from edge.snapshot.store import Request, SnapshotFolder
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.position import Position
 from tests.unit.edge.mysql import events

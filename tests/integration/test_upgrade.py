@@ -11,14 +11,14 @@ from confluent_kafka import Consumer, TopicPartition
 from proton import Message
 
 from bridge.amqp.delivery import Accept, Reject, Release
-from edge.checkpoint import State
-from edge.figures import Figures
+from edge.delivery.outbox import Outbox
+from edge.delivery.sender import Sender
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.outbox import Outbox
+from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.sender import Sender
-from edge.spool import Spool
-from edge.spooler import Spooler
+from edge.progress.checkpoint import State
+from edge.progress.spool import Spool
+from edge.progress.spooler import Spooler
 from headrace.configuration.edge import Interconnect
 from headrace.errors import CorruptInput
 from tests.compatibility import bridge_0_1, make

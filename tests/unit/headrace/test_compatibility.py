@@ -8,12 +8,12 @@ import pytest
 import zstandard
 
 from bridge.kafka.position_text import parse
-from edge.checkpoint import State
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.ordinals import Ordinals
+from edge.mysql.snapshot_ordinals import Ordinals
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.snapshot.folder import SnapshotFolder
-from edge.spool import Spool
+from edge.progress.checkpoint import State
+from edge.progress.spool import Spool
+from edge.snapshot.store import SnapshotFolder
 from headrace.batch import encode
 from headrace.errors import NeedsOperator
 from headrace.formats import CHECKPOINT
@@ -157,7 +157,7 @@ def test_spool_of_a_newer_release_is_no_damage_and_stays(is_needed, tmp_path):
 
 
 def test_checkpoint_of_a_release_that_is_too_old_names_the_way(monkeypatch, tmp_path):
-    monkeypatch.setattr("edge.checkpoint.CHECKPOINT", CHECKPOINT._replace(version=4, oldest=3))
+    monkeypatch.setattr("edge.progress.checkpoint.CHECKPOINT", CHECKPOINT._replace(version=4, oldest=3))
     folder = state(NEWEST, "postgresql", tmp_path)
 
     with pytest.raises(NeedsOperator, match=r"version 1 .* reads versions 3 to 4") as raised:
