@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from bridge.amqp.authorization import shown
 from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
 from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import check, wanted
 from bridge.source.route import SourceRoute, routes
+from headrace.amqp.errors import shown
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable

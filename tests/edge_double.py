@@ -12,7 +12,7 @@ from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp.transport import Sockets
+from headrace.amqp.transport import Sockets
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE, Batch, encode
 from headrace.position import Position
 from tests.source_log import Row, of
@@ -64,7 +64,7 @@ class Sender(MessagingHandler):
         self._sender: Any = None
         self._injector = EventInjector()
         self._container = Container(self, container_id=container_id)
-        # The bridge's: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
+        # Ours: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
         self._container.global_handler.base = Sockets()
         self._container.selectable(self._injector)
         #: By the message's number.

@@ -8,7 +8,7 @@ from proton import Condition
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp.transport import Sockets
+from headrace.amqp.transport import Sockets
 
 
 class Peer(MessagingHandler):

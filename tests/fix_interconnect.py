@@ -17,7 +17,7 @@ from proton import Condition, Delivery, Endpoint
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp.transport import Sockets
+from headrace.amqp.transport import Sockets
 from headrace.batch import Batch, decode
 from headrace.position import Position
 from infra.local.ports import free_port
@@ -55,7 +55,7 @@ class Interconnect(MessagingHandler):
         self._injector = EventInjector()
         self._ready = threading.Event()
         self._container = Container(self)
-        # The bridge's: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
+        # Ours: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
         self._container.global_handler.base = Sockets()
         self._container.selectable(self._injector)
         self._thread = threading.Thread(target=self._container.run, daemon=True, name="interconnect")

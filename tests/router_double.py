@@ -9,7 +9,7 @@ from proton import Condition, Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from bridge.amqp.transport import Sockets
+from headrace.amqp.transport import Sockets
 
 
 class Router(MessagingHandler):
@@ -23,7 +23,7 @@ class Router(MessagingHandler):
         self._links: dict[str, Any] = {}
         self._connections: list[Any] = []
         self._container = Container(self)
-        # The bridge's: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
+        # Ours: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
         self._container.global_handler.base = Sockets()
         self._acceptor = self._container.acceptor("127.0.0.1", 0)
         self._injector = EventInjector()

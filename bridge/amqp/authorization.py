@@ -5,7 +5,6 @@ A source's address is `cdc/REGION/NAME`. Called by the receiver when somebody at
 
 from collections.abc import Container, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from bridge.amqp.identities import Identities
 
@@ -58,9 +57,3 @@ def _of_ours(
     if link.remote_snd_settle_mode == _SETTLED:
         return "amqp:not-allowed", "deliveries must be sent unsettled: they are acknowledged one by one"
     return None
-
-
-def shown(url: str | None) -> str:
-    """Return a URL without user and password."""
-    parts = urlsplit(url or "")
-    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

@@ -7,8 +7,12 @@ Proton object leaves the receiver's thread.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headrace.amqp.links import Accept, Outcome, Reject, Release
+
 if TYPE_CHECKING:
     from bridge.source.inbox import Inbox
+
+__all__ = ["Accept", "Deliverer", "Delivery", "Granted", "Outcome", "Reject", "Release"]
 
 
 class Delivery(NamedTuple):
@@ -21,27 +25,6 @@ class Delivery(NamedTuple):
     properties: Mapping[str, Any] | None
     content_encoding: str | None
     body: bytes
-
-
-class Accept(NamedTuple):
-    """Its records are committed in Kafka."""
-
-
-class Release(NamedTuple):
-    """Not taken: the edge sends again, in order, from its oldest batch that is not accepted."""
-
-    #: Seconds until its credit is given again.
-    pause: float = 0.0
-
-
-class Reject(NamedTuple):
-    """Nobody can pass it: the edge stops and shows the description to its operator."""
-
-    condition: str
-    description: str
-
-
-Outcome = Accept | Release | Reject
 
 
 class Granted(Protocol):

@@ -1,11 +1,13 @@
 """The links to the sources' addresses: which are taken, which is the living one, and what comes on it.
 
 One link per source is alive: the newest. A link is its source's own by the client's certificate. Others attach to the bridge, or
-the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/connections.py, in the receiver's thread.
+the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/listener.py and outgoing.py, in the
+receiver's thread.
 """
 
 import logging
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -13,8 +15,12 @@ from bridge.amqp.authorization import PREFIX, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.identities import Identities
 from bridge.amqp.pending_connections import PendingConnections, key
-from bridge.amqp.transport import Decoder, close, identity, peer_of, receive, release, settle
-from bridge.rate_limited_log import RateLimitedLog
+from headrace.amqp.connection import Connection
+from headrace.amqp.errors import described
+from headrace.amqp.links import Decoder, close, release, settle
+from headrace.amqp.peer import identity, peer_of
+from headrace.amqp.transport import Handler
+from headrace.rate_limited_log import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +43,8 @@ class Links:
         later: Later,
     ) -> None:
         self.credit = CreditManager(credit, settle, later)
+        #: What other threads ask for, to be done in the receiver's.
+        self.commands: deque[Callable[[], None]] = deque()
         self._name = name
         self._sources = sources
         self._identities = identities
@@ -45,8 +53,8 @@ class Links:
         self._refusal = RateLimitedLog(_log.warning)
         self._refused: dict[str, tuple[str, str]] = {}
         self._decode = Decoder()
-        #: The container and the connection to attach by, where the bridge has connected out.
-        self._way: tuple[Any, Any] | None = None
+        #: The connection to attach by, where the bridge has connected out.
+        self._outgoing: Connection | None = None
         self._attached = 0
         self._parting = False
 
@@ -63,9 +71,9 @@ class Links:
         if self.credit.of(source) is None:
             self._attach(source)
 
-    def attach_by(self, container: Any, connection: Any) -> None:
+    def attach_by(self, outgoing: Connection) -> None:
         """Attach to the sources' addresses by this connection."""
-        self._way = container, connection
+        self._outgoing = outgoing
         for source in self._sources:
             self._attach(source)
 
@@ -78,7 +86,7 @@ class Links:
         """Forget all links: their connections are gone."""
         for feed in self.credit.all():
             self.credit.drop(feed)
-        self._way = None
+        self._outgoing = None
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
@@ -86,8 +94,8 @@ class Links:
             if feed.link.connection == connection:
                 _log.info("%s: link lost", feed.source)
                 self.credit.drop(feed)
-        if self._way is not None and self._way[1] == connection:
-            self._way = None
+        if self._outgoing is not None and self._outgoing.connection == connection:
+            self._outgoing = None
 
     def opening(self, link: Any, transport: Any) -> None:
         """Take the addresses of who attaches over, unless it is refused, which a target left empty says."""
@@ -117,7 +125,7 @@ class Links:
             return
         source = getattr(link, "fed", None)
         # A link without a source of its own is about to be closed by the other side.
-        if source is None or (self._way is not None and link.remote_source.address is None):
+        if source is None or (self._outgoing is not None and link.remote_source.address is None):
             return
         former = self.credit.of(source)
         if former is not None:
@@ -139,7 +147,7 @@ class Links:
         feed = self.credit.of(source or "")
         if feed is not None and feed.link == link:
             self.credit.drop(feed)
-        if self._way is not None and source is not None:
+        if self._outgoing is not None and source is not None:
             self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
 
     def delivered(self, link: Any, delivery: Any) -> None:
@@ -161,13 +169,51 @@ class Links:
                 release(delivery)
 
     def _attach(self, source: str) -> None:
-        if source in self._refused or self._way is None or self._parting:
+        if source in self._refused or self._outgoing is None or self._parting:
             return
         self._attached += 1
         address = PREFIX + source
-        link = receive(*self._way, address, f"{self._name}/{address}/{self._attached}")
+        outgoing = self._outgoing
+        link = outgoing.loop.attach_receiver(outgoing.connection, address, f"{self._name}/{address}/{self._attached}")
         link.fed = source
 
     def _close(self, feed: Feed, condition: str, description: str) -> None:
         self.credit.drop(feed)
         close(feed.link, condition, description)
+
+
+class LinkEvents(Handler):  # type: ignore[misc]
+    """The base of what handles the events of connections: passes those of links on, and does what other threads ask for."""
+
+    def __init__(self, links: Links) -> None:
+        # No more: another base class of a connection is set up separately.
+        self.links = links
+
+    def on_link_opening(self, event: Any) -> None:
+        """The other side attaches a link."""
+        if event.transport is not None:
+            self.links.opening(event.link, event.transport)
+
+    def on_link_opened(self, event: Any) -> None:
+        """A link is up from both sides."""
+        # Without a transport the connection was lost in the meantime, and the links of it were dropped already.
+        if event.transport is not None:
+            self.links.opened(event.link, event.transport)
+
+    def on_link_error(self, event: Any) -> None:
+        """The other side closed a link, with a reason."""
+        self.links.closing(event.link, described(event.link.remote_condition))
+
+    def on_link_closing(self, event: Any) -> None:
+        """The other side closed a link without a reason."""
+        self.links.closing(event.link, "")
+
+    def on_delivery(self, event: Any) -> None:
+        """Something came."""
+        self.links.delivered(event.link, event.delivery)
+
+    def on_wake(self) -> None:
+        """Do what other threads asked for."""
+        commands = self.links.commands
+        while commands:
+            commands.popleft()()

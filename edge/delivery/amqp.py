@@ -16,10 +16,10 @@ from proton.handlers import IOHandler
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector, SenderOption
 
 from edge.records.batcher import SealedBatch
+from headrace.amqp.polling import Polled
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.certificates import files
 from headrace.configuration.edge import Interconnect
-from headrace.polling import Polled
 
 __all__ = ["Delivery", "Endpoint", "Event", "Handler", "Loop", "message", "trust"]
 

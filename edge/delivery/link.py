@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from edge.delivery import parting
 from edge.delivery.amqp import Delivery, Endpoint, Event, Handler, Loop, message, trust
-from edge.delivery.credentials import credentials
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
+from headrace.amqp.security import credentials
 from headrace.backoff import Backoff
 from headrace.certificates import files
 from headrace.configuration.edge import Interconnect

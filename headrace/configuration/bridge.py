@@ -11,8 +11,7 @@ from msgspec import Meta
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.load import SOURCE_NAME, STREAM_NAME, File, Section
 from headrace.configuration.metrics import Metrics
-from headrace.configuration.secret import Secret
-from headrace.configuration.tls import Certificates
+from headrace.configuration.tls import Client
 from headrace.errors import ConfigurationError
 
 SourceName = Annotated[str, Meta(pattern=SOURCE_NAME)]
@@ -37,15 +36,13 @@ class Kafka(KafkaConnection, frozen=True, kw_only=True):
     lanes: Annotated[int, Meta(ge=1, le=16)] = 2
 
 
-class Interconnect(Certificates, frozen=True, kw_only=True):
+class Interconnect(Client, frozen=True, kw_only=True):
     """Exactly one of `listen` (no router: edges connect to the bridge) and `url` (a router or broker to connect out to)."""
 
     #: `host:port`; port 0 takes a free one.
     listen: Annotated[str, Meta(pattern=r"^[^:]*:\d+$")] | None = None
     #: One address, or several of which the first that answers is used.
     url: Address | Annotated[list[Address], Meta(min_length=1)] | None = None
-    user: str | None = None
-    password: Secret | None = None
     #: Which sources a client certificate may send for, by its common name: `{"edge-3" = ["jakarta/bank", "london/*"]}`. One that
     #: is not named here may send for the source that its common name is.
     identities: dict[str, Annotated[list[Allowed], Meta(min_length=1)]] = {}

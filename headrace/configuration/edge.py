@@ -10,8 +10,7 @@ from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.policy import Policy
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.records import Records
-from headrace.configuration.secret import Secret
-from headrace.configuration.tls import Certificates
+from headrace.configuration.tls import Client
 
 Address = Annotated[str, Meta(pattern=r"^amqps?://")]
 
@@ -65,13 +64,11 @@ class Source(Section, frozen=True, kw_only=True):
             raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
 
 
-class Interconnect(Certificates, frozen=True, kw_only=True):
+class Interconnect(Client, frozen=True, kw_only=True):
     """Where batches are sent: a bridge that listens, a router or a broker."""
 
     #: One address, or several that lead to the same place: when one fails, the next is tried.
     url: Address | Annotated[list[Address], Meta(min_length=1)]
-    user: str | None = None
-    password: Secret | None = None
 
     def __post_init__(self) -> None:
         """Refuse certificates where they would not be used."""

@@ -5,8 +5,8 @@ from zlib import crc32
 
 import pytest
 
-from bridge.amqp import transport
 from edge.delivery import link
+from headrace.amqp import transport
 from headrace.batch import CONTENT_ENCODING, decode
 from tests.interconnect_ends import SOURCE, START, Edge, Far, pem, sealed
 from tests.waiting import eventually
@@ -19,8 +19,7 @@ SUMS = [crc32(decode(batch.properties, CONTENT_ENCODING, batch.body).values[0]) 
 def ends(monkeypatch, ends):
     """Return what makes ends that notice soon when nothing comes any more."""
     monkeypatch.setattr(link, "_IDLE_SECONDS", 1.0)
-    monkeypatch.setattr(transport, "IDLE_TIMEOUT", 1.0)
-    monkeypatch.setattr("bridge.amqp.connections.IDLE_TIMEOUT", 1.0)
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 1.0)
     return ends
 
 

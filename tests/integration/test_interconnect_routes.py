@@ -5,11 +5,11 @@ import resource
 
 from proton.utils import BlockingConnection
 
-from bridge.amqp import transport
 from edge.delivery import link
+from headrace.amqp import transport
+from headrace.amqp.polling import Polling
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator
-from headrace.polling import Polling
 from infra.local.ports import free_port
 from tests.edge_peers import Crowded, Quiet, Refusing
 from tests.interconnect_ends import SOURCE, Edge, Far, at, sealed
@@ -50,8 +50,7 @@ def test_a_bridge_goes_on_by_another_router(ends, caplog):
 def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkeypatch, caplog):
     monkeypatch.setattr(link, "_IDLE_SECONDS", 1.0)
     monkeypatch.setattr(link, "_ATTEMPT_SECONDS", 1.0)
-    monkeypatch.setattr(transport, "IDLE_TIMEOUT", 1.0)
-    monkeypatch.setattr("bridge.amqp.connections.IDLE_TIMEOUT", 1.0)
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 1.0)
     far = ends(Far)
     wire = proxies("127.0.0.1", far.receiver.port)
     edge = ends(Edge, f"amqp://127.0.0.1:{wire.port}")
@@ -62,7 +61,7 @@ def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkey
     edge.put(sealed(2, 2))
     # then both sides give the connection up, and the edge goes on trying
     eventually(lambda: "local-idle-timeout expired" in caplog.text, saying="the edge notices")
-    eventually(lambda: not far.receiver._peer.links.credit.all(), saying="the bridge notices")
+    eventually(lambda: not far.receiver.links.credit.all(), saying="the bridge notices")
     eventually(lambda: "did not answer within" in caplog.text, saying="attempts through the black hole end")
     assert not edge.outbox.empty
     # when it carries again
@@ -74,8 +73,7 @@ def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkey
 def test_a_bridge_gives_up_a_silent_router_when_the_idle_timeout_has_passed_once(ends, proxies, monkeypatch, caplog):
     """The connection was reported as lost in time, and its links only after as long again (R10)."""
     caplog.set_level("INFO")
-    monkeypatch.setattr(transport, "IDLE_TIMEOUT", 4.0)
-    monkeypatch.setattr("bridge.amqp.connections.IDLE_TIMEOUT", 4.0)
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 4.0)
     router = Router({f"cdc/{SOURCE}": []})
     wire = proxies("127.0.0.1", router.port)
     try:
@@ -186,7 +184,7 @@ def test_the_link_is_named_for_its_source_and_asks_a_broker_for_a_queue(ends, ca
     edge = ends(Edge, far.url())
     edge.put(sealed(1, 1))
     edge.acknowledged(at(1))
-    (feed,) = far.receiver._peer.links.credit.all()
+    (feed,) = far.receiver.links.credit.all()
     assert feed.link.name == f"headrace {SOURCE}"
     assert "link up, from headrace-edge jakarta/bank" in caplog.text
     assert [str(each) for each in _capabilities(feed.link)] == ["queue"]

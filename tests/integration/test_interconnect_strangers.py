@@ -8,8 +8,9 @@ import threading
 import psutil
 import pytest
 
-from bridge.amqp import pending_connections, receiver
+from bridge.amqp import pending_connections
 from edge.delivery import sender
+from headrace.amqp import connector
 from infra.local.ports import free_port
 from tests.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.waiting import eventually
@@ -78,12 +79,12 @@ def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, 
         number += 1
         edge.put(sealed(number, number))
         edge.acknowledged(at(number))
-        assert len(far.receiver._peer.pending) <= pending_connections.MOST
+        assert len(far.receiver.pending) <= pending_connections.MOST
     sender_of_floods.join()
     # then
     for made in open_ones:
         made.close()
-    eventually(lambda: len(far.receiver._peer.pending) == 0, saying="all strangers are sent off")
+    eventually(lambda: len(far.receiver.pending) == 0, saying="all strangers are sent off")
     eventually(lambda: descriptors() < files + 20, saying="their descriptors are closed")
     assert megabytes() - before < 40
     assert edge.figures.interconnect_connections == 1
@@ -113,7 +114,7 @@ def test_who_says_nothing_is_sent_off(far, ours, monkeypatch):
 
 def test_an_edge_s_link_makes_a_guest_an_edge(far, edge, monkeypatch):
     monkeypatch.setattr(pending_connections, "SECONDS", 0.0)
-    eventually(lambda: len(far.receiver._peer.pending) == 0)
+    eventually(lambda: len(far.receiver.pending) == 0)
     late = socket.create_connection(("127.0.0.1", far.receiver.port))
     with late:
         late.settimeout(60)
@@ -145,7 +146,7 @@ def test_a_far_side_that_is_long_away_costs_no_memory(ours, monkeypatch, end):
         backoffs.append(_AtOnce(**options))
         return backoffs[-1]
 
-    monkeypatch.setattr(receiver if end == "bridge" else sender, "Backoff", backoff)
+    monkeypatch.setattr(connector if end == "bridge" else sender, "Backoff", backoff)
     url = f"amqps://localhost:{free_port()}"
     made = Far(url=url, **pem(ours, "bridge")) if end == "bridge" else Edge(url, **pem(ours, "jakarta-bank"))
     try:

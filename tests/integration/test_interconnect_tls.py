@@ -7,9 +7,9 @@ from proton import SSLDomain
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from bridge.amqp import certificate_reloader
-from bridge.amqp.transport import Sockets
 from edge.delivery import link
+from headrace.amqp import security
+from headrace.amqp.transport import Sockets
 from headrace.certificates.authority import Authority
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.interconnect_ends import START, Edge, Far, at, pem, sealed
@@ -213,7 +213,7 @@ def test_an_edge_without_tls_at_a_port_with_it_and_the_reverse(far, fars, edges,
 
 
 def test_a_renewed_certificate_of_the_bridge_is_shown_to_who_comes_next(fars, edges, ours, monkeypatch, caplog):
-    monkeypatch.setattr(certificate_reloader, "CERTIFICATE_SECONDS", 0.05)
+    monkeypatch.setattr(security, "CERTIFICATE_SECONDS", 0.05)
     caplog.set_level("INFO")
     far = fars(("jakarta/bank", "london/bank"), **pem(ours, "bridge"))
     before = edges(secure(far), **pem(ours, "jakarta-bank"))

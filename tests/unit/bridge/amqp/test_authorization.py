@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.amqp.authorization import refusal, shown
+from bridge.amqp.authorization import refusal
 from bridge.amqp.identities import Identities
 
 SOURCES = {"jakarta/bank", "london/bank"}
@@ -58,8 +58,3 @@ def test_everything_else_is_refused_with_the_reason(link, condition, says):
     refused = refusal(link, SOURCES, REFUSED, None, ANYBODY)
     assert refused[0] == condition
     assert says in refused[1]
-
-
-def test_a_shown_url_has_no_user_and_no_password():
-    assert shown("amqps://bridge:secret@router.example:5671/path") == "amqps://router.example:5671"
-    assert shown("amqp://router.example") == "amqp://router.example"

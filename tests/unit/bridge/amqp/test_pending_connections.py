@@ -1,7 +1,6 @@
-"""Pending connections are bounded in number and age, and so are log lines about them."""
+"""Pending connections are bounded in number and age."""
 
 from bridge.amqp.pending_connections import MOST, SECONDS, PendingConnections
-from bridge.rate_limited_log import RateLimitedLog
 
 
 class Clock:
@@ -35,13 +34,3 @@ def test_of_too_many_the_oldest_leaves():
         pending.add(number, number)
     assert sent == [0, 1, 2]
     assert len(pending) == MOST
-
-
-def test_what_strangers_cause_is_said_seldom_and_counted():
-    said, clock = [], Clock()
-    say = RateLimitedLog(lambda text, *values: said.append(text % values), clock)
-    for number in range(1000):
-        say("from %s", number)
-    clock.now += 60
-    say("from %s", "elsewhere")
-    assert said == ["from 0", "from elsewhere (and 999 others before)"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.polling import Polling
+from headrace.amqp.polling import Polling
 
 
 class Watched:

@@ -3,7 +3,8 @@
 import pytest
 from proton import Collector, Connection, Event, Transport
 
-from bridge.amqp.connections import Peer
+from bridge.amqp.listener import Listener
+from bridge.amqp.receiver import Receiver
 from headrace.configuration.bridge import Interconnect
 
 SOURCE = "jakarta/bank"
@@ -25,7 +26,9 @@ def attach_bytes(address):
 
 @pytest.mark.parametrize("address", [f"cdc/{SOURCE}", "cdc/oslo/unknown"])
 def test_a_link_whose_connection_is_lost_while_it_opens_is_forgotten(address):
-    peer = Peer(Interconnect(listen="127.0.0.1:5672"), [SOURCE], "bridge")
+    interconnect = Interconnect(listen="127.0.0.1:5672")
+    receiver = Receiver(interconnect, [SOURCE], "bridge")
+    listener = Listener(interconnect, receiver._identities, receiver.links, receiver.pending, "bridge")
     collector, connection, transport = Collector(), Connection(), Transport(Transport.SERVER)
     connection.collect(collector)
     transport.bind(connection)
@@ -36,7 +39,7 @@ def test_a_link_whose_connection_is_lost_while_it_opens_is_forgotten(address):
     seen = []
     while (event := collector.peek()) is not None:
         seen.append(event.type)
-        event.dispatch(peer)
+        event.dispatch(listener)
         if event.type == Event.LINK_REMOTE_OPEN and not lost:
             lost = True
             transport.close_tail()
@@ -45,4 +48,4 @@ def test_a_link_whose_connection_is_lost_while_it_opens_is_forgotten(address):
         collector.pop()
 
     assert Event.LINK_LOCAL_OPEN in seen
-    assert peer.links.credit.all() == []
+    assert receiver.links.credit.all() == []
