@@ -8,7 +8,7 @@ import logging
 import select
 import time
 
-from edge.delivery.heartbeat import Voice
+from edge.delivery.heartbeat import Heartbeat
 from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
 from edge.engine import CheckpointChanged, LogTaken
@@ -20,7 +20,7 @@ from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
-from edge.session import Capture
+from edge.session import CaptureSession
 from edge.wakeup import Wakeup
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
@@ -47,17 +47,17 @@ class Agent:
         self._wakeup = Wakeup()
         self._engine = engine_of(config)
         self._state = self._engine.state
-        self.figures = Figures.of(config)
+        self.figures = Figures.from_config(config)
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None
 
     def stop(self) -> None:
         """Make `run` return soon."""
         self._stopping = True
-        self._wakeup.ring()
+        self._wakeup.notify()
 
     def run(self) -> None:
-        """Capture and send until stopped; raise NeedsOperator or CorruptInput when a person has to act."""
+        """CaptureSession and send until stopped; raise NeedsOperator or CorruptInput when a person has to act."""
         with self._state.locked():
             checkpoint = self._checkpoint()
             outbox = Outbox(
@@ -65,13 +65,13 @@ class Agent:
                 tail=checkpoint.position,
                 confirmed=checkpoint.confirmed,
             )
-            outbox.wake_capture = self._wakeup.ring
+            outbox.wake_capture = self._wakeup.notify
             spooler = self._spooler(checkpoint, outbox)
             progress = Progress(self._state, checkpoint, outbox, self._engine.advanced)
             settings = RecordSettings(self._state.folder, self._config)
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
             self.figures.accepted_place = outbox.accepted_place
-            self._voice = Voice(self._config, outbox, self.figures)
+            self._heartbeat = Heartbeat(self._config, outbox, self.figures)
             service = EdgeService(self._config.source.name, self.figures, lambda: progress.checkpoint.acknowledged)
             if self._config.metrics.listen is not None:
                 self.endpoint = Endpoint(self._config.metrics.listen, service)
@@ -83,10 +83,10 @@ class Agent:
                 progress.save_now()
                 if outbox.empty:
                     settings.stopped(progress.checkpoint, outbox.sent)
-                self._voice.last("stopped", "")
+                self._heartbeat.final("stopped", "")
             except (NeedsOperator, CorruptInput) as error:
                 self.figures.undecodable += isinstance(error, CorruptInput)
-                self._voice.last("needs an operator", error.message)
+                self._heartbeat.final("needs an operator", error.message)
                 raise
             finally:
                 watch.stop()
@@ -122,7 +122,7 @@ class Agent:
         while not self._stopping:
             capture = None
             try:
-                capture = Capture(
+                capture = CaptureSession(
                     self._config, self._engine, progress, outbox, self.figures, self._wakeup, former_pid, settings
                 )
                 taken_since, former_pid = 0.0, capture.pid
@@ -154,10 +154,10 @@ class Agent:
         bell.register(self._wakeup.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            self._wakeup.answer()
+            self._wakeup.clear()
             if self._stopping:
                 return
             outbox.check()
             progress.save(time.monotonic())
-            self._voice.still_here()
+            self._heartbeat.tick()
             bell.poll(min(left, self._config.heartbeat_seconds) * 1000)

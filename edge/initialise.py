@@ -11,7 +11,7 @@ from edge.engine import Adoption, Engine
 from edge.engine_registry import engine_of
 from edge.progress.checkpoint import Checkpoint
 from edge.progress.spool import Spool
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -39,7 +39,7 @@ def initialise(
         is_new = checkpoint is None or checkpoint.stage == "making"
         if snapshot or (is_new and config.snapshot.mode == "initial"):
             # Ahead of the source, so that a crash leaves none without it; the request waits for the edge.
-            SnapshotFolder(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot", replace=replace))
+            SnapshotStore(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot", replace=replace))
             say("Asked for a snapshot of every published table: 'headrace edge run' begins with it")
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
         kept = spool.promised() if checkpoint is None else None

@@ -16,9 +16,9 @@ from edge.observability.figures import Figures
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.records.batcher import Batcher, SealedBatch
-from edge.snapshot.active_plan import Control
-from edge.snapshot.coordinator import Copying
-from edge.snapshot.store import SnapshotFolder
+from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.coordinator import SnapshotCoordinator
+from edge.snapshot.store import SnapshotStore
 from edge.wakeup import Wakeup
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
@@ -41,7 +41,7 @@ _FIGURES_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 
 
-class Capture:
+class CaptureSession:
     """A running session; `run` returns when `stopping` says so and raises what ended it otherwise."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Capture:
         self._open_since: float | None = None
         self._reached = self._told = self._asked = self._frames = 0
         self._asks_at = self._asks_since = 0.0
-        self._copying: Copying | None = None
+        self._snapshots: SnapshotCoordinator | None = None
         try:
             self._begin(engine)
         except BaseException:
@@ -90,11 +90,11 @@ class Capture:
             figures=self._due_figures,
         )
         self._session.start(checkpoint, self._batcher)
-        self._copying = Copying(
-            Control(SnapshotFolder(engine.state.folder, source.name), checkpoint.position.epoch),
+        self._snapshots = SnapshotCoordinator(
+            ActivePlan(SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch),
             self._session.snapshots(),
             acknowledged=lambda: self._outbox.progress()[0],
-            wake=self._wakeup.ring,
+            wake=self._wakeup.notify,
             aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
         )
         self._figures.database_connections += 1
@@ -104,14 +104,14 @@ class Capture:
         _log.info("reading the log of %s from %s, the next batch follows %s", self._address, checkpoint.place, tail)
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Capture until `stopping` says so; raise what ends the session otherwise."""
+        """CaptureSession until `stopping` says so; raise what ends the session otherwise."""
         both, bell = select.poll(), select.poll()
         both.register(self._session.fileno(), select.POLLIN)
         for poll in (both, bell):
             poll.register(self._wakeup.fileno(), select.POLLIN)
         outbox, read, take = self._outbox, self._session.read, self._batcher.take
         while True:
-            self._wakeup.answer()
+            self._wakeup.clear()
             if stopping():
                 return
             outbox.check()
@@ -121,9 +121,9 @@ class Capture:
             if closed := take():
                 self._put(closed)
             now = time.monotonic()
-            wait = self._attend(now, dry=not fed and not full)
-            if self._copying is not None:
-                wait = min(wait, self._copying.attend(now))
+            wait = self._run_due(now, dry=not fed and not full)
+            if self._snapshots is not None:
+                wait = min(wait, self._snapshots.run_due(now))
             # A session may have work without a frame, as a prepared transaction that is decoded.
             self._listen(now, heard=bool(full or fed))
             if not fed:
@@ -137,7 +137,7 @@ class Capture:
         bell.register(self._wakeup.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
         while not self._outbox.empty and (left := deadline - time.monotonic()) > 0:
-            self._wakeup.answer()
+            self._wakeup.clear()
             self._outbox.check()
             self._tell(time.monotonic())
             bell.poll(min(left, _STATUS_SECONDS) * 1000)
@@ -148,13 +148,13 @@ class Capture:
     def close(self) -> None:
         """Leave the database, whatever else fails."""
         try:
-            if self._copying is not None:
-                self._copying.close()
+            if self._snapshots is not None:
+                self._snapshots.close()
         finally:
             self._figures.database_connected = 0
             self._session.close()
 
-    def _attend(self, now: float, *, dry: bool) -> float:
+    def _run_due(self, now: float, *, dry: bool) -> float:
         """Do what is due besides reading; return for how many seconds nothing will be."""
         wait = self._tell(now)
         figures = self._figures

@@ -6,7 +6,7 @@ import weakref
 
 
 class Wakeup:
-    """Readable from `ring` until `answer`."""
+    """Readable from `notify` until `clear`."""
 
     def __init__(self) -> None:
         self._inlet, self._outlet = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -18,13 +18,13 @@ class Wakeup:
         """Return the descriptor to wait on."""
         return self._inlet
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake who waits, now or at the next wait."""
         # A full pipe rings already.
         with contextlib.suppress(BlockingIOError):
             os.write(self._outlet, b"!")
 
-    def answer(self) -> None:
+    def clear(self) -> None:
         """Be ready for the next ring; call it before looking at what may have changed."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._inlet, 65536)

@@ -12,11 +12,11 @@ from edge.records.batcher import Batcher
 from headrace.configuration.edge import EdgeFile
 
 #: How long the last batch, and what is ahead of it, may take to be accepted, in seconds.
-_PARTING_SECONDS = 2.0
+_FINAL_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
 
-class Voice:
+class Heartbeat:
     """Puts empty batches into the outbox, with the edge's figures."""
 
     def __init__(self, config: EdgeFile, outbox: Outbox, figures: Figures) -> None:
@@ -24,33 +24,33 @@ class Voice:
         self._every = config.heartbeat_seconds
         self._outbox = outbox
         self._figures = figures
-        self._said_at = time.monotonic()
+        self._sent_at = time.monotonic()
 
-    def still_here(self) -> None:
+    def tick(self) -> None:
         """Say how things are, when it is time and nothing else is on the way."""
         figures, now = self._figures, time.monotonic()
         figures.turned_at = now
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
-        if now - self._said_at >= self._every and self._outbox.empty:
-            self._speak()
+        if now - self._sent_at >= self._every and self._outbox.empty:
+            self._send()
 
-    def last(self, state: str, reason: str) -> None:
+    def final(self, state: str, reason: str) -> None:
         """Say that the edge ends and why; wait a moment until that has arrived, and before that for what is on the way."""
         self._figures.ended_state, self._figures.ended = state, reason
         if reason:
             self._wait()
         if not self._figures.interconnect_connected or not self._outbox.empty:
             return
-        self._speak()
+        self._send()
         self._wait()
 
     def _wait(self) -> None:
         """Wait a moment until everything is accepted; no longer when the interconnect is away."""
-        until = time.monotonic() + _PARTING_SECONDS
+        until = time.monotonic() + _FINAL_SECONDS
         while self._outbox.batches and self._figures.interconnect_connected and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)
 
-    def _speak(self) -> None:
-        self._said_at = time.monotonic()
+    def _send(self) -> None:
+        self._sent_at = time.monotonic()
         batcher = Batcher(source=self._source, tail=self._outbox.tail, figures=self._figures.for_batch)
         self._outbox.put([batcher.empty()])

@@ -35,7 +35,7 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
     made = checkpoint if checkpoint is not None and checkpoint.stage == "made" else None
     try:
         yield from run(
-            (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS), postgres.Patient(config, names, database, made)
+            (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS), postgres.CheckContext(config, names, database, made)
         )
     finally:
         database.close()
@@ -57,6 +57,6 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
         )
         return
     try:
-        yield from run(mysql.CHECKS, mysql.Patient(config, names, database, checkpoint))
+        yield from run(mysql.CHECKS, mysql.CheckContext(config, names, database, checkpoint))
     finally:
         database.close()

@@ -23,7 +23,7 @@ _LONG_ENOUGH = 4 * 86_400
 _TRANSACTIONAL = {"innodb", "rocksdb", "tokudb", "ndbcluster"}
 
 
-class Patient(NamedTuple):
+class CheckContext(NamedTuple):
     """What the checks look at."""
 
     config: EdgeFile
@@ -32,7 +32,7 @@ class Patient(NamedTuple):
     checkpoint: MysqlCheckpoint | None
 
 
-def connection(patient: Patient) -> Iterator[Finding]:
+def connection(patient: CheckContext) -> Iterator[Finding]:
     """Look at the server's kind and version, and at TLS."""
     named = "mariadb" if patient.config.source.mariadb is not None else "mysql"
     kind = "mariadb" if patient.database.is_mariadb else "mysql"
@@ -51,7 +51,7 @@ def connection(patient: Patient) -> Iterator[Finding]:
         yield Finding("TLS", "warning", "off: rows cross the wire as they are", "sslmode = 'verify-full'")
 
 
-def settings(patient: Patient) -> Iterator[Finding]:
+def settings(patient: CheckContext) -> Iterator[Finding]:
     """Look at what the log carries."""
     for setting in checks.settings(patient.database):
         found = setting.found or "empty"
@@ -63,7 +63,7 @@ def settings(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def retention(patient: Patient) -> Iterator[Finding]:
+def retention(patient: CheckContext) -> Iterator[Finding]:
     """Look at how long the server keeps its log."""
     days = float(patient.database.variable("expire_logs_days") or 0) * 86_400
     seconds = float(patient.database.variable("binlog_expire_logs_seconds") or 0) or days
@@ -80,7 +80,7 @@ def retention(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def server_id(patient: Patient) -> Iterator[Finding]:
+def server_id(patient: CheckContext) -> Iterator[Finding]:
     """Look whether the edge's number is its own."""
     number = patient.names.server_id
     if number == int(patient.database.value("select @@global.server_id")):
@@ -95,14 +95,14 @@ def server_id(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _runs(patient: Patient) -> bool:
+def _runs(patient: CheckContext) -> bool:
     from edge.mysql.engine import MysqlEngine  # noqa: PLC0415 - the engine imports the doctor's neighbours.
 
     kind = "mariadb" if patient.database.is_mariadb else "mysql"
     return MysqlEngine(patient.config, patient.names, kind).state.in_use()  # type: ignore[arg-type]
 
 
-def checkpoint(patient: Patient) -> Iterator[Finding]:
+def checkpoint(patient: CheckContext) -> Iterator[Finding]:
     """Look whether the binlog still continues the checkpoint."""
     made = patient.checkpoint
     if made is None:
@@ -117,7 +117,7 @@ def checkpoint(patient: Patient) -> Iterator[Finding]:
     )
 
 
-def tables(patient: Patient) -> Iterator[Finding]:
+def tables(patient: CheckContext) -> Iterator[Finding]:
     """Look at tables without key, tables that do not roll back, and character sets that are not read."""
     chosen = Chosen(patient.names.databases, patient.names.tables, Policy(patient.config.policy))
     listed = [
@@ -154,7 +154,7 @@ def tables(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def foreign_keys(patient: Patient) -> Iterator[Finding]:
+def foreign_keys(patient: CheckContext) -> Iterator[Finding]:
     """Look for tables whose rows a foreign key changes: the server does that below its log.
 
     What a foreign key does is in `information_schema.referential_constraints`, which is empty for a user that may only SELECT. So
@@ -175,7 +175,7 @@ def foreign_keys(patient: Patient) -> Iterator[Finding]:
         yield Finding("foreign keys", "ok", "none changes rows of captured tables by CASCADE or SET NULL")
 
 
-def _cascades(patient: Patient, database: str, table: str) -> bool:
+def _cascades(patient: CheckContext, database: str, table: str) -> bool:
     """Return whether a foreign key of a table changes its rows."""
     statement = str(patient.database.rows(f"show create table {quoted(database)}.{quoted(table)}")[0][1])
     words = [token.keyword for token in tokens(statement)]
@@ -218,4 +218,4 @@ _REFERRING = """
     select distinct table_schema, table_name from information_schema.key_column_usage
     where referenced_table_name is not null order by 1, 2
 """
-CHECKS: tuple[Check[Patient], ...] = (connection, settings, retention, server_id, checkpoint, tables, foreign_keys)
+CHECKS: tuple[Check[CheckContext], ...] = (connection, settings, retention, server_id, checkpoint, tables, foreign_keys)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import quoted
-from edge.postgres.replication import LogStream
+from edge.postgres.replication import ReplicationStream
 from edge.postgres.slot import check_server, check_system
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.findings import Check, Finding
@@ -22,7 +22,7 @@ _LOCAL = ("127.", "localhost", "::1", "/")
 _CLOCK_SECONDS = 1.0
 
 
-class Patient(NamedTuple):
+class CheckContext(NamedTuple):
     """What the checks look at."""
 
     config: EdgeFile
@@ -40,7 +40,7 @@ class Patient(NamedTuple):
         return self.database.rows(query, *parameters)[0]
 
 
-def connection(patient: Patient) -> Iterator[Finding]:
+def connection(patient: CheckContext) -> Iterator[Finding]:
     """Look at the server's version, and at TLS."""
     version = patient.database.version // 10_000
     (shown, tls) = patient.row(
@@ -61,9 +61,9 @@ def connection(patient: Patient) -> Iterator[Finding]:
         yield Finding("TLS", "warning", "off: rows and password cross the wire as they are", "sslmode = 'verify-full'")
 
 
-def replication_privilege(patient: Patient) -> Iterator[Finding]:
+def replication_privilege(patient: CheckContext) -> Iterator[Finding]:
     """Open a replication connection, as `run` does, and look whether this is the checkpoint's server."""
-    stream = LogStream(patient.names, patient.config.source.name)
+    stream = ReplicationStream(patient.names, patient.config.source.name)
     try:
         system = stream.identify()
     finally:
@@ -73,7 +73,7 @@ def replication_privilege(patient: Patient) -> Iterator[Finding]:
     yield Finding("replication privilege", "ok", f"{patient.names.user} may replicate; timeline {system.timeline}")
 
 
-def wal_level(patient: Patient) -> Iterator[Finding]:
+def wal_level(patient: CheckContext) -> Iterator[Finding]:
     """Look whether the log carries rows, on a server that may be written."""
     check_server(patient.database)
     if patient.database.value("select pg_is_in_recovery()"):
@@ -82,7 +82,7 @@ def wal_level(patient: Patient) -> Iterator[Finding]:
         yield Finding("wal_level", "ok", "logical")
 
 
-def max_slot_wal_keep_size(patient: Patient) -> Iterator[Finding]:
+def max_slot_wal_keep_size(patient: CheckContext) -> Iterator[Finding]:
     """Look how much log the server may keep for an edge that is away."""
     name = "max_slot_wal_keep_size"
     megabytes = int(patient.setting(name) or -1)
@@ -96,7 +96,7 @@ def max_slot_wal_keep_size(patient: Patient) -> Iterator[Finding]:
         yield Finding(name, "ok", f"{megabytes:,} MB")
 
 
-def timeouts(patient: Patient) -> Iterator[Finding]:
+def timeouts(patient: CheckContext) -> Iterator[Finding]:
     """Look at the server's patience with an edge that is away, or silent."""
     sender = int(patient.setting("wal_sender_timeout") or 0)
     mend = "alter system set wal_sender_timeout = '60s'; select pg_reload_conf();"
@@ -117,7 +117,7 @@ def timeouts(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def logical_decoding_work_mem(patient: Patient) -> Iterator[Finding]:
+def logical_decoding_work_mem(patient: CheckContext) -> Iterator[Finding]:
     """Look at the memory that decoding has before it writes large transactions to disk."""
     name = "logical_decoding_work_mem"
     kilobytes = int(patient.setting(name) or 0)
@@ -128,7 +128,7 @@ def logical_decoding_work_mem(patient: Patient) -> Iterator[Finding]:
         yield Finding(name, "ok", f"{kilobytes // 1024} MB")
 
 
-def clock(patient: Patient) -> Iterator[Finding]:
+def clock(patient: CheckContext) -> Iterator[Finding]:
     """Compare the clocks: lag is measured by one, latency by both."""
     before = time.time()
     there = float(patient.database.value("select extract(epoch from clock_timestamp())::float8"))
@@ -142,7 +142,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
 
 
-def may_make(patient: Patient) -> Iterator[Finding]:
+def may_make(patient: CheckContext) -> Iterator[Finding]:
     """Look whether `init` may make the publication, where it is not there."""
     names = patient.names
     if patient.database.value("select 1 from pg_publication where pubname = %s", names.publication):
@@ -167,7 +167,7 @@ def may_make(patient: Patient) -> Iterator[Finding]:
         yield Finding("publication", "wrong", said, by_hand)
 
 
-CHECKS: tuple[Check[Patient], ...] = (
+CHECKS: tuple[Check[CheckContext], ...] = (
     connection,
     replication_privilege,
     wal_level,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from edge.doctor.postgres import Patient
+from edge.doctor.postgres import CheckContext
 from edge.engine_registry import engine_of
 from edge.postgres.slot import check_slot, find_slot, present_slot, retained_bytes
 from headrace.findings import Check, Finding
@@ -12,7 +12,7 @@ _GIGABYTE = 1 << 30
 _LONG_SECONDS = 300
 
 
-def slots_and_senders(patient: Patient) -> Iterator[Finding]:
+def slots_and_senders(patient: CheckContext) -> Iterator[Finding]:
     """Look whether the server has a slot and a walsender to spare."""
     slots, senders = patient.row(
         "select (select count(*) from pg_replication_slots), (select count(*) from pg_stat_replication)"
@@ -31,7 +31,7 @@ def slots_and_senders(patient: Patient) -> Iterator[Finding]:
             yield Finding(name, "wrong", said, mend)
 
 
-def slot(patient: Patient) -> Iterator[Finding]:
+def slot(patient: CheckContext) -> Iterator[Finding]:
     """Look at the slot: whether it can go on where the checkpoint stands, and what it retains."""
     names, database = patient.names, patient.database
     found = find_slot(database, names.slot)
@@ -58,7 +58,7 @@ def slot(patient: Patient) -> Iterator[Finding]:
         yield Finding("slot", "ok", said)
 
 
-def failover(patient: Patient) -> Iterator[Finding]:
+def failover(patient: CheckContext) -> Iterator[Finding]:
     """Look whether a standby that is promoted would have the slot."""
     standbys = patient.database.value(
         "select count(*) from pg_replication_slots where slot_type = 'physical' and active"
@@ -78,7 +78,7 @@ def failover(patient: Patient) -> Iterator[Finding]:
         yield Finding("failover", "ok", "a standby that is promoted has the slot")
 
 
-def _long_transactions(patient: Patient) -> Iterator[Finding]:
+def _long_transactions(patient: CheckContext) -> Iterator[Finding]:
     oldest = patient.database.value(
         "select extract(epoch from max(now() - xact_start))::int8 from pg_stat_activity where backend_xid is not null"
     )
@@ -88,4 +88,4 @@ def _long_transactions(patient: Patient) -> Iterator[Finding]:
         yield Finding("open transactions", "warning", said, "select * from pg_stat_activity order by xact_start;")
 
 
-CHECKS: tuple[Check[Patient], ...] = (slots_and_senders, slot, failover)
+CHECKS: tuple[Check[CheckContext], ...] = (slots_and_senders, slot, failover)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from edge.doctor.postgres import Patient
+from edge.doctor.postgres import CheckContext
 from edge.postgres.errors import quoted
 from headrace.findings import Check, Finding
 
@@ -36,7 +36,7 @@ class Published(NamedTuple):
         return {"d": self.has_key, "f": True, "i": self.has_index}.get(self.identity, False)
 
 
-def publication(patient: Patient) -> Iterator[Finding]:
+def publication(patient: CheckContext) -> Iterator[Finding]:
     """Look at what the publication publishes, and of which tables."""
     name = patient.names.publication
     rows = patient.database.rows(
@@ -64,7 +64,7 @@ def publication(patient: Patient) -> Iterator[Finding]:
         yield Finding("publication", "ok", said)
 
 
-def identities(patient: Patient) -> Iterator[Finding]:
+def identities(patient: CheckContext) -> Iterator[Finding]:
     """Look for tables of which updates and deletes fail, and for those without a key."""
     tables = _tables(patient)
     refused = [table for table in tables if not table.identified]
@@ -88,7 +88,7 @@ def identities(patient: Patient) -> Iterator[Finding]:
         yield Finding("primary key", "warning", said, f"alter table {keyless[0]} add primary key (COLUMN);")
 
 
-def unlogged(patient: Patient) -> Iterator[Finding]:
+def unlogged(patient: CheckContext) -> Iterator[Finding]:
     """Look for tables that are published and have no log."""
     # A publication for all tables leaves them out; one that lists them cannot.
     found = [table.name for table in _tables(patient) if table.unlogged]
@@ -96,7 +96,7 @@ def unlogged(patient: Patient) -> Iterator[Finding]:
         yield Finding("unlogged", "warning", f"not captured: {_listed(found)}", f"alter table {found[0]} set logged;")
 
 
-def select_privilege(patient: Patient) -> Iterator[Finding]:
+def select_privilege(patient: CheckContext) -> Iterator[Finding]:
     """Look whether tables may be read, which snapshots and `verify` do."""
     found = [table.name for table in _tables(patient) if not table.may_select]
     user = quoted(patient.names.user)
@@ -107,11 +107,11 @@ def select_privilege(patient: Patient) -> Iterator[Finding]:
         yield Finding("select privilege", "ok", f"{patient.names.user} may read all published tables")
 
 
-def _tables(patient: Patient) -> list[Published]:
+def _tables(patient: CheckContext) -> list[Published]:
     return [Published(*row) for row in patient.database.rows(_PUBLISHED, patient.names.publication)]
 
 
-def _names(patient: Patient) -> set[str]:
+def _names(patient: CheckContext) -> set[str]:
     rows = patient.database.rows(
         "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s", patient.names.publication
     )
@@ -129,4 +129,4 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-CHECKS: tuple[Check[Patient], ...] = (publication, identities, unlogged, select_privilege)
+CHECKS: tuple[Check[CheckContext], ...] = (publication, identities, unlogged, select_privilege)

@@ -17,7 +17,7 @@ from edge.mysql.binlog_position import file_name, place
 from edge.mysql.checks import FIRST, log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
-from edge.mysql.replication import LogEnded, LogStream
+from edge.mysql.replication import LogEnded, ReplicationStream
 from edge.mysql.xa_prepared import Event
 from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NotConnected
@@ -31,7 +31,7 @@ _QUERIES = frozenset({event.QUERY, event.QUERY_COMPRESSED})
 _DECISIONS = frozenset({Kind.XA_COMMIT, Kind.XA_ROLLBACK})
 
 
-class LogAgain:
+class BinlogReader:
     """A server's binlog; `undecided` is what was found in whole files, by their numbers."""
 
     def __init__(
@@ -39,7 +39,7 @@ class LogAgain:
     ) -> None:
         self._config, self._source, self._database, self._base = config, source, database, base
         self._undecided = undecided
-        self._stream: LogStream | None = None
+        self._stream: ReplicationStream | None = None
 
     def rows(self, start: int) -> Iterator[Event | None]:
         """Yield the rows, with what describes them, of the transaction that begins at a place."""
@@ -113,7 +113,7 @@ class LogAgain:
         None ends each round.
         """
         self.close()
-        stream = self._stream = LogStream(self._config, self._source)
+        stream = self._stream = ReplicationStream(self._config, self._source)
         arrives = select.poll()
         arrived: list[Event] = []
         goes_on, heard_at = True, time.monotonic()

@@ -15,7 +15,7 @@ from edge.records.column_policy import Treatment
 from headrace.errors import NeedsOperator
 
 
-class Code(NamedTuple):
+class ColumnCodec(NamedTuple):
     """The way of one column. In `read`, `lines`, `form` and `arguments` the variable is `{v}`."""
 
     type_name: str
@@ -57,7 +57,7 @@ _BLOB_NAMES = {
 }
 
 
-def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> Code:
+def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> ColumnCodec:
     """Return a column's way; `kind` is the server's name for what the log shows as bytes, `where` names the column.
 
     Raises NeedsOperator for a type or character set that is not read.
@@ -82,7 +82,7 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) 
     )
 
 
-def without_zero_dates(way: Code) -> Code:
+def without_zero_dates(way: ColumnCodec) -> ColumnCodec:
     """Return the way of a column whose zero dates are null."""
     if way.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:
         return way
@@ -90,12 +90,12 @@ def without_zero_dates(way: Code) -> Code:
     return way._replace(lines=(*way.lines, line), form="%b", arguments=("{v}",))
 
 
-def treated(way: Code, treatment: Treatment) -> Code:
+def treated(way: ColumnCodec, treatment: Treatment) -> ColumnCodec:
     """Return the way of a column that the edge's policy hides."""
     if treatment.hide is None:
         return way._replace(policy=treatment.action)
     text = "{v}" if way.is_text else f"plain({way.form.encode()!r} % ({', '.join(way.arguments)},))"
-    return Code(
+    return ColumnCodec(
         "TEXT",
         way.fixed,
         way.read,
@@ -107,20 +107,22 @@ def treated(way: Code, treatment: Treatment) -> Code:
     )
 
 
-def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> Code:
+def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> ColumnCodec:
     if kind in values.ADDRESSES and field.type == types.STRING:
         scope = {"address_{v}": values.ADDRESSES[kind]}
-        return Code(kind.upper(), read=_short(field.meta), lines=("{v} = address_{v}({v})",), form=_QUOTED, scope=scope)
+        return ColumnCodec(
+            kind.upper(), read=_short(field.meta), lines=("{v} = address_{v}({v})",), form=_QUOTED, scope=scope
+        )
     names = ("BINARY", "CHAR") if field.type == types.STRING else ("VARBINARY", "VARCHAR")
     compressed = field.type == types.VARCHAR_COMPRESSED
     return _characters(field, charset_of, where, _short(field.meta), names, compressed=compressed)
 
 
-def _integer(field: Field) -> Code:
+def _integer(field: Field) -> ColumnCodec:
     name = types.INTEGER_NAMES[field.type] + (" UNSIGNED" if field.unsigned else "")
     if field.type == types.INT24:
-        return Code(name, "3s", lines=(f"{{v}} = number({{v}}, 'little', signed={not field.unsigned})",))
-    return Code(name, _INTEGERS[field.type][field.unsigned])
+        return ColumnCodec(name, "3s", lines=(f"{{v}} = number({{v}}, 'little', signed={not field.unsigned})",))
+    return ColumnCodec(name, _INTEGERS[field.type][field.unsigned])
 
 
 def _short(length: int) -> tuple[str, ...]:
@@ -137,7 +139,7 @@ def _characters(
     names: tuple[str, str],
     *,
     compressed: bool,
-) -> Code:
+) -> ColumnCodec:
     if compressed:
         read = (*read, "{v} = inflated({v})")
     binary, text = names
@@ -147,26 +149,26 @@ def _characters(
         # The log leaves zeros at the end of a BINARY out.
         padded = f".ljust({field.meta}, b'\\0')" if field.type == types.STRING else ""
         encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
-        return Code(binary, read=read, lines=(encode,), form=_QUOTED, length=length)
+        return ColumnCodec(binary, read=read, lines=(encode,), form=_QUOTED, length=length)
     if of in charset.UTF8:
-        return Code(text, read=read, form=_QUOTED, is_text=True, length=length)
+        return ColumnCodec(text, read=read, form=_QUOTED, is_text=True, length=length)
     encode = f"{{v}} = encode(str({{v}}, {charset.decoder(of, where)!r}))"
-    return Code(text, read=read, lines=(encode,), form="%b", length=length)
+    return ColumnCodec(text, read=read, lines=(encode,), form="%b", length=length)
 
 
-def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> Code:
+def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> ColumnCodec:
     of = "utf8mb4" if not field.collation else charset_of(field.collation)
     # Members of binary columns are names all the same.
     codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where)
     texts = tuple(member.decode(codec) for member in field.members)
     if field.type == types.ENUM:
         scope: dict[str, Any] = {"members_{v}": values.members(texts)}
-        return Code("ENUM", "BH"[field.meta - 1], lines=("{v} = members_{v}[{v}]",), form="%b", scope=scope)
+        return ColumnCodec("ENUM", "BH"[field.meta - 1], lines=("{v} = members_{v}[{v}]",), form="%b", scope=scope)
     line = "{v} = sets_{v}[number({v}, 'little')]"
-    return Code("SET", f"{field.meta}s", lines=(line,), form="%b", scope={"sets_{v}": values.Sets(texts)})
+    return ColumnCodec("SET", f"{field.meta}s", lines=(line,), form="%b", scope={"sets_{v}": values.Sets(texts)})
 
 
-def _decimal(field: Field) -> Code:
+def _decimal(field: Field) -> ColumnCodec:
     """Groups of nine digits in four bytes, big-endian, the odd digits outermost; the first bit tells the sign."""
     precision, scale = field.meta >> 8, field.meta & 0xFF
     size, whole, parts = values.decimal_layout(precision, scale)
@@ -182,7 +184,7 @@ def _decimal(field: Field) -> Code:
     arguments = ("s_{v}", integer or "0", *(f"{{v}} >> {shift} & {mask}" for shift, mask, _ in parts))
     form = "".join(f"%0{digits}d" for _, _, digits in parts)
     form = f'"%b%d.{form}"' if scale else '"%b%d"'
-    return Code("DECIMAL", f"{size}s", (), lines, form, arguments, length=precision, scale=scale)
+    return ColumnCodec("DECIMAL", f"{size}s", (), lines, form, arguments, length=precision, scale=scale)
 
 
 def _fraction_bytes(field: Field) -> int:
@@ -191,66 +193,66 @@ def _fraction_bytes(field: Field) -> int:
     return (field.meta + 1) // 2
 
 
-def _moment(field: Field) -> Code:
+def _moment(field: Field) -> ColumnCodec:
     extra = _fraction_bytes(field)
     if extra:
         line = f"{{v}} = moment({{v}}, {field.meta})"
-        return Code("DATETIME", f"{5 + extra}s", (), (line,), _QUOTED, length=field.meta)
+        return ColumnCodec("DATETIME", f"{5 + extra}s", (), (line,), _QUOTED, length=field.meta)
     lines = (f"{{v}} = number({{v}}, 'big') - {0x8000000000}",)
-    return Code("DATETIME", "5s", (), lines, '"%b%b"', ("days[{v} >> 17]", "times[{v} & 131071]"), length=0)
+    return ColumnCodec("DATETIME", "5s", (), lines, '"%b%b"', ("days[{v} >> 17]", "times[{v} & 131071]"), length=0)
 
 
-def _timestamp(field: Field) -> Code:
+def _timestamp(field: Field) -> ColumnCodec:
     extra = _fraction_bytes(field)
     if field.meta != 6:
         line = f"{{v}} = timestamp({{v}}, {field.meta})"
-        return Code("TIMESTAMP", f"{4 + extra}s", (), (line,), _QUOTED, length=field.meta)
+        return ColumnCodec("TIMESTAMP", f"{4 + extra}s", (), (line,), _QUOTED, length=field.meta)
     # The usual one, without a call.
     lines = ("{v} = number({v}, 'big')", "z_{v} = b'Z' if {v} >> 24 else b''")
     arguments = ("seconds[{v} >> 24]", "{v} & 16777215", "z_{v}")
-    return Code("TIMESTAMP", "7s", (), lines, '"%b.%06d%b"', arguments, length=6)
+    return ColumnCodec("TIMESTAMP", "7s", (), lines, '"%b.%06d%b"', arguments, length=6)
 
 
-def _time(field: Field) -> Code:
+def _time(field: Field) -> ColumnCodec:
     extra = _fraction_bytes(field)
     line = f"{{v}} = duration({{v}}, {field.meta})"
-    return Code("TIME", f"{3 + extra}s", (), (line,), _QUOTED, length=field.meta)
+    return ColumnCodec("TIME", f"{3 + extra}s", (), (line,), _QUOTED, length=field.meta)
 
 
-def _bit(field: Field) -> Code:
+def _bit(field: Field) -> ColumnCodec:
     bits, whole = field.meta & 0xFF, field.meta >> 8
     length = 8 * whole + bits
     if not 1 <= length <= 64:
         raise ValueError("a column of bits has an impossible length")
     line = f"{{v}} = format(number({{v}}, 'big'), '0{length}b').encode()"
-    return Code("BIT", f"{whole + bool(bits)}s", (), (line,), _QUOTED, length=length)
+    return ColumnCodec("BIT", f"{whole + bool(bits)}s", (), (line,), _QUOTED, length=length)
 
 
-def _sized(type_name: str, line: str, form: str) -> Callable[[Field], Code]:
+def _sized(type_name: str, line: str, form: str) -> Callable[[Field], ColumnCodec]:
     """Return the way of a column whose metadata says how many bytes its length has."""
 
-    def way(field: Field) -> Code:
+    def way(field: Field) -> ColumnCodec:
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
-        return Code(type_name, read=read, lines=(line,), form=form)
+        return ColumnCodec(type_name, read=read, lines=(line,), form=form)
 
     return way
 
 
-_SIMPLE: dict[int, Callable[[Field], Code]] = {
-    types.FLOAT: lambda _: Code("FLOAT", "f", (), ("{v} = float_json({v})",), "%b"),
-    types.DOUBLE: lambda _: Code("DOUBLE", "d", (), ("{v} = double_json({v})",), "%b"),
-    types.YEAR: lambda _: Code("YEAR", "B", (), ("{v} = {v} + 1900 if {v} else 0",)),
+_SIMPLE: dict[int, Callable[[Field], ColumnCodec]] = {
+    types.FLOAT: lambda _: ColumnCodec("FLOAT", "f", (), ("{v} = float_json({v})",), "%b"),
+    types.DOUBLE: lambda _: ColumnCodec("DOUBLE", "d", (), ("{v} = double_json({v})",), "%b"),
+    types.YEAR: lambda _: ColumnCodec("YEAR", "B", (), ("{v} = {v} + 1900 if {v} else 0",)),
     types.NEWDECIMAL: _decimal,
     types.BIT: _bit,
-    types.DATE: lambda _: Code("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
-    types.NEWDATE: lambda _: Code("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    types.DATE: lambda _: ColumnCodec("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    types.NEWDATE: lambda _: ColumnCodec("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
     types.DATETIME2: _moment,
     types.TIMESTAMP2: _timestamp,
     types.TIME2: _time,
-    types.DATETIME: lambda _: Code("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
-    types.TIMESTAMP: lambda _: Code("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
-    types.TIME: lambda _: Code("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
+    types.DATETIME: lambda _: ColumnCodec("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
+    types.TIMESTAMP: lambda _: ColumnCodec("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
+    types.TIME: lambda _: ColumnCodec("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
     types.GEOMETRY: _sized("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
     types.VECTOR: _sized("VECTOR", "{v} = vector({v})", _QUOTED),
     types.JSON: _sized("JSON", "{v} = encode(json_text({v}))", "%b"),

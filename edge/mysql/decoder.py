@@ -19,9 +19,9 @@ from edge.mysql.envelope import Transaction
 from edge.mysql.events import Group
 from edge.mysql.gtid_progress import Mark
 from edge.mysql.rows import MissingColumns, Table
-from edge.mysql.table_cache import Tables
-from edge.mysql.transaction_metadata import Ends
-from edge.mysql.transaction_writer import Changes
+from edge.mysql.table_cache import TableCache
+from edge.mysql.transaction_metadata import TransactionMetadata
+from edge.mysql.transaction_writer import TransactionWriter
 from edge.records.batcher import Batcher
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
@@ -44,7 +44,7 @@ class Decoder:
         base: str,
         after: int,
         batcher: Batcher,
-        tables: Tables,
+        tables: TableCache,
         mariadb: bool,
         largest: int,
         records: Records,
@@ -54,8 +54,8 @@ class Decoder:
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
-        ends = Ends(tables.no_table)
-        self._changes = Changes(batcher, epoch=epoch, largest=largest, records=records, ends=ends)
+        ends = TransactionMetadata(tables.no_table)
+        self._changes = TransactionWriter(batcher, epoch=epoch, largest=largest, records=records, ends=ends)
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
@@ -102,7 +102,7 @@ class Decoder:
 
     def _map(self, found: bytes, end: int) -> None:
         body = found[events.HEADER_SIZE : end]
-        self._mapped[int.from_bytes(body[:6], "little")] = self._tables.of(body)
+        self._mapped[int.from_bytes(body[:6], "little")] = self._tables.decode_table_map(body)
 
     def _rows(self, found: bytes, end: int) -> None:
         changes, now_ms = self._changes, self._now_ms

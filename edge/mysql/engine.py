@@ -8,7 +8,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
 from edge.mysql import setup
 from edge.mysql.binlog_position import place, split_name
-from edge.mysql.binlog_reader import LogAgain
+from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
 from edge.mysql.connection import Database
@@ -16,12 +16,12 @@ from edge.mysql.gtid import MysqlGtids
 from edge.mysql.gtid_progress import GtidProgress
 from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
-from edge.mysql.replication import LogStream
-from edge.mysql.snapshot_connection import ChunkConnection
-from edge.mysql.snapshot_decoder import ChunkDecoder
-from edge.mysql.snapshot_ordinals import Ordinals
-from edge.mysql.snapshot_reader import ChunkReader
-from edge.mysql.table_cache import Chosen, Tables
+from edge.mysql.replication import ReplicationStream
+from edge.mysql.snapshot_connection import SnapshotConnection
+from edge.mysql.snapshot_decoder import SnapshotDecoder
+from edge.mysql.snapshot_ordinals import SnapshotOrdinals
+from edge.mysql.snapshot_reader import SnapshotReader
+from edge.mysql.table_cache import Chosen, TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
@@ -54,11 +54,11 @@ class MysqlEngine:
             if checkpoint.offset > FIRST:
                 check_gtids(database, checkpoint)
             check_server_id(database, self._names.server_id, former_pid)
-            stream = LogStream(self._names, source)
+            stream = ReplicationStream(self._names, source)
         except BaseException:
             database.close()
             raise
-        again = LogAgain(self._names, source, database, checkpoint.base, self._undecided)
+        again = BinlogReader(self._names, source, database, checkpoint.base, self._undecided)
         return MysqlSession(self._config, self._names, self._engine, self._gtids, stream, database, again)
 
     def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
@@ -119,9 +119,9 @@ class MysqlSession:
         names: Mysql,
         engine: Literal["mariadb", "mysql"],
         gtids: GtidProgress,
-        stream: LogStream,
+        stream: ReplicationStream,
         database: Database,
-        again: LogAgain,
+        again: BinlogReader,
     ) -> None:
         self._config, self._names, self._engine, self._gtids = config, names, engine, gtids
         self._stream, self._database, self._again = stream, database, again
@@ -138,7 +138,7 @@ class MysqlSession:
         """Start the stream after the checkpoint's GTID set."""
         self._charsets = _charsets(self._database)
         policy = Policy(self._config.policy)
-        self._tables = Tables(
+        self._tables = TableCache(
             connector=self._engine,
             source=self._config.source.name,
             chosen=Chosen(self._names.databases, self._names.tables, policy),
@@ -151,9 +151,9 @@ class MysqlSession:
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint
-        self._decoder = ChunkDecoder(
+        self._decoder = SnapshotDecoder(
             again=self._again,
-            ordinals=Ordinals(self._config.beside(self._config.state.folder), *sent),
+            ordinals=SnapshotOrdinals(self._config.beside(self._config.state.folder), *sent),
             server_id=checkpoint.server_id,
             epoch=checkpoint.position.epoch,
             base=checkpoint.base,
@@ -177,14 +177,14 @@ class MysqlSession:
         """Return itself: what snapshots read from."""
         return self
 
-    def reader(self) -> ChunkReader:
+    def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
-        connect = partial(ChunkConnection, self._names, self._config.source.name)
-        return ChunkReader(connect, self._tables, self._checkpoint, self._decoder.watermarks, self._decoder.decided)
+        connect = partial(SnapshotConnection, self._names, self._config.source.name)
+        return SnapshotReader(connect, self._tables, self._checkpoint, self._decoder.watermarks, self._decoder.decided)
 
-    def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
-        """Return the decoder, which calls `marked` for each watermark."""
-        self._decoder.marked = marked
+    def stream(self, on_watermark: Callable[[bytes], None]) -> SnapshotDecoder:
+        """Return the decoder, which calls `on_watermark` for each watermark."""
+        self._decoder.on_watermark = on_watermark
         return self._decoder
 
     @property

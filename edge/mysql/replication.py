@@ -41,7 +41,7 @@ class LogEnded(NotConnected):
     """The server ended the stream."""
 
 
-class LogStream:
+class ReplicationStream:
     """A connection that carries the binlog from `start_*` on."""
 
     def __init__(self, config: Mysql, source: str) -> None:

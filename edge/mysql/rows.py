@@ -8,10 +8,10 @@ has two images for each row. Whatever is not rows of this table raises ValueErro
 from msgspec import json
 
 from edge.mysql import envelope
-from edge.mysql.column_codec import Code
+from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows_compiled import Images
-from edge.mysql.system_versioning import Versions
+from edge.mysql.system_versioning import SystemVersioning
 from edge.mysql.table_map import TableMap, packed
 from headrace.schema import Column, TableSchema
 
@@ -29,7 +29,11 @@ class Table:
     """One table, as one table map describes it."""
 
     def __init__(
-        self, described: TableMap, codes: list[Code], shared: envelope.Table, versions: Versions | None = None
+        self,
+        described: TableMap,
+        codes: list[ColumnCodec],
+        shared: envelope.Table,
+        versions: SystemVersioning | None = None,
     ) -> None:
         names = [json.encode(field.name) for field in described.fields]
         index = {field.name: number for number, field in enumerate(described.fields)}
@@ -61,7 +65,7 @@ class Table:
         #: Which of its rows are current; None where all are.
         self.versions = versions
         #: Whether its schema record went ahead.
-        self.told = False
+        self.schema_sent = False
         self._keyed = Images(names, codes, key)
         self._bare = Images(names, codes, []) if key else self._keyed
         self._width = len(names)

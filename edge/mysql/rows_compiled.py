@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import json
 
-from edge.mysql.column_codec import SHARED, Code
+from edge.mysql.column_codec import SHARED, ColumnCodec
 
 #: From an event's bytes and the place after an image's nulls to the place after the image, the key, and the row.
 Image = Callable[[bytes, int], tuple[int, bytes | None, bytes]]
@@ -27,7 +27,7 @@ class Images(dict[bytes, Image]):
     Where values are `taken` from a row already, `m` is the tuple of them.
     """
 
-    def __init__(self, names: list[bytes], codes: list[Code], key: list[int], *, taken: bool = False) -> None:
+    def __init__(self, names: list[bytes], codes: list[ColumnCodec], key: list[int], *, taken: bool = False) -> None:
         super().__init__()
         self._names, self._codes, self._key, self._taken = names, codes, key, taken
         self._any: Callable[[bytes, int, bytes], tuple[int, bytes | None, bytes]] | None = None
@@ -44,14 +44,14 @@ class Images(dict[bytes, Image]):
         return lambda m, p: for_any(m, p, nulls)
 
 
-def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
+def _compiled(names: list[bytes], codes: list[ColumnCodec], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
     """Return a function for one pattern of nulls, or for all of them."""
     scope: dict[str, Any] = {
         **SHARED, "encode": json.encode, "base64": b2a_base64, "comma": b",".join, "escape": _escaped,
     }  # fmt: skip
     body = [f"{', '.join(f'c{number}' for number in range(len(codes)))}, = m"] if taken else []
     texts: list[str] = []
-    run: list[tuple[str, Code]] = []
+    run: list[tuple[str, ColumnCodec]] = []
 
     def flush() -> None:
         if not run:
@@ -92,7 +92,7 @@ def _compiled(names: list[bytes], codes: list[Code], key: list[int], nulls: byte
     return scope["image"]
 
 
-def _either(number: int, name: str, code: Code, scope: dict[str, Any]) -> list[str]:
+def _either(number: int, name: str, code: ColumnCodec, scope: dict[str, Any]) -> list[str]:
     """Return the statements that leave a column's JSON in its variable, null or not."""
     lines = [line.replace("{v}", name) for line in (*code.read, *code.lines)]
     if code.fixed:

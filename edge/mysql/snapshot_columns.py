@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple, Self
 
 from edge.mysql import charset, types, values
-from edge.mysql.column_codec import Code
+from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.table_map import Field
 from headrace.errors import NeedsOperator
 
@@ -119,7 +119,7 @@ def selected(column: Catalogued) -> str:
     return name
 
 
-def taken(way: Code, known: Field, column: Catalogued, where: str) -> Code:
+def taken(way: ColumnCodec, known: Field, column: Catalogued, where: str) -> ColumnCodec:
     """Return the way of a column whose value is what `selected` gave."""
     kind, lines, form = known.type, way.lines, '"%b"'
     if kind in _BYTES:
@@ -157,7 +157,7 @@ class KeyColumn(NamedTuple):
     declared: str
 
     @classmethod
-    def of(cls, column: Catalogued) -> Self:
+    def from_catalog(cls, column: Catalogued) -> Self:
         """Return a column of the table as one of its key."""
         name = quoted(column.name)
         declared = " ".join(filter(None, (name, column.column_type, column.collation)))

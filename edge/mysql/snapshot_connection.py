@@ -26,7 +26,7 @@ _SETTINGS = (
 _LONGEST = {True: "set session max_statement_time = 600", False: "set session max_execution_time = 600000"}
 
 
-class ChunkConnection(Database):
+class SnapshotConnection(Database):
     """A connection for chunks."""
 
     def __init__(self, config: Mysql, source: str) -> None:

@@ -18,11 +18,11 @@ from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.gtid_progress import Mark
 from edge.mysql.rows import Table
-from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.table_cache import Copied
 from edge.mysql.xa import XaDecoder
-from edge.snapshot.dedup_window import Window
+from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
 from headrace.errors import CorruptInput
@@ -40,13 +40,13 @@ def _nobody(_content: bytes) -> None:
     """Wait for no watermark."""
 
 
-class ChunkDecoder(XaDecoder):
+class SnapshotDecoder(XaDecoder):
     """A decoder that chunks can be put into."""
 
-    def __init__(self, *, ordinals: Ordinals, server_id: int, **options: Any) -> None:
+    def __init__(self, *, ordinals: SnapshotOrdinals, server_id: int, **options: Any) -> None:
         super().__init__(**options)
         #: Called with the content of each watermark, at its place in the stream.
-        self.marked: Callable[[bytes], None] = _nobody
+        self.on_watermark: Callable[[bytes], None] = _nobody
         #: Watermarks that are waited for, oldest first; the snapshot's thread adds to it.
         self.watermarks: deque[Watermark] = deque()
         self._ordinals, self._server_id = ordinals, server_id
@@ -56,7 +56,7 @@ class ChunkDecoder(XaDecoder):
         # Transactions that stand ahead of the window.
         self._before: tuple[Mark, ...] = ()
         self._watched: tuple[str, str] | None = None
-        self._window: Window | None = None
+        self._window: DedupWindow | None = None
 
     def feed_and_arrive(self, found: bytes, end: int, now_ms: int) -> None:
         """Decode an event, and then come to the watermarks that it leads to."""
@@ -68,12 +68,12 @@ class ChunkDecoder(XaDecoder):
         while self.watermarks and not self.in_transaction and self.passed >= self.watermarks[0].place:
             watermark = self.watermarks.popleft()
             self._now_ms, self._clock_ms = now_ms, watermark.now_ms
-            self.marked(watermark.content)
+            self.on_watermark(watermark.content)
 
     def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
         """Follow nothing: every row image has all columns."""
 
-    def watch(self, table: Copied, window: Window) -> None:
+    def watch(self, table: Copied, window: DedupWindow) -> None:
         """Report every change of a table to a window from here on."""
         self._watched, self._window = (table.table.schema.schema, table.table.schema.table), window
 
@@ -81,16 +81,16 @@ class ChunkDecoder(XaDecoder):
         """Report to no window any more."""
         self._watched = self._window = None
 
-    def opened(self) -> None:
+    def window_opened(self) -> None:
         """Note which transactions a chunk has to see that is read from here on."""
         self._before = tuple(self._recent)
 
     def truncate(self, table: Copied) -> Position:
         """Put a truncate of the table here."""
-        held = self._tables.now(table)
+        held = self._tables.current_table(table)
         return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
 
-    def fits(self, chunk: Chunk, window: Window) -> bool:
+    def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the table was not altered, and the chunk saw every transaction that stands ahead of its window."""
         if window.altered:
             return False
@@ -98,7 +98,7 @@ class ChunkDecoder(XaDecoder):
             return all(chunk.seen.has(mark.group) for mark in self._before)
         return not self._before or bool(chunk.seen >= self._before[-1].place)
 
-    def put(self, chunk: Chunk, window: Window) -> Put:
+    def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows here that the window keeps."""
         copied: Copied = chunk.table
         read, keeps = copied.rows.read, window.keeps
@@ -112,7 +112,7 @@ class ChunkDecoder(XaDecoder):
             ) from error
         if not found:
             return Put(None, [])
-        table, rows = self._tables.now(copied), [row for _, row in found]
+        table, rows = self._tables.current_table(copied), [row for _, row in found]
         return Put(
             self._put(table, [key for key, _ in found], lambda to, first: table.copied(rows, to, first, self._now_ms)),
             [],

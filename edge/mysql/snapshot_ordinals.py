@@ -1,4 +1,4 @@
-"""Ordinals for rows that are put where the log has no transaction: at a place between two, and each only once.
+"""SnapshotOrdinals for rows that are put where the log has no transaction: at a place between two, and each only once.
 
 At an idle server many chunks are put at one place, by one session after another, and a position that was sent may never mean
 another row. So ordinals are taken from a range that is on disk before any of them is used, and a session begins behind what
@@ -26,7 +26,7 @@ class _Taken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     version: int = SNAPSHOT_PLACE.version
 
 
-class Ordinals:
+class SnapshotOrdinals:
     """The ordinals of a state folder."""
 
     def __init__(self, folder: Path, *sent: Position) -> None:

@@ -14,9 +14,9 @@ from edge.mysql.binlog_position import file_name, place, split_name
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.checks import gtids_at, log_end
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
-from edge.mysql.snapshot_connection import ChunkConnection
+from edge.mysql.snapshot_connection import SnapshotConnection
 from edge.mysql.snapshot_table import describe, listed, shape
-from edge.mysql.table_cache import Copied, Tables
+from edge.mysql.table_cache import Copied, TableCache
 from edge.snapshot.plan import Key
 from edge.snapshot.ports import Chunk, Described
 from headrace.errors import NeedsOperator, Retryable
@@ -35,13 +35,13 @@ class Watermark(NamedTuple):
     now_ms: int
 
 
-class ChunkReader:
+class SnapshotReader:
     """A connection that reads chunks of captured tables."""
 
     def __init__(
         self,
-        connect: Callable[[], ChunkConnection],
-        tables: Tables,
+        connect: Callable[[], SnapshotConnection],
+        tables: TableCache,
         checkpoint: MysqlCheckpoint,
         watermarks: deque[Watermark],
         decided: Container[str],
@@ -74,7 +74,7 @@ class ChunkReader:
             estimate = int(int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100)
         return Described(self._tables.copied(found), estimate)
 
-    def mark(self, content: bytes) -> None:
+    def write_watermark(self, content: bytes) -> None:
         """Let a watermark come back when the stream has got to where the binlog ends now."""
         now_ms = int(self._database.value("select unix_timestamp(now(3)) * 1000"))
         file, offset, _ = log_end(self._database)
@@ -82,11 +82,11 @@ class ChunkReader:
 
     def rows(self, table: Copied, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the next rows in key order."""
-        return self._read(table, table.source.rows(where, after, count), count, limit_bytes)
+        return self._read(table, table.source.select_after(where, after, count), count, limit_bytes)
 
-    def again(self, table: Copied, where: str | None, keys: list[Key]) -> Chunk:
+    def read_keys(self, table: Copied, where: str | None, keys: list[Key]) -> Chunk:
         """Return the rows of these keys."""
-        return self._read(table, table.source.again(where, keys), len(keys), 1 << 62)
+        return self._read(table, table.source.select_keys(where, keys), len(keys), 1 << 62)
 
     def close(self) -> None:
         """Close the connection."""

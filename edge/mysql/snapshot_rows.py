@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import json
 
-from edge.mysql.column_codec import Code
+from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.rows_compiled import Image, Images
 from edge.mysql.table_map import packed
 
@@ -19,7 +19,7 @@ _NULL = 0xFB
 class Rows:
     """A table's rows by packet."""
 
-    def __init__(self, names: list[str], codes: list[Code], key: list[int]) -> None:
+    def __init__(self, names: list[str], codes: list[ColumnCodec], key: list[int]) -> None:
         count = len(names)
         self._images = Images([json.encode(name) for name in names], codes, key, taken=True)
         self._patterns: dict[int, Image] = {}

@@ -27,7 +27,7 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChunkTable:
+class SnapshotTable:
     """A table that can be copied."""
 
     #: The table as the log would describe it, and its columns as the catalog does.
@@ -46,12 +46,12 @@ class ChunkTable:
         """The table in SQL."""
         return f"{quoted(self.described.database)}.{quoted(self.described.table)}"
 
-    def rows(self, where: str | None, after: Key | None, count: int) -> str:
+    def select_after(self, where: str | None, after: Key | None, count: int) -> str:
         """Return the statement that selects rows behind a key, in key order."""
         behind = self._behind(after) if after is not None else None
         return self._select([where, behind], f" limit {count}")
 
-    def again(self, where: str | None, keys: list[Key]) -> str:
+    def select_keys(self, where: str | None, keys: list[Key]) -> str:
         """Return the statement that selects the rows of these keys."""
         return self._select([where, " or ".join(f"({self._is(key)})" for key in keys)], "")
 
@@ -122,7 +122,7 @@ def shape(database: Database, name: str) -> str:
     return _COUNTER.sub("", str(database.rows(f"show create table {name}")[0][1]))
 
 
-def describe(database: Database, of: str, table: str) -> tuple[ChunkTable, int]:
+def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, int]:
     """Return a table and how many rows it has by statistics; raise NeedsOperator when it cannot be copied."""
     where = f"{of}.{table}"
     name = f"{quoted(of)}.{quoted(table)}"
@@ -146,8 +146,8 @@ def describe(database: Database, of: str, table: str) -> tuple[ChunkTable, int]:
         is_full=True,
     )
     places = tuple(names.index(column) for column in key)
-    keyed = tuple(KeyColumn.of(columns[place]) for place in places)
-    made = ChunkTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
+    keyed = tuple(KeyColumn.from_catalog(columns[place]) for place in places)
+    made = SnapshotTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
     return made, int(found[0][1] or 0)
 
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from edge.mysql import events, types
-from edge.mysql.column_codec import Code
+from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.rows_compiled import Images
 from edge.mysql.table_map import TableMap
 
@@ -31,10 +31,10 @@ class Run(NamedTuple):
     end: int
 
 
-class Versions:
+class SystemVersioning:
     """The period of a table."""
 
-    def __init__(self, codes: list[Code], start: int, end: int) -> None:
+    def __init__(self, codes: list[ColumnCodec], start: int, end: int) -> None:
         #: Where its columns are.
         self.columns = (start, end)
         self._ends = Images([b'""'] * len(codes), codes, [end])

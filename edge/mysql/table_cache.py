@@ -11,14 +11,14 @@ from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
-from edge.mysql.column_codec import Code, code, treated, without_zero_dates
+from edge.mysql.column_codec import ColumnCodec, code, treated, without_zero_dates
 from edge.mysql.ddl import Statement, read_statement
 from edge.mysql.events import Query
 from edge.mysql.rows import Table
 from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
-from edge.mysql.snapshot_table import ChunkTable
-from edge.mysql.system_versioning import Versions, may_have_period, period
+from edge.mysql.snapshot_table import SnapshotTable
+from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
 from edge.mysql.table_map import TableMap, parse
 from edge.records.column_policy import Policy
 from headrace.errors import NeedsOperator
@@ -55,13 +55,13 @@ class Chosen:
 class Copied(NamedTuple):
     """A table that is copied: how the source selects it, what the log would make of it, and its rows' way into records."""
 
-    source: ChunkTable
+    source: SnapshotTable
     table: Table
     rows: Rows
 
 
-class Tables:
-    """Tables by description."""
+class TableCache:
+    """TableCache by description."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Tables:
         self._last: tuple[bytes, Table | None] = (b"", None)
         self._current: dict[tuple[str, str], Table] = {}
 
-    def of(self, body: bytes) -> Table | None:
+    def decode_table_map(self, body: bytes) -> Table | None:
         """Return the table that a table map event's body describes, None when it is not captured."""
         # The table's number and flags may differ where everything else is the same.
         description = body[8:]
@@ -135,7 +135,7 @@ class Tables:
         if known is None:
             bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
             known = Table(bare, [], self._shared(bare))
-            known.told = True
+            known.schema_sent = True
         return known
 
     @property
@@ -143,7 +143,7 @@ class Tables:
         """What records share that are about no table."""
         return envelope.Table(connector=self._connector, source=self._source, database="", table="")
 
-    def copied(self, source: ChunkTable) -> Copied:
+    def copied(self, source: SnapshotTable) -> Copied:
         """Return a table that the catalog describes, which changes nothing here. Raises as `of` does."""
         described = source.described
         ways = []
@@ -154,7 +154,7 @@ class Tables:
         table = Table(described, ways, self._shared(described))
         return Copied(source, table, Rows([field.name for field in described.fields], ways, list(source.places)))
 
-    def now(self, copied: Copied) -> Table:
+    def current_table(self, copied: Copied) -> Table:
         """Return the table that rows put into the stream now belong to: the stream's own, unless it has another shape."""
         table = copied.table
         known = self._current.get((table.schema.schema, table.schema.table))
@@ -168,7 +168,7 @@ class Tables:
         former = self._current.get(name)
         self._last = b"", None
         if former is not table:
-            table.told = former is not None and former.told and former.schema == table.schema
+            table.schema_sent = former is not None and former.schema_sent and former.schema == table.schema
             self._current[name] = table
 
     def _is_sequence(self, described: TableMap) -> bool:
@@ -210,9 +210,9 @@ class Tables:
         for number in found:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
-        return Table(replace(described, key=key), shown, self._shared(described), Versions(codes, start, end))
+        return Table(replace(described, key=key), shown, self._shared(described), SystemVersioning(codes, start, end))
 
-    def _hidden(self, described: TableMap, codes: list[Code]) -> list[Code]:
+    def _hidden(self, described: TableMap, codes: list[ColumnCodec]) -> list[ColumnCodec]:
         """Return the ways as settings and policy want them."""
         if self._zero_dates == "null":
             codes = [without_zero_dates(way) for way in codes]

@@ -15,7 +15,7 @@ from edge.mysql.envelope import Transaction
 _BEFORE, _AFTER = b'{"before":', b',"after":'
 
 
-class Ends:
+class TransactionMetadata:
     """Where a source's transactions begin and end; the records name no table."""
 
     def __init__(self, shared: envelope.Table) -> None:

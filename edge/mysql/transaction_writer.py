@@ -10,7 +10,7 @@ import logging
 from edge.mysql import decode_errors, envelope, transaction_metadata
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows import Table
-from edge.mysql.transaction_metadata import Ends
+from edge.mysql.transaction_metadata import TransactionMetadata
 from edge.records.batcher import Batcher
 from headrace.configuration.records import Records
 from headrace.position import Position
@@ -18,20 +18,22 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 
-class Changes:
+class TransactionWriter:
     """What the open transaction has changed so far; `largest` is the most that a record's value may have, in bytes."""
 
-    def __init__(self, batcher: Batcher, *, epoch: int, largest: int, records: Records, ends: Ends) -> None:
+    def __init__(
+        self, batcher: Batcher, *, epoch: int, largest: int, records: Records, ends: TransactionMetadata
+    ) -> None:
         #: The transaction that has begun and did not end; None between transactions.
         self.transaction: Transaction | None = None
         #: How many changes the transaction has so far: the ordinal of the next one.
         self.ordinal = self._first = 0
         self._batcher, self._epoch, self._largest, self._records, self._ends = batcher, epoch, largest, records, ends
         self._tells_ends = records.transactions
-        # Changes of the transaction by table, where that is told.
+        # TransactionWriter of the transaction by table, where that is told.
         self._counts: dict[str, int] = {}
         self._now_ms = 0
-        batcher.bound(largest)
+        batcher.limit_values(largest)
 
     def begin(self, transaction: Transaction, first: int = 0) -> None:
         """Start a transaction, whose first change has this ordinal."""
@@ -52,11 +54,11 @@ class Changes:
     ) -> None:
         """Add changes of a table; raise NeedsOperator for one that is too large for a record, unless a letter takes its place."""
         batcher, ordinal = self._batcher, self.ordinal
-        if batcher.repeats_schema and not table.told and len(values) > 1:
+        if batcher.repeats_schema and not table.schema_sent and len(values) > 1:
             for key, value in zip(keys, values, strict=True):
                 self.add(table, [key], [value], now_ms, deletes=deletes)
             return
-        goes_ahead = self._tells_ends or not table.told
+        goes_ahead = self._tells_ends or not table.schema_sent
         ahead = self._ahead(table, len(values), now_ms) if goes_ahead and values else []
         buries = deletes and self._records.tombstones
         size = sum(map(len, values))  # type: ignore[arg-type]
@@ -100,10 +102,10 @@ class Changes:
         if batcher.values and len(value) + sum(len(glued) for _, glued in ahead) > batcher.room:
             batcher.cut(ordinal)
         for glued_key, glued in ahead:
-            batcher.glue(glued, ordinal, glued_key)
+            batcher.add_ahead(glued, ordinal, glued_key)
         self._put(key, value)
         if buries and key is not None:
-            batcher.follow(key, ordinal)
+            batcher.add_tombstone(key, ordinal)
 
     def end(self, place: int) -> None:
         """End the transaction at a place in the log."""
@@ -130,9 +132,9 @@ class Changes:
                 ahead.append(self._ends.begin(transaction, ordinal, now_ms))
             name = f"{table.schema.schema}.{table.schema.table}"
             self._counts[name] = self._counts.get(name, 0) + count
-        if not table.told:
+        if not table.schema_sent:
             ahead.append((None, table.schema_record(transaction, ordinal, now_ms)))
-            table.told = not self._batcher.repeats_schema
+            table.schema_sent = not self._batcher.repeats_schema
         return ahead
 
     def _put(self, key: bytes | None, value: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from edge.mysql import decode_errors, events
 from edge.mysql.ddl import Kind, Statement
 from edge.mysql.decoder import Decoder
-from edge.mysql.xa_prepared import Again, Event, NotPrepared, Prepared
+from edge.mysql.xa_prepared import Event, NotPrepared, PreparedReader, PreparedTransactions
 
 #: A round of decoding ends after so many bytes.
 _ROUND_BYTES: Final = 1 << 20
@@ -24,11 +24,11 @@ _DECIDED: Final = 4096
 class XaDecoder(Decoder):
     """A decoder that follows XA in one phase and in two."""
 
-    def __init__(self, *, again: Again, **options: Any) -> None:
+    def __init__(self, *, again: PreparedReader, **options: Any) -> None:
         super().__init__(**options)
         #: Ids of transactions that were decided, oldest first; another thread looks into it.
         self.decided: dict[str, None] = {}
-        self._again, self._prepared = again, Prepared(again)
+        self._again, self._prepared = again, PreparedTransactions(again)
         # Where the present transaction's GTID event begins.
         self._start = 0
         self._holds = False
@@ -119,7 +119,7 @@ class XaDecoder(Decoder):
             raise ValueError("an XA transaction is prepared that did not begin")
         self._holds, self._aside = False, None
         if prepared.one_phase:
-            self._replay(self._prepared.last(), found)
+            self._replay(self._prepared.take_last(), found)
             return
         self._prepared.end(prepared.xid)
         self.decided.pop(prepared.xid, None)

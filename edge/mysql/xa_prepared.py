@@ -14,7 +14,7 @@ Event = tuple[bytes, int]
 _MOST = 32 << 20
 
 
-class Again(Protocol):
+class PreparedReader(Protocol):
     """Reads parts of the log again; yields None wherever it has to wait, or has read for long enough."""
 
     def rows(self, start: int) -> Iterator[Event | None]:
@@ -40,10 +40,10 @@ class _Held:
         self.events: list[Event] | None = []
 
 
-class Prepared:
+class PreparedTransactions:
     """Transactions by their ids."""
 
-    def __init__(self, again: Again, most: int = _MOST) -> None:
+    def __init__(self, again: PreparedReader, most: int = _MOST) -> None:
         self._again, self._most = again, most
         self._size = 0
         self._open: _Held | None = None
@@ -95,7 +95,7 @@ class Prepared:
             raise NotPrepared(xid)
         yield from self._rows(held)
 
-    def last(self) -> Iterator[Event | None]:
+    def take_last(self) -> Iterator[Event | None]:
         """Return the rows of the transaction that was begun last, which commits in one phase, and forget it."""
         held, self._open = self._open, None
         assert held is not None

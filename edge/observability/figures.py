@@ -90,7 +90,7 @@ class Figures:
     warned: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: EdgeFile) -> Self:
+    def from_config(cls, config: EdgeFile) -> Self:
         """Return the figures of an edge that starts now."""
         return cls(
             started_at=time.time(),

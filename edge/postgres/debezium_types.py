@@ -23,7 +23,7 @@ _MILLISECONDS = 3
 _DAY_MICROSECONDS = 86_400_000_000
 
 
-class Form(NamedTuple):
+class DebeziumType(NamedTuple):
     """How values of a column are written."""
 
     #: As Debezium names it in its schemas.
@@ -31,7 +31,7 @@ class Form(NamedTuple):
     convert: Callable[[bytes], bytes]
 
 
-def form(type_oid: int, modifier: int, records: Records) -> Form | None:
+def debezium_type(type_oid: int, modifier: int, records: Records) -> DebeziumType | None:
     """Return the form of a column that is not written in the ordinary way, None for one that is."""
     if type_oid == _NUMERIC and records.decimal != "string":
         return _decimal(modifier, precise=records.decimal == "precise")
@@ -39,22 +39,26 @@ def form(type_oid: int, modifier: int, records: Records) -> Form | None:
         return None
     connect = records.time == "connect"
     if type_oid == _DATE:
-        return Form("org.apache.kafka.connect.data.Date" if connect else "io.debezium.time.Date", _written(_days))
+        return DebeziumType(
+            "org.apache.kafka.connect.data.Date" if connect else "io.debezium.time.Date", _written(_days)
+        )
     name = "Time" if type_oid == _TIME else "Timestamp"
     if connect:
-        return Form(f"org.apache.kafka.connect.data.{name}", _written(_milliseconds))
+        return DebeziumType(f"org.apache.kafka.connect.data.{name}", _written(_milliseconds))
     if 0 <= modifier <= _MILLISECONDS:
-        return Form(f"io.debezium.time.{name}", _written(_milliseconds))
-    return Form(f"io.debezium.time.Micro{name}", _written(_microseconds))
+        return DebeziumType(f"io.debezium.time.{name}", _written(_milliseconds))
+    return DebeziumType(f"io.debezium.time.Micro{name}", _written(_microseconds))
 
 
-def _decimal(modifier: int, *, precise: bool) -> Form:
+def _decimal(modifier: int, *, precise: bool) -> DebeziumType:
     if not precise:
-        return Form("double", _written(lambda text: repr(float(_number(text))).encode()))
+        return DebeziumType("double", _written(lambda text: repr(float(_number(text))).encode()))
     if modifier < 0:
-        return Form("io.debezium.data.VariableScaleDecimal", _written(_variable))
+        return DebeziumType("io.debezium.data.VariableScaleDecimal", _written(_variable))
     scale = ((modifier - 4) & 0x7FF ^ 0x400) - 0x400
-    return Form("org.apache.kafka.connect.data.Decimal", _written(lambda text: b'"%b"' % _unscaled(text, scale)))
+    return DebeziumType(
+        "org.apache.kafka.connect.data.Decimal", _written(lambda text: b'"%b"' % _unscaled(text, scale))
+    )
 
 
 def _written(write: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

@@ -14,10 +14,10 @@ from edge.postgres.lsn import format_lsn
 from edge.postgres.monitor import Watch
 from edge.postgres.preflight import open_stream
 from edge.postgres.primary_keys import PrimaryKeys
-from edge.postgres.replication import LogStream
+from edge.postgres.replication import ReplicationStream
 from edge.postgres.slot import find_slot, log_end, retained_bytes
-from edge.postgres.snapshot_decoder import ChunkDecoder
-from edge.postgres.snapshot_reader import ChunkReader
+from edge.postgres.snapshot_decoder import SnapshotDecoder
+from edge.postgres.snapshot_reader import SnapshotReader
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
@@ -86,7 +86,7 @@ class PostgresEngine:
 class PostgresSession:
     """A slot's stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
 
-    def __init__(self, config: EdgeFile, names: Postgresql, stream: LogStream, database: Database) -> None:
+    def __init__(self, config: EdgeFile, names: Postgresql, stream: ReplicationStream, database: Database) -> None:
         self._source = config.source.name
         self._names = names
         self._config = config
@@ -103,12 +103,12 @@ class PostgresSession:
     def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher) -> None:
         """Start the slot's stream at the confirmed LSN."""
         names = self._names
-        self._decoder = ChunkDecoder(
+        self._decoder = SnapshotDecoder(
             source=self._source,
             database=names.database,
             epoch=checkpoint.position.epoch,
             batcher=batcher,
-            key_of=PrimaryKeys(self._database).of,
+            key_of=PrimaryKeys(self._database).primary_key,
             records=self._config.records,
             policy=self._policy,
         )
@@ -118,13 +118,13 @@ class PostgresSession:
         """Return itself: what snapshots read from."""
         return self
 
-    def reader(self) -> ChunkReader:
+    def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
-        return ChunkReader(self._names, self._source, self._policy.admits_name)
+        return SnapshotReader(self._names, self._source, self._policy.admits_name)
 
-    def stream(self, marked: Callable[[bytes], None]) -> ChunkDecoder:
-        """Return the decoder, which calls `marked` for each watermark."""
-        self._decoder.marked = marked
+    def stream(self, on_watermark: Callable[[bytes], None]) -> SnapshotDecoder:
+        """Return the decoder, which calls `on_watermark` for each watermark."""
+        self._decoder.on_watermark = on_watermark
         return self._decoder
 
     @property

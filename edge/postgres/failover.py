@@ -14,13 +14,13 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import ANEW
 from edge.postgres.lsn import format_lsn, parse_lsn
-from edge.postgres.replication import LogStream, System
+from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, find_slot
 from headrace.errors import NeedsOperator
 
 
 def follow(
-    stream: LogStream, database: Database, system: System, checkpoint: PostgresCheckpoint
+    stream: ReplicationStream, database: Database, system: System, checkpoint: PostgresCheckpoint
 ) -> CheckpointChanged | None:
     """Return how to go on where the server's timeline is not the checkpoint's, None where it is.
 

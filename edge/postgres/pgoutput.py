@@ -13,10 +13,10 @@ from typing import Final
 
 from edge.postgres import decode_errors, envelope, rows_compiled
 from edge.postgres.envelope import Around, Transaction
-from edge.postgres.relation_cache import Announced
+from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
-from edge.postgres.transaction_metadata import LogicalMessage, Others
+from edge.postgres.transaction_metadata import LogicalMessage, TransactionMetadata
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from headrace.configuration.policy import Policy as Section
@@ -61,12 +61,12 @@ class Decoder:
         self._batcher = batcher
         self._records = records = records or Records()
         self._largest = records.largest_bytes
-        batcher.bound(self._largest)
-        self._announced = Announced(
+        batcher.limit_values(self._largest)
+        self._announced = RelationCache(
             source=source, database=database, key_of=key_of, records=records, policy=policy or Policy(Section())
         )
         self._tables = self._announced.tables
-        self._beside = Others(source=source, database=database)
+        self._beside = TransactionMetadata(source=source, database=database)
         # Of the tables whose schema record went ahead; looked at only within a transaction.
         self._told: dict[bytes, Change] = {}
         self._changes = _NO_CHANGES
@@ -182,10 +182,10 @@ class Decoder:
         self._add(table, key, self._fitted(table, message, value))
         tombstones = self._records.tombstones
         if tombstones and key is not None and message[:1] == b"D":
-            self._batcher.follow(key, self._ordinal - 1)
+            self._batcher.add_tombstone(key, self._ordinal - 1)
         if (
             prefix in table.changes
-            and table.told
+            and table.schema_sent
             and not self._records.transactions
             and not (tombstones and prefix[:1] == b"D")
         ):
@@ -232,7 +232,9 @@ class Decoder:
             raise ValueError("a message within a transaction or out of order")
         self._commit, self._ordinal = commit, 0
         batcher = self._batcher
-        key, value = self._beside.message(told, Others.outside(told, self._epoch, self._now_ms), largest=self._largest)
+        key, value = self._beside.message(
+            told, TransactionMetadata.outside(told, self._epoch, self._now_ms), largest=self._largest
+        )
         if batcher.values and len(value) > batcher.room:
             batcher.cut(0)
         batcher.begin(commit, self._now_ms)
@@ -270,13 +272,13 @@ class Decoder:
                 ahead.append(self._beside.begin(self._transaction.identity, around, self._now_ms))
             if table is not None:
                 self._counts[table.name] = self._counts.get(table.name, 0) + 1
-        if table is not None and not table.told:
+        if table is not None and not table.schema_sent:
             ahead.append((None, table.schema_record(around, self._now_ms)))
-            table.told = not batcher.repeats_schema
+            table.schema_sent = not batcher.repeats_schema
         if batcher.values and len(value) + sum(len(glued) for _, glued in ahead) > batcher.room:
             batcher.cut(ordinal)
         for glued_key, glued in ahead:
-            batcher.glue(glued, ordinal, glued_key)
+            batcher.add_ahead(glued, ordinal, glued_key)
         self._put(key, value)
 
     def _put(self, key: bytes | None, value: bytes) -> None:

@@ -10,7 +10,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.failover import follow, guard
 from edge.postgres.publication import check_publication
-from edge.postgres.replication import LogStream
+from edge.postgres.replication import ReplicationStream
 from edge.postgres.slot import check_server, check_slot, check_system
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 def open_stream(
     config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int
-) -> tuple[LogStream, Database]:
+) -> tuple[ReplicationStream, Database]:
     """Return a checked replication connection, and an ordinary one beside it.
 
     `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
@@ -39,7 +39,7 @@ def open_stream(
     database = Database(config, source)
     try:
         check_server(database)
-        stream = LogStream(config, source)
+        stream = ReplicationStream(config, source)
         try:
             system = stream.identify()
             check_system(system, checkpoint)

@@ -24,7 +24,7 @@ class PrimaryKeys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of(self, relation: Relation) -> list[str]:
+    def primary_key(self, relation: Relation) -> list[str]:
         """Return the names of a table's key columns in key order; none for a table without a primary key that holds at once."""
         names: list[str] = self._database.value(_KEY, relation.oid) or []
         return names

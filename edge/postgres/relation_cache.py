@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import json
 
 from edge.postgres import envelope, types
-from edge.postgres.debezium_types import Form, form
+from edge.postgres.debezium_types import DebeziumType, debezium_type
 from edge.postgres.relations import Relation, string, table_schema
 from edge.postgres.rows import Table
 from edge.records.column_policy import Policy, Treatment
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _INT32 = struct.Struct(">I").unpack_from
 
 
-class Announced:
+class RelationCache:
     """One source's tables by OID."""
 
     def __init__(
@@ -48,20 +48,20 @@ class Announced:
         admitted = self._policy.admits(*name)
         columns = [column.name for column in relation.columns]
         treatments = self._policy.treatments(*name, columns, key) if admitted else [None] * len(columns)
-        forms = [
-            _treated(treatment) if treatment else form(column.type_oid, column.modifier, self._records)
+        debezium_types = [
+            _treated(treatment) if treatment else debezium_type(column.type_oid, column.modifier, self._records)
             for column, treatment in zip(relation.columns, treatments, strict=True)
         ]
         actions = [treatment.action if treatment else None for treatment in treatments]
-        schema = table_schema(relation, key, self._types, forms, actions)
+        schema = table_schema(relation, key, self._types, debezium_types, actions)
         known = self.tables.get(relation.oid)
         if known is not None and known.relation == relation and known.schema == schema:
             return None
         shared = envelope.Table(
             source=self._source, database=self._database, schema=relation.schema, table=relation.table
         )
-        table = Table(relation, schema, shared, forms, admitted=admitted)
-        table.told = known is not None and known.told and known.schema == schema
+        table = Table(relation, schema, shared, debezium_types, admitted=admitted)
+        table.schema_sent = known is not None and known.schema_sent and known.schema == schema
         self.tables[relation.oid] = table
         return table
 
@@ -94,7 +94,7 @@ class Announced:
         return key
 
 
-def _treated(treatment: Treatment) -> Form | None:
+def _treated(treatment: Treatment) -> DebeziumType | None:
     """Return the form of a column that the policy does something to; None for one that it leaves out."""
     hide = treatment.hide
-    return hide and Form("text", lambda text: json.encode(hide(text).decode()))
+    return hide and DebeziumType("text", lambda text: json.encode(hide(text).decode()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from edge.postgres import types as catalog
-from edge.postgres.debezium_types import Form
+from edge.postgres.debezium_types import DebeziumType
 from headrace.schema import Column, TableSchema
 
 _INT32 = struct.Struct(">I").unpack_from
@@ -74,16 +74,16 @@ def table_schema(
     relation: Relation,
     key: list[str],
     types: Mapping[int, str],
-    forms: Sequence[Form | None] = (),
+    debezium_types: Sequence[DebeziumType | None] = (),
     policy: Sequence[str | None] = (),
 ) -> TableSchema:
     """Return the relation as the schema record tells it.
 
-    `types` names types that Type messages announced; `forms` are those of the columns, where they are not the ordinary ones;
-    `policy` is what the edge's policy does to them. A column that it excludes is not told.
+    `types` names types that Type messages announced; `debezium_types` are those of the columns, where they are not the
+    ordinary ones; `policy` is what the edge's policy does to them. A column that it excludes is not told.
     """
     ordinary = [None] * len(relation.columns)
-    columns = list(zip(relation.columns, forms or ordinary, policy or ordinary, strict=True))
+    columns = list(zip(relation.columns, debezium_types or ordinary, policy or ordinary, strict=True))
     return TableSchema(
         schema=relation.schema,
         table=relation.table,
@@ -103,7 +103,7 @@ def _treated(column: RelationColumn, position: int, key: list[str], action: str)
 
 
 def _column(
-    column: RelationColumn, position: int, key: list[str], types: Mapping[int, str], form: Form | None
+    column: RelationColumn, position: int, key: list[str], types: Mapping[int, str], form: DebeziumType | None
 ) -> Column:
     oid = column.type_oid
     name = catalog.NAMES.get(oid) or types.get(oid, f"oid:{oid}")

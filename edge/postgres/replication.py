@@ -42,7 +42,7 @@ class System(NamedTuple):
     lsn: int
 
 
-class LogStream:
+class ReplicationStream:
     """A replication connection: identifies the system, then carries the slot's log."""
 
     def __init__(self, config: Postgresql, source: str) -> None:

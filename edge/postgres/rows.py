@@ -14,7 +14,7 @@ from typing import Self
 from msgspec import json
 
 from edge.postgres import envelope, values
-from edge.postgres.debezium_types import Form
+from edge.postgres.debezium_types import DebeziumType
 from edge.postgres.envelope import Around
 from edge.postgres.relations import Relation
 from headrace.schema import TableSchema
@@ -39,7 +39,7 @@ class Table:
         relation: Relation,
         schema: TableSchema,
         shared: envelope.Table,
-        forms: Sequence[Form | None] = (),
+        debezium_types: Sequence[DebeziumType | None] = (),
         *,
         admitted: bool = True,
     ) -> None:
@@ -50,7 +50,7 @@ class Table:
         #: Whether its changes leave the region.
         self.admitted = admitted
         #: Whether its schema record went ahead.
-        self.told = False
+        self.schema_sent = False
         #: Its functions by the first eight bytes of a message (edge/postgres/rows_compiled.py); None before its first change.
         self.changes: dict[bytes, Change] | None = None
         #: As JSON, with its schema.
@@ -62,7 +62,7 @@ class Table:
         self.key_columns = [index[name] for name in schema.key]
         #: How a new tuple begins.
         self.new = b"N" + struct.pack(">H", len(relation.columns))
-        columns = list(zip(relation.columns, forms or [None] * len(relation.columns), strict=True))
+        columns = list(zip(relation.columns, debezium_types or [None] * len(relation.columns), strict=True))
         #: The type by which each column is written; FORMED for one that has a form of its own.
         self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
         told = {column.name for column in schema.columns}

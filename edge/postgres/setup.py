@@ -16,7 +16,7 @@ from edge.postgres.connection import Database
 from edge.postgres.errors import ANEW
 from edge.postgres.lsn import format_lsn
 from edge.postgres.publication import check_publication, make_publication, publication_oid
-from edge.postgres.replication import LogStream, System
+from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
 from edge.progress.checkpoint import State
 from headrace.configuration.edge import Postgresql
@@ -36,7 +36,7 @@ def initialise(
 
     Raises NeedsOperator when what exists cannot be what a former `init` left.
     """
-    stream = LogStream(names, source)
+    stream = ReplicationStream(names, source)
     try:
         system = stream.identify()
     finally:
@@ -45,12 +45,14 @@ def initialise(
     try:
         check_server(database)
         check_failover(names, database)
-        return _Making(source, names, state, system, database, say).go(checkpoint, adoption)
+        return SourceSetup(source, names, state, system, database, say).run(checkpoint, adoption)
     finally:
         database.close()
 
 
-class _Making(NamedTuple):
+class SourceSetup(NamedTuple):
+    """What setting up one source needs."""
+
     source: str
     names: Postgresql
     state: State[PostgresCheckpoint]
@@ -58,7 +60,8 @@ class _Making(NamedTuple):
     database: Database
     say: Callable[[str], None]
 
-    def go(self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None) -> PostgresCheckpoint:
+    def run(self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None) -> PostgresCheckpoint:
+        """Make, finish or verify publication, slot and checkpoint."""
         names = self.names
         slot = find_slot(self.database, names.slot)
         if adoption is not None:
@@ -141,7 +144,7 @@ class _Making(NamedTuple):
         return slot
 
     def _make_failover(self, slot: Slot) -> None:
-        stream = LogStream(self.names, self.source)
+        stream = ReplicationStream(self.names, self.source)
         try:
             stream.make_failover(slot.name)
         finally:

@@ -14,9 +14,9 @@ from edge.postgres import rows_compiled, snapshot_rows
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
-from edge.postgres.snapshot_table import ChunkTable
+from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.transaction_metadata import LogicalMessage
-from edge.snapshot.dedup_window import Window
+from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
 from headrace.position import Position
@@ -32,18 +32,18 @@ def _nobody(_content: bytes) -> None:
     """Wait for no watermark."""
 
 
-class ChunkDecoder(Decoder):
+class SnapshotDecoder(Decoder):
     """A decoder that chunks can be put into."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         #: Called with the content of each watermark, at its place in the log.
-        self.marked: Callable[[bytes], None] = _nobody
+        self.on_watermark: Callable[[bytes], None] = _nobody
         self._recent: deque[int] = deque(maxlen=_RECENT)
         # Transactions that stand ahead of the window.
         self._before: tuple[int, ...] = ()
-        self._watched: ChunkTable | None = None
-        self._window: Window | None = None
+        self._watched: SnapshotTable | None = None
+        self._window: DedupWindow | None = None
         # By OID, the tables of which rows that move are reported.
         self._followed: dict[int, list[LogTable]] = {}
         self._moved: Moved = lambda _table, _key: None
@@ -57,7 +57,7 @@ class ChunkDecoder(Decoder):
             self._followed.setdefault(table.oid, []).append(table)
             self._forget(table.oid)
 
-    def watch(self, table: ChunkTable, window: Window) -> None:
+    def watch(self, table: SnapshotTable, window: DedupWindow) -> None:
         """Report every change of a table to a window from here on."""
         self._watched, self._window = table, window
         self._forget(table.oid)
@@ -66,23 +66,23 @@ class ChunkDecoder(Decoder):
         """Report to no window any more."""
         self._watched = self._window = self._reading = None
 
-    def opened(self) -> None:
+    def window_opened(self) -> None:
         """Note which transactions a chunk has to see that is read from here on."""
         self._before = tuple(self._recent)
 
-    def truncate(self, table: ChunkTable) -> Position:
+    def truncate(self, table: SnapshotTable) -> Position:
         """Put a truncate of a table here."""
         held = self._announced_now(table)
         self._add(held, None, held.truncate(self._around()))
         return Position(self._epoch, self._commit, self._ordinal - 1)
 
-    def fits(self, chunk: Chunk, window: Window) -> bool:
+    def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the chunk has the table's present shape, and saw every transaction that stands ahead of its window."""
         return not window.altered and not hidden(chunk.seen, self._before)
 
-    def put(self, chunk: Chunk, window: Window) -> Put:
+    def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows here that the window keeps."""
-        chunk_table: ChunkTable = chunk.table
+        chunk_table: SnapshotTable = chunk.table
         table = self._announced_now(chunk_table)
         read = self._change_of(table)
         message_of = snapshot_rows.insert(chunk_table.oid, chunk_table.count)
@@ -97,11 +97,11 @@ class ChunkDecoder(Decoder):
             )
             assert key is not None
             if not keeps(key):
-                if window.again(key):
+                if window.must_reread(key):
                     again.append(_key(row, chunk_table))
                 continue
             size = len(value)
-            if size > batcher.room or not table.told or self._records.transactions:
+            if size > batcher.room or not table.schema_sent or self._records.transactions:
                 add(table, key, self._fitted(table.for_snapshot(), message.removesuffix(PAD), value))
             else:
                 batcher.keys.append(key)
@@ -111,7 +111,7 @@ class ChunkDecoder(Decoder):
         put = self._ordinal > first
         return Put(Position(self._epoch, self._commit, self._ordinal - 1) if put else None, again)
 
-    def _announced_now(self, chunk_table: ChunkTable) -> Table:
+    def _announced_now(self, chunk_table: SnapshotTable) -> Table:
         """Announce a table as the log would, unless that is how it is known, and return it."""
         window, self._window = self._window, None
         for message in chunk_table.messages:
@@ -136,7 +136,7 @@ class ChunkDecoder(Decoder):
             super()._message(message)
             return
         self._check_in_transaction()
-        self.marked(told.content)
+        self.on_watermark(told.content)
 
     def _change(self, message: bytes) -> None:
         super()._change(message)
@@ -148,7 +148,7 @@ class ChunkDecoder(Decoder):
             self._forget(oid)
             self._report(self._tables[oid], followed, window, message)
 
-    def _report(self, table: Table, followed: list[LogTable], window: Window | None, message: bytes) -> None:
+    def _report(self, table: Table, followed: list[LogTable], window: DedupWindow | None, message: bytes) -> None:
         """Report a change that was added just now."""
         key, value = self._batcher.keys[-1], self._batcher.values[-1]
         if key is None:
@@ -203,7 +203,7 @@ def hidden(seen: str, xids: tuple[int, ...]) -> bool:
     return not listed.isdisjoint(xids) or any((xid - end) & 0xFFFFFFFF < 1 << 31 for xid in xids)
 
 
-def _key(row: bytes, table: ChunkTable) -> Key:
+def _key(row: bytes, table: SnapshotTable) -> Key:
     texts = snapshot_rows.columns(row)
     return [(texts[number] or b"").decode() for number in table.key]
 

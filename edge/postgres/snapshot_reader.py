@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from edge.postgres import snapshot_rows
 from edge.postgres.connection import Database
-from edge.postgres.snapshot_table import ChunkTable, describe, named, published, shape
+from edge.postgres.snapshot_table import SnapshotTable, describe, named, published, shape
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Described
 from headrace.configuration.edge import Postgresql
@@ -27,7 +27,7 @@ set idle_in_transaction_session_timeout = '1min'
 """
 
 
-class ChunkReader:
+class SnapshotReader:
     """A connection that reads chunks of published tables."""
 
     def __init__(self, config: Postgresql, source: str, admits: Callable[[str], bool]) -> None:
@@ -56,23 +56,23 @@ class ChunkReader:
         (plan,) = self._database.asked(table.estimate(where))[0][0]
         return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names))
 
-    def mark(self, content: bytes) -> None:
+    def write_watermark(self, content: bytes) -> None:
         """Commit a watermark; the server's own synchronous_commit says when that is done."""
         self._database.rows("select pg_logical_emit_message(true, %s, %s)", PREFIX, content)
 
-    def rows(self, table: ChunkTable, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+    def rows(self, table: SnapshotTable, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the next rows in key order."""
-        return self._read(table, table.rows(where, after, count), count, limit_bytes)
+        return self._read(table, table.select_after(where, after, count), count, limit_bytes)
 
-    def again(self, table: ChunkTable, where: str | None, keys: list[Key]) -> Chunk:
+    def read_keys(self, table: SnapshotTable, where: str | None, keys: list[Key]) -> Chunk:
         """Return the rows of these keys."""
-        return self._read(table, table.again(where, keys), len(keys), 1 << 62)
+        return self._read(table, table.select_keys(where, keys), len(keys), 1 << 62)
 
     def close(self) -> None:
         """Close the connection."""
         self._database.close()
 
-    def _read(self, table: ChunkTable, statement: str, count: int, limit_bytes: int) -> Chunk:
+    def _read(self, table: SnapshotTable, statement: str, count: int, limit_bytes: int) -> Chunk:
         database = self._database
         database.rows("begin isolation level repeatable read, read only")
         try:
@@ -93,6 +93,6 @@ class ChunkReader:
             seen=seen,
         )
 
-    def _check(self, table: ChunkTable) -> None:
+    def _check(self, table: SnapshotTable) -> None:
         if shape(self._database, table.oid, table.publication_oid) != table.shape:
             raise Retryable("a table was altered or its publication changed while a chunk was read")

@@ -96,7 +96,7 @@ from pg_class c where c.oid = %s::int8::oid
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChunkTable:
+class SnapshotTable:
     """A table that can be copied."""
 
     oid: int
@@ -117,12 +117,12 @@ class ChunkTable:
     #: A sum over all that a chunk has to fit.
     shape: str
 
-    def rows(self, where: str | None, after: Key | None, count: int) -> str:
+    def select_after(self, where: str | None, after: Key | None, count: int) -> str:
         """Return the statement that copies rows behind a key, in key order."""
         behind = f"({self.ordered}) > ({self._literal(after)})" if after is not None else None
         return self._copy([self.row_filter, where, behind], f" order by {self.ordered} limit {count}")
 
-    def again(self, where: str | None, keys: list[Key]) -> str:
+    def select_keys(self, where: str | None, keys: list[Key]) -> str:
         """Return the statement that copies the rows of these keys."""
         listed = ", ".join(f"({self._literal(key)})" for key in keys)
         return self._copy([self.row_filter, where, f"({self.ordered}) in ({listed})"], f" order by {self.ordered}")
@@ -157,7 +157,7 @@ def named(database: Database, publication: str, name: str) -> list[str]:
     return [leaf for (leaf,) in database.rows(_PARTITIONS, name, publication)]
 
 
-def describe(database: Database, publication: str, name: str) -> ChunkTable:
+def describe(database: Database, publication: str, name: str) -> SnapshotTable:
     """Return a table by its name, `schema.table`; raise NeedsOperator when it cannot be copied."""
     rows = database.rows(_TABLE, publication, name)
     if not rows:
@@ -196,7 +196,7 @@ def describe(database: Database, publication: str, name: str) -> ChunkTable:
             hint="Give it a primary key, or a unique index over columns that are not null: alter table … replica identity "
             "using index …; then ask for the snapshot again.",
         )
-    return ChunkTable(
+    return SnapshotTable(
         oid=oid,
         publication_oid=publication_oid,
         count=len(columns),

@@ -41,7 +41,7 @@ class LogicalMessage(NamedTuple):
         return cls(bool(flags), lsn, prefix, content)
 
 
-class Others:
+class TransactionMetadata:
     """What such records of one source share; their source names no table."""
 
     def __init__(self, *, source: str, database: str) -> None:

@@ -86,7 +86,7 @@ class Batcher:
         self._largest = LARGEST
         self._aim()
 
-    def bound(self, largest: int) -> None:
+    def limit_values(self, largest: int) -> None:
         """Keep the room at most this large, in bytes, so that the decoder looks at whatever is larger."""
         self._largest = min(LARGEST, largest)
         self._aim()
@@ -103,12 +103,12 @@ class Batcher:
         self._in_transaction = True
         self.repeats_schema = commit <= self._repeat_schema_until
 
-    def glue(self, value: bytes, ordinal: int, key: bytes | None = None) -> None:
+    def add_ahead(self, value: bytes, ordinal: int, key: bytes | None = None) -> None:
         """Add a schema record, with the position of the change that is added next, whatever room there is."""
         self._alone(key, value, ordinal)
         self._ordinal = ordinal
 
-    def follow(self, key: bytes, ordinal: int) -> None:
+    def add_tombstone(self, key: bytes, ordinal: int) -> None:
         """Add a tombstone, with the position of the delete that was added last."""
         self._alone(key, None, ordinal)
         self._ordinal = ordinal + 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edge.snapshot.plan import Key, LogTable, Plan, State, TablePlan
 from edge.snapshot.ports import Reader
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from headrace.errors import NeedsOperator, NoRoom
 
 _log = logging.getLogger(__name__)
@@ -15,10 +15,10 @@ _log = logging.getLogger(__name__)
 _SAVE_SECONDS = 0.5
 
 
-class Control:
+class ActivePlan:
     """The plan of the state folder, in the present epoch."""
 
-    def __init__(self, folder: SnapshotFolder, epoch: int) -> None:
+    def __init__(self, folder: SnapshotStore, epoch: int) -> None:
         self._folder = folder
         self.plan: Plan = folder.plan()
         self._dirty = self.plan.enter(epoch) and bool(self.plan.tables)

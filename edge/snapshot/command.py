@@ -13,7 +13,7 @@ from typing import BinaryIO
 import click
 
 from edge.snapshot.plan import Plan
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
@@ -68,7 +68,7 @@ def snapshot(
     with op 'r'. Interrupted snapshots go on by themselves at the last acknowledged chunk.
     """
     config = load(path, EdgeFile)
-    folder = SnapshotFolder(config.beside(config.state.folder), config.source.name)
+    folder = SnapshotStore(config.beside(config.state.folder), config.source.name)
     steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
     shows = status or watch
     copies = (bool(tables) and not cancel) or every
@@ -109,7 +109,7 @@ def unquoted(name: str) -> str:
     return ".".join(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts.groups())
 
 
-def _ask_again(folder: SnapshotFolder, config: EdgeFile, listed: bytes) -> None:
+def _ask_again(folder: SnapshotStore, config: EdgeFile, listed: bytes) -> None:
     from edge.engine_registry import engine_of
     from edge.snapshot.dead_letters import choose, parse, requests
 
@@ -127,7 +127,7 @@ def _ask_again(folder: SnapshotFolder, config: EdgeFile, listed: bytes) -> None:
     click.echo(f"Asked for rows by their keys: {tables}. --status shows them.")
 
 
-def _show(folder: SnapshotFolder, *, watch: bool, as_json: bool) -> None:
+def _show(folder: SnapshotStore, *, watch: bool, as_json: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
@@ -150,7 +150,7 @@ def _show(folder: SnapshotFolder, *, watch: bool, as_json: bool) -> None:
             time.sleep(_WATCH_SECONDS)
 
 
-def _now(folder: SnapshotFolder) -> tuple[Plan, list[Request]]:
+def _now(folder: SnapshotStore) -> tuple[Plan, list[Request]]:
     # Requests first: one that is taken meanwhile shows twice rather than not at all.
     waiting = [request for _, request in folder.waiting()]
     return folder.plan(), waiting

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edge.snapshot.active_plan import Control
-from edge.snapshot.dedup_window import Window
+from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable, TablePlan
 from edge.snapshot.ports import Chunk, Described, Reader, Source
 from edge.snapshot.table_copy import TableCopy
@@ -30,17 +30,17 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 #: Requests are looked for so often, in seconds.
-_LOOK_SECONDS = 0.25
+_REQUEST_SECONDS = 0.25
 #: Chunks that are not acknowledged: more of them would only make the stream wait behind them.
 _MOST_UNACKNOWLEDGED = 2
 
 
-class Copying:
-    """The snapshots of one session; `attend` is to be called often."""
+class SnapshotCoordinator:
+    """The snapshots of one session; `run_due` is to be called often."""
 
     def __init__(
         self,
-        control: Control,
+        control: ActivePlan,
         source: Source,
         *,
         acknowledged: Callable[[], Position],
@@ -48,12 +48,12 @@ class Copying:
         aim_bytes: int,
         worker: Callable[[Callable[[], Reader], Callable[[], None]], Worker] = Worker,
     ) -> None:
-        self._control = control
+        self._active = control
         self._acknowledged = acknowledged
         self._aim_bytes = aim_bytes
         self._worker = worker(source.reader, wake)
-        self._stream = source.stream(self._marked)
-        self._window = Window()
+        self._stream = source.stream(self._on_watermark)
+        self._window = DedupWindow()
         self._backoff = Backoff(first=0.2, longest=10.0)
         self._now = self._looked_at = self._not_before = 0.0
         # Watermarks of other sessions are not ours.
@@ -65,32 +65,32 @@ class Copying:
         self._read: tuple[bytes, Chunk | None] = (b"", None)
         # Why requests cannot be read; empty while they can.
         self._unreadable = ""
-        self._follow()
+        self._follow_moved_rows()
 
-    def attend(self, now: float) -> float:
+    def run_due(self, now: float) -> float:
         """Do what is due at a time of a monotonic clock; return the seconds until something may be due again."""
         self._now = now
         self._worker.take()
-        if now - self._looked_at >= _LOOK_SECONDS:
+        if now - self._looked_at >= _REQUEST_SECONDS:
             self._looked_at = now
-            self._look()
-        self._settle(now)
-        self._control.save_due(now)
+            self._take_request()
+        self._note_acknowledged(now)
+        self._active.save_due(now)
         if self._expected is None and not self._worker.busy and now >= self._not_before:
-            self._go_on()
-        return _LOOK_SECONDS
+            self._advance()
+        return _REQUEST_SECONDS
 
     def close(self) -> None:
         """Note what is acknowledged, and read no more; what cannot be noted is copied again."""
-        self._settle(time.monotonic())
-        self._control.save_rest()
-        self._leave()
+        self._note_acknowledged(time.monotonic())
+        self._active.save_rest()
+        self._reset()
         self._worker.stop(1.0)
 
-    def _look(self) -> None:
+    def _take_request(self) -> None:
         """Take the request that has waited longest; one for tables waits for the worker, which knows their names."""
         try:
-            asked = self._control.oldest()
+            asked = self._active.oldest()
             self._unreadable = ""
         except (NoRoom, NeedsOperator) as error:
             # Nobody but the snapshots waits for it.
@@ -99,75 +99,75 @@ class Copying:
                 _log.warning("snapshot requests wait: %s", error.message)
             asked = None
         if asked is not None and asked[1].kind != "snapshot":
-            self._control.take(*asked, asked[1].tables)
+            self._active.take(*asked, asked[1].tables)
         elif asked is not None and not self._worker.busy:
             path, request = asked
-            self._do(
-                lambda reader: self._control.resolved(reader, request),
-                lambda tables: self._control.take(path, request, tables),
+            self._submit(
+                lambda reader: self._active.resolved(reader, request),
+                lambda tables: self._active.take(path, request, tables),
             )
         if self._plan is not None and not self._plan.unfinished:
             _log.info("the snapshot of %s was cancelled", self._plan.name)
-            self._leave()
-            self._follow()
+            self._reset()
+            self._follow_moved_rows()
 
-    def _settle(self, now: float) -> None:
+    def _note_acknowledged(self, now: float) -> None:
         copy = self._copy
         if copy is None or not copy.unacknowledged:
             return
         if copy.settle(self._acknowledged(), now):
-            self._control.progressed()
+            self._active.progressed()
         if copy.finished:
             _log.info("the snapshot of %s is done: %d rows", copy.plan.name, copy.plan.rows)
-            self._control.ended(copy.plan, "done")
-            self._leave()
-            self._follow()
+            self._active.ended(copy.plan, "done")
+            self._reset()
+            self._follow_moved_rows()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """Take the step that no watermark leads to."""
         if self._plan is None:
-            plan = self._plan = self._control.plan.next
+            plan = self._plan = self._active.plan.next
             if plan is not None:
-                self._do(
+                self._submit(
                     lambda reader: reader.describe(plan.name, plan.where),
                     lambda described: self._begin(plan, described),
                 )
-        elif self._may_read():
-            self._mark(None)
+        elif self._can_read():
+            self._write_watermark(None)
 
     def _begin(self, plan: TablePlan, described: Described) -> None:
         """Start a table, or go on with it."""
         if plan is not self._plan:
             return
         try:
-            self._control.started(plan, described.estimate, described.log_table)
+            self._active.started(plan, described.estimate, described.log_table)
         except NoRoom as error:
-            self._leave()
+            self._reset()
             self._pause(error)
             return
-        self._follow()
+        self._follow_moved_rows()
         _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
         self._copy = TableCopy(plan, described.table, self._aim_bytes)
         self._stream.watch(described.table, self._window)
 
-    def _may_read(self) -> bool:
+    def _can_read(self) -> bool:
         copy = self._copy
-        if copy is None or copy.all_read or self._control.plan.paused or not copy.plan.unfinished:
+        if copy is None or copy.all_read or self._active.plan.paused or not copy.plan.unfinished:
             return False
         return copy.unacknowledged < _MOST_UNACKNOWLEDGED
 
-    def _mark(self, read: Callable[[Reader], Chunk] | None) -> None:
+    def _write_watermark(self, read: Callable[[Reader], Chunk] | None) -> None:
         """Read a chunk if need be, then write the watermark behind it; the chunk waits until that comes back."""
         self._number += 1
         self._expected = content = f"{self._session}:{self._number}".encode()
 
         def job(reader: Reader) -> None:
             self._read = content, read(reader) if read is not None else None
-            reader.mark(content)
+            reader.write_watermark(content)
 
-        self._do(job, lambda _: self._backoff.reset())
+        self._submit(job, lambda _: self._backoff.reset())
 
-    def _marked(self, content: bytes) -> None:
+    def _on_watermark(self, content: bytes) -> None:
         """Put the chunk that was read where its watermark stands in the log, and have the next one read."""
         copy, window = self._copy, self._window
         if content != self._expected or copy is None:
@@ -184,34 +184,34 @@ class Copying:
             chunk = None
         sent = copy.read(chunk) if chunk is not None else None
         # The next chunk is read while this one is put: for both this is the watermark.
-        reads_on = self._may_read()
+        reads_on = self._can_read()
         if reads_on:
-            self._mark(copy.next())
+            self._write_watermark(copy.next())
         if chunk is not None and sent is not None:
             sent(self._stream.put(chunk, window))
         if reads_on:
             window.open()
-            self._stream.opened()
+            self._stream.window_opened()
         else:
             window.close()
 
-    def _follow(self) -> None:
-        self._stream.follow(self._control.followed, self._moved)
+    def _follow_moved_rows(self) -> None:
+        self._stream.follow(self._active.followed, self._on_row_moved)
 
-    def _moved(self, log_table: LogTable, key: Key | None) -> None:
+    def _on_row_moved(self, log_table: LogTable, key: Key | None) -> None:
         """Have a row read once more that moved without all of its columns: its new key may be among those that are copied."""
-        for plan in [plan for plan in self._control.plan.unfinished() if plan.log_table == log_table]:
+        for plan in [plan for plan in self._active.plan.unfinished() if plan.log_table == log_table]:
             if key is None:
                 _log.warning("the snapshot of %s begins again: its key was altered", plan.name)
                 if plan is self._plan:
-                    self._leave()
-                self._control.restart(plan)
+                    self._reset()
+                self._active.restart(plan)
                 continue
             if self._copy is not None and plan is self._copy.plan:
                 self._copy.moved(key)
-            self._control.moved(plan, key)
+            self._active.moved(plan, key)
 
-    def _do(self, job: Job, then: Callable[[Any], None]) -> None:
+    def _submit(self, job: Job, then: Callable[[Any], None]) -> None:
         """Do a job, and then what follows; a failure ends the attempt at the table, or its snapshot."""
         plan = self._plan
 
@@ -220,14 +220,14 @@ class Copying:
                 then(outcome)
                 return
             if self._plan is plan:
-                self._leave()
+                self._reset()
             if isinstance(outcome, NotConnected | Retryable):
                 self._pause(outcome)
             elif isinstance(outcome, NeedsOperator):
                 _log.error("snapshot of %s: %s. %s", plan and plan.name, outcome.message, outcome.hint)
                 self._not_before = self._now + self._backoff.pause()
                 if plan is not None and plan.unfinished:
-                    self._control.ended(plan, "failed", f"{outcome.message}. {outcome.hint}")
+                    self._active.ended(plan, "failed", f"{outcome.message}. {outcome.hint}")
             else:
                 raise outcome
 
@@ -238,7 +238,7 @@ class Copying:
         self._not_before = self._now + pause
         _log.warning("snapshot: %s; trying again in %.1f s", error.message, pause)
 
-    def _leave(self) -> None:
+    def _reset(self) -> None:
         """Be done with a table, or with the attempt at it."""
         self._plan = self._copy = self._expected = None
         self._read = b"", None

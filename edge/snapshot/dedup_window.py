@@ -8,7 +8,7 @@ another shape, drops the chunk. Called by an engine's decoder for each change of
 """
 
 
-class Window:
+class DedupWindow:
     """Open from a watermark to the next, again and again, while a table's snapshot runs."""
 
     def __init__(self) -> None:
@@ -55,6 +55,6 @@ class Window:
         """Whether a chunk's row belongs into the log's order where the window ends."""
         return not self.truncated and key not in self._changed
 
-    def again(self, key: bytes) -> bool:
+    def must_reread(self, key: bytes) -> bool:
         """Whether a row that is left out has to be read once more."""
         return not self.truncated and key in self._partly

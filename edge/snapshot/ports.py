@@ -2,14 +2,14 @@
 
 The reader has a connection of its own, and a thread of its own uses it. The stream belongs to the decoder of the running session
 and is used by the capturing thread alone, mostly from within `read` of that session: a watermark that was written comes back
-in the log, and the decoder calls `marked` at its place.
+in the log, and the decoder calls `on_watermark` at its place.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from edge.snapshot.dedup_window import Window
+from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from headrace.position import Position
 
@@ -66,13 +66,13 @@ class Reader(Protocol):
         Raises NeedsOperator when it cannot be copied, with what to do.
         """
 
-    def mark(self, content: bytes) -> None:
+    def write_watermark(self, content: bytes) -> None:
         """Write a watermark, which is in the log when this returns."""
 
     def rows(self, table: Any, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`."""
 
-    def again(self, table: Any, where: str | None, keys: list[Key]) -> Chunk:
+    def read_keys(self, table: Any, where: str | None, keys: list[Key]) -> Chunk:
         """Return the rows of these keys that are there."""
 
     def close(self) -> None:
@@ -89,22 +89,22 @@ class Stream(Protocol):
     def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
         """Report rows of these tables that move to another key without all of their columns, from here on; of no others."""
 
-    def watch(self, table: Any, window: Window) -> None:
+    def watch(self, table: Any, window: DedupWindow) -> None:
         """Report every change of a table to a window from here on."""
 
     def unwatch(self) -> None:
         """Report to no window any more."""
 
-    def opened(self) -> None:
+    def window_opened(self) -> None:
         """Note that a chunk is read behind the watermark that is read now."""
 
     def truncate(self, table: Any) -> Position:
         """Put a truncate of the table where the watermark is that is read now, and return its position."""
 
-    def fits(self, chunk: Chunk, window: Window) -> bool:
+    def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether a chunk can be put where the watermark is that is read now; if not, it has to be read again."""
 
-    def put(self, chunk: Chunk, window: Window) -> Put:
+    def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows of a chunk that the window keeps where the watermark is that is read now."""
 
 
@@ -114,5 +114,5 @@ class Source(Protocol):
     def reader(self) -> Reader:
         """Return a reader with a connection of its own; raises NotConnected or NeedsOperator."""
 
-    def stream(self, marked: Callable[[bytes], None]) -> Stream:
-        """Return the decoder's side; from here on it calls `marked` with the content of each watermark."""
+    def stream(self, on_watermark: Callable[[bytes], None]) -> Stream:
+        """Return the decoder's side; from here on it calls `on_watermark` with the content of each watermark."""

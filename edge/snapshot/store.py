@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     replace: bool = False
 
 
-class SnapshotFolder:
+class SnapshotStore:
     """The snapshots' part of a state folder."""
 
     def __init__(self, folder: Path, source: str) -> None:

@@ -69,7 +69,7 @@ class TableCopy:
             return lambda reader: reader.rows(table, plan.where, after, rows, limit)
         self._asked, self._again = self._again[:_MOST_AGAIN], self._again[_MOST_AGAIN:]
         asked = self._asked
-        return lambda reader: reader.again(table, plan.where, asked)
+        return lambda reader: reader.read_keys(table, plan.where, asked)
 
     def redo(self) -> None:
         """Let the chunk that was read last be read again."""

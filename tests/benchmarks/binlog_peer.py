@@ -5,13 +5,13 @@ import sys
 import warnings
 
 from edge.mysql import events
-from edge.mysql.replication import LogStream
+from edge.mysql.replication import ReplicationStream
 from headrace.configuration.edge import Mysql
 
 
 def frame(port: int, start: str, end: str) -> None:
     """Read and frame the binlog up to a GTID, checksums verified, and decode nothing else."""
-    stream = LogStream(Mysql(host="127.0.0.1", port=port, user="root", server_id=7100), "bench/frame")
+    stream = ReplicationStream(Mysql(host="127.0.0.1", port=port, user="root", server_id=7100), "bench/frame")
     stream.start_mariadb(start)
     wanted, last, done = int(end.rpartition("-")[2]), 0, False
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from edge.snapshot.store import SnapshotFolder
+from edge.snapshot.store import SnapshotStore
 from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
@@ -59,7 +59,7 @@ def _measured(console: Console, folder: Path, server: Mariadb, kafka: Kafka, row
     headrace("bridge", "init", "--config", str(bridge_file))
     edge, checkpoint = binlog.edge(folder, server, _SOURCE, 7100, port)
     bridge = Supervised("bridge", command("bridge", "run", "--config", str(bridge_file)), log=folder / "bridge.log")
-    plan = SnapshotFolder(checkpoint.parent, _SOURCE)
+    plan = SnapshotStore(checkpoint.parent, _SOURCE)
     selects = [rows / _select(server)]
     try:
         bridge.start()

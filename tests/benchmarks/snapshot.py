@@ -17,7 +17,7 @@ import psycopg2
 from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 
-from edge.snapshot.store import SnapshotFolder
+from edge.snapshot.store import SnapshotStore
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders, writer
@@ -76,7 +76,7 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ro
             began = time.monotonic()
             before, beside = usage(edge.pid), usage(bridge.pid)
             headrace("edge", "snapshot", "public.stock", "--config", str(edge_file))
-            state = SnapshotFolder(folder / f"state-{edge_file.stem}", _SOURCE)
+            state = SnapshotStore(folder / f"state-{edge_file.stem}", _SOURCE)
 
             def done() -> bool:
                 edge.check()

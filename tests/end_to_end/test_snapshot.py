@@ -3,7 +3,7 @@
 import json
 import random
 
-from edge.snapshot.store import SnapshotFolder
+from edge.snapshot.store import SnapshotStore
 from tests.end_to_end.pipeline import Pipeline, headrace
 from tests.history import truth
 from tests.history.state import check_state
@@ -55,7 +55,7 @@ def test_tables_copied_under_load_and_kills_are_the_same_at_the_source_and_in_ka
 def _ended(region):
     region.edge.check()
     # What the command shows, without a process for each look.
-    folder = SnapshotFolder(region.edge_file.with_name(f"state-{region.edge_file.stem}"), region.source)
+    folder = SnapshotStore(region.edge_file.with_name(f"state-{region.edge_file.stem}"), region.source)
     tables = folder.plan().tables
     return not folder.waiting() and tables and not any(it.unfinished for it in tables)
 

@@ -4,12 +4,12 @@ import json
 
 from bridge.dead_letter_index import DeadLetterIndex
 from edge.snapshot.command import snapshot
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from tests.waiting import eventually
 
 
 def folder(edge):
-    return SnapshotFolder(edge.folder / "state", edge.source)
+    return SnapshotStore(edge.folder / "state", edge.source)
 
 
 def ask(edge, *names, **asked):

@@ -6,7 +6,7 @@ import pytest
 
 from edge.doctor import slots
 from edge.doctor.examine import examine
-from edge.doctor.postgres import Patient
+from edge.doctor.postgres import CheckContext
 from edge.postgres.connection import Database
 from edge.postgres.engine import PostgresEngine
 from headrace.errors import NeedsOperator
@@ -56,7 +56,7 @@ def test_a_slot_that_the_running_edge_moves_on_meanwhile_is_not_taken_for_one_th
     names = config.source.postgresql
     checkpoint = PostgresEngine(config, names).state.read(config.source.name)
     database = Database(names, config.source.name)
-    patient = Patient(config, names, database, checkpoint)
+    patient = CheckContext(config, names, database, checkpoint)
     with healthy.running():
         healthy.database.execute("insert into t values (1, 'a')")
         eventually(lambda: healthy.confirmed() > checkpoint.confirmed)

@@ -40,7 +40,7 @@ def test_init_again_changes_nothing(fresh, database):
 
 @pytest.mark.parametrize(
     "step",
-    ["make_publication", "find_slot", "_Making._make_slot", "_Making._complete"],
+    ["make_publication", "find_slot", "SourceSetup._make_slot", "SourceSetup._complete"],
     ids=["before the publication", "before anything", "before the slot", "before the last checkpoint"],
 )
 def test_init_cut_at_any_moment_is_finished_by_the_next_one(fresh, database, interconnect, monkeypatch, step):

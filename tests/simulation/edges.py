@@ -28,7 +28,7 @@ class _Idle:
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def attend(self, now: float) -> float:
+    def run_due(self, now: float) -> float:
         """Nothing is due."""
         return 3600.0
 
@@ -62,7 +62,7 @@ def install() -> None:
     edge.agent.engine_of = lambda config: Engine(*_databases[config.source.name])  # type: ignore[attr-defined]
     edge.delivery.link.Loop = edge_loop.EdgeLoop  # type: ignore[attr-defined]
     edge.delivery.link.message = edge_loop.parcel  # type: ignore[attr-defined]
-    edge.session.Copying = _Idle  # type: ignore[attr-defined]
+    edge.session.SnapshotCoordinator = _Idle  # type: ignore[attr-defined]
     files = _files()
     files.os = types.SimpleNamespace(**{**vars(os), "fsync": _fsync})
 

@@ -43,7 +43,7 @@ class _Source:
         scheduler.spawn(Process(f"edge {name}"), "main", self._sender.start)
 
     def change(self) -> None:
-        """Capture a change."""
+        """CaptureSession a change."""
         self._commit += 10
         self._batcher.begin(self._commit, 1)
         self._batcher.keys.append(b"k")

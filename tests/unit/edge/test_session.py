@@ -11,7 +11,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
-from edge.session import Capture
+from edge.session import CaptureSession
 from edge.wakeup import Wakeup
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
@@ -46,7 +46,7 @@ class Session:
 
     def fileno(self):
         # Always ready, so that no turn waits.
-        self.wakeup.ring()
+        self.wakeup.notify()
         return self.wakeup.fileno()
 
     def snapshots(self):
@@ -85,7 +85,7 @@ def captured(tmp_path, monkeypatch):
         progress = Progress(state, checkpoint(Position.start(7), 50), outbox, PostgresCheckpoint.advanced)
         config = load(path, EdgeFile)
         settings = RecordSettings(tmp_path / "state", config)
-        made = Capture(config, engine, progress, outbox, Figures(), Wakeup(), 0, settings)
+        made = CaptureSession(config, engine, progress, outbox, Figures(), Wakeup(), 0, settings)
         try:
             made.run(lambda: session.turns >= TURNS)
         finally:

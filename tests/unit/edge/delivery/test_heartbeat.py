@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edge.delivery.heartbeat import Voice
+from edge.delivery.heartbeat import Heartbeat
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
 from headrace.batch import CONTENT_ENCODING, decode
@@ -17,12 +17,12 @@ def outbox():
 
 
 @pytest.fixture
-def voice(outbox):
+def heartbeat(outbox):
     config = SimpleNamespace(source=SimpleNamespace(name="jakarta/bank"), heartbeat_seconds=10.0)
-    return Voice(config, outbox, Figures(interconnect_connected=1))
+    return Heartbeat(config, outbox, Figures(interconnect_connected=1))
 
 
-def test_why_it_ends_is_said_behind_what_is_on_the_way(voice, outbox, monkeypatch):
+def test_why_it_ends_is_said_behind_what_is_on_the_way(heartbeat, outbox, monkeypatch):
     outbox.put([batch(1)])
     ahead, _ = outbox.take()
     # Each look at the outbox finds one more accepted.
@@ -37,7 +37,7 @@ def test_why_it_ends_is_said_behind_what_is_on_the_way(voice, outbox, monkeypatc
 
     monkeypatch.setattr("edge.delivery.heartbeat.time.sleep", look)
 
-    voice.last("needs an operator", "the slot is gone")
+    heartbeat.final("needs an operator", "the slot is gone")
 
     figures = [decode(it.properties, CONTENT_ENCODING, it.body).figures for it in said]
     assert [(each["state"], each["reason"]) for each in figures] == [("needs an operator", "the slot is gone")]

@@ -3,7 +3,7 @@
 import struct
 
 from edge.mysql.snapshot_columns import Catalogued, KeyColumn, field
-from edge.mysql.snapshot_table import ChunkTable
+from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import TableMap
 
 ID = Catalogued("id", "int", "int(11)", "YES", None, 10, 0, None, None, None)
@@ -14,12 +14,12 @@ def table(*key, columns=(ID, NOTE)):
     """Return a table with these columns as its key, `id` when none is named."""
     names = [column.name for column in columns]
     key = key or ("id",)
-    return ChunkTable(
+    return SnapshotTable(
         described=TableMap(
             database="bank", table="accounts", fields=tuple(field(it, it.name) for it in columns), key=key, is_full=True
         ),
         columns=tuple(columns),
-        key=tuple(KeyColumn.of(it) for name in key for it in columns if it.name == name),
+        key=tuple(KeyColumn.from_catalog(it) for name in key for it in columns if it.name == name),
         places=tuple(names.index(name) for name in key),
         index="PRIMARY",
         shape="",

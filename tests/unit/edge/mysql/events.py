@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from edge.mysql.table_cache import Chosen, Tables
+from edge.mysql.table_cache import Chosen, TableCache
 from edge.mysql.xa import XaDecoder
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
@@ -127,7 +127,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
     until = options.get("repeat_schema_until", 0)
     batcher = Batcher(source="jakarta/bank", tail=Position.start(1), repeat_schema_until=until)
     policy = Policy(options.get("policy", Section()))
-    tables = Tables(
+    tables = TableCache(
         connector=engine,
         source="jakarta/bank",
         chosen=Chosen([], [], policy),

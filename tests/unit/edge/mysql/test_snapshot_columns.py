@@ -16,7 +16,7 @@ def test_a_chunk_is_read_in_the_order_of_its_keys_own_index():
 
     first = both.rows("n > 1 -- or more", None, 10)
     last = both.key_of([b"7", b'a"'])
-    next_ = both.rows(None, last, 10)
+    next_ = both.select_after(None, last, 10)
 
     assert first == (
         "select `id`, `note` from `bank`.`accounts` force index (`PRIMARY`) where (n > 1 -- or more\n)"
@@ -77,7 +77,7 @@ def test_a_table_whose_key_was_altered_is_not_gone_on_with(other):
     last = table("note", "id").key_of([b"7", b"a"])
 
     with pytest.raises(NeedsOperator, match=r"the key of bank\.accounts was altered"):
-        other.rows(None, last, 10)
+        other.select_after(None, last, 10)
 
 
 def test_columns_are_selected_in_the_form_that_their_records_need():

@@ -7,13 +7,13 @@ import pytest
 
 from edge.mysql.binlog_position import place
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
-from edge.mysql.snapshot_decoder import ChunkDecoder
-from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_decoder import SnapshotDecoder
+from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
-from edge.mysql.table_cache import Chosen, Tables
+from edge.mysql.table_cache import Chosen, TableCache
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
-from edge.snapshot.dedup_window import Window
+from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.ports import Chunk
 from headrace.batch import decode
 from headrace.configuration.policy import Policy as Section
@@ -51,7 +51,7 @@ class Stream:
     def __init__(self, folder, mariadb=True, **records):
         policy = Policy(Section())
         self.batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
-        self.tables = Tables(
+        self.tables = TableCache(
             connector="mariadb" if mariadb else "mysql",
             source="jakarta/bank",
             chosen=Chosen([], [], policy),
@@ -60,9 +60,9 @@ class Stream:
             kinds_of=lambda _database, _table: {},
             type_of=lambda _database, _table: "BASE TABLE",
         )
-        self.decoder = ChunkDecoder(
+        self.decoder = SnapshotDecoder(
             again=events.EmptyLog(),
-            ordinals=Ordinals(folder),
+            ordinals=SnapshotOrdinals(folder),
             server_id=5,
             epoch=1,
             base="binlog",
@@ -73,10 +73,10 @@ class Stream:
             largest=1 << 20,
             records=Records(**records),
         )
-        self.window = Window()
+        self.window = DedupWindow()
         self.copied = self.tables.copied(table())
         self.marked = []
-        self.decoder.marked = self.marked.append
+        self.decoder.on_watermark = self.marked.append
 
     def feed(self, *found):
         for one in found:
@@ -154,7 +154,7 @@ def test_rows_that_the_log_told_in_the_window_are_left_out(tmp_path):
 def test_a_chunk_that_missed_a_transaction_ahead_of_its_window_is_read_again(tmp_path):
     stream = Stream(tmp_path)
     stream.change(1, 2, 46, 140)
-    stream.decoder.opened()
+    stream.decoder.window_opened()
 
     assert not stream.decoder.fits(stream.chunk(seen=place(7, 4)), stream.window)
     assert stream.decoder.fits(stream.chunk(seen=place(7, 140)), stream.window)
@@ -163,7 +163,7 @@ def test_a_chunk_that_missed_a_transaction_ahead_of_its_window_is_read_again(tmp
 def test_a_chunk_of_mysqls_that_missed_a_transaction_is_read_again(tmp_path):
     stream = Stream(tmp_path, mariadb=False)
     stream.feed(events.mysql_gtid(3, 80), events.query("BEGIN", 120), events.xid(140))
-    stream.decoder.opened()
+    stream.decoder.window_opened()
 
     def seen(gtids):
         return stream.chunk(seen=MysqlGtids.parse(f"{events.SERVER_UUID}:{gtids}"))

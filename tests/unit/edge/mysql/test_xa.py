@@ -6,9 +6,9 @@ from collections import deque
 import pytest
 
 from edge.mysql.events import xid as xid_of
-from edge.mysql.snapshot_reader import ChunkReader
+from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.table_cache import Copied
-from edge.mysql.xa_prepared import NotPrepared, Prepared
+from edge.mysql.xa_prepared import NotPrepared, PreparedTransactions
 from headrace.errors import Retryable
 from tests.unit.edge.mysql import chunks
 from tests.unit.edge.mysql.events import (
@@ -146,7 +146,7 @@ def test_a_long_search_gives_the_capturing_thread_its_turn():
 
 def test_what_is_too_much_to_hold_is_read_again():
     log = Log(at1=[FIRST], at2=[SECOND])
-    held = Prepared(log, most=2 * len(FIRST))
+    held = PreparedTransactions(log, most=2 * len(FIRST))
 
     for start, name in ((1, "a"), (2, "b")):
         held.begin(start)
@@ -190,10 +190,10 @@ class Server:
 
 def test_chunk_waits_for_a_commit_that_is_in_the_log_and_not_visible_yet():
     decided = {xid_of(7, b"a", b"br"): None}
-    reader = ChunkReader(Server, None, None, deque(), decided)
+    reader = SnapshotReader(Server, None, None, deque(), decided)
 
     with pytest.raises(Retryable, match="not visible yet"):
-        reader.again(Copied(chunks.table(), None, None), None, [])
+        reader.read_keys(Copied(chunks.table(), None, None), None, [])
     decided.clear()
     with pytest.raises(AssertionError):
-        reader.again(Copied(chunks.table(), None, None), None, [])
+        reader.read_keys(Copied(chunks.table(), None, None), None, [])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.postgres.debezium_types import form
+from edge.postgres.debezium_types import debezium_type
 from headrace.configuration.records import Records
 from headrace.schema import TableSchema
 from tests.unit.edge.postgres.messages import NUMERIC, Column, Log, delete, insert, relation, strict, update
@@ -19,7 +19,7 @@ PLAIN = -1
 
 
 def written(oid, text, modifier=PLAIN, **records):
-    found = form(oid, modifier, Records(**records))
+    found = debezium_type(oid, modifier, Records(**records))
     assert found is not None
     return strict(found.convert(text.encode()))
 
@@ -100,16 +100,16 @@ def test_unusual_times(oid, text, expected):
 
 
 def test_only_what_an_option_is_about_has_a_form():
-    assert form(TIMESTAMPTZ, PLAIN, Records(time="adaptive")) is None
-    assert form(NUMERIC, PLAIN, Records(time="connect")) is None
-    assert form(DATE, PLAIN, Records(decimal="precise")) is None
-    assert form(DATE, PLAIN, Records()) is None
+    assert debezium_type(TIMESTAMPTZ, PLAIN, Records(time="adaptive")) is None
+    assert debezium_type(NUMERIC, PLAIN, Records(time="connect")) is None
+    assert debezium_type(DATE, PLAIN, Records(decimal="precise")) is None
+    assert debezium_type(DATE, PLAIN, Records()) is None
 
 
 @given(st.binary(max_size=30), st.sampled_from([DATE, TIME, TIMESTAMP, NUMERIC]))
 def test_bytes_that_are_no_value_are_refused_or_written(data, oid):
     for time, decimal in (("adaptive", "precise"), ("connect", "double")):
-        convert = form(oid, PLAIN, Records(time=time, decimal=decimal)).convert
+        convert = debezium_type(oid, PLAIN, Records(time=time, decimal=decimal)).convert
         try:
             strict(convert(data))
         except ValueError:

@@ -15,15 +15,15 @@ import msgspec
 import pytest
 
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
-from edge.session import Capture
-from edge.snapshot.active_plan import Control
+from edge.session import CaptureSession
+from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.plan import Plan
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from headrace import files
 from headrace.errors import NeedsOperator, NoRoom
 from headrace.position import Position
@@ -98,24 +98,24 @@ class MysqlProgress(File):
 
 class SnapshotPlan(File):
     def write(self, number):
-        SnapshotFolder(self.folder, SOURCE).save(Plan(source=SOURCE, epoch=number))
+        SnapshotStore(self.folder, SOURCE).save(Plan(source=SOURCE, epoch=number))
 
     def read(self):
-        return SnapshotFolder(self.folder, SOURCE).plan().epoch
+        return SnapshotStore(self.folder, SOURCE).plan().epoch
 
 
 class SnapshotRequest(File):
     def write(self, number):
-        SnapshotFolder(self.folder, SOURCE).ask(Request(kind="snapshot", tables=["s.t"], where=f"id = {number}"))
+        SnapshotStore(self.folder, SOURCE).ask(Request(kind="snapshot", tables=["s.t"], where=f"id = {number}"))
 
     def read(self):
-        waiting = SnapshotFolder(self.folder, SOURCE).waiting()
+        waiting = SnapshotStore(self.folder, SOURCE).waiting()
         return int(waiting[-1][1].where.removeprefix("id = "))
 
 
 class MysqlOrdinals(File):
     def write(self, number):
-        Ordinals(self.folder).take(number, 10)
+        SnapshotOrdinals(self.folder).take(number, 10)
 
     def read(self):
         return msgspec.json.decode((self.folder / "snapshot-place.json").read_bytes())["place"]
@@ -221,9 +221,9 @@ class TestTheEdgeWaits:
         assert edge.state.read(SOURCE).position == position(1)
 
     def test_a_snapshot_that_is_asked_for(self, tmp_path, disk, call, error):
-        folder = SnapshotFolder(tmp_path, SOURCE)
+        folder = SnapshotStore(tmp_path, SOURCE)
         folder.ask(Request(kind="snapshot", tables=["s.t"]))
-        control = Control(folder, 7)
+        control = ActivePlan(folder, 7)
         disk.failing = (call, 0, error)
         control.take(*control.oldest(), ["s.t"])
         assert [it.name for it in control.plan.tables] == ["s.t"]
@@ -241,7 +241,7 @@ class TestTheEdgeWaits:
         assert [(it.name, it.state) for it in folder.plan().tables] == [("s.t", "failed")]
 
     def test_ordinals(self, tmp_path, disk, call, error):
-        ordinals = Ordinals(tmp_path)
+        ordinals = SnapshotOrdinals(tmp_path)
         disk.failing = (call, 0, error)
         with pytest.raises(NoRoom):
             ordinals.take(7, 10)
@@ -249,13 +249,13 @@ class TestTheEdgeWaits:
         disk.failing = ("", 0, None)
 
         assert ordinals.take(7, 10) == 0
-        assert Ordinals(tmp_path).take(7, 1) >= 10
+        assert SnapshotOrdinals(tmp_path).take(7, 1) >= 10
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO], ids=errno.errorcode.get)
 def test_a_request_that_cannot_be_read_now_is_kept_and_those_behind_it_wait(tmp_path, monkeypatch, error):
     """E16."""
-    folder = SnapshotFolder(tmp_path, SOURCE)
+    folder = SnapshotStore(tmp_path, SOURCE)
     folder.ask(Request(kind="snapshot", tables=["s.t"]))
     folder.ask(Request(kind="cancel"))
 
@@ -292,8 +292,8 @@ def test_leaving_the_database_succeeds_whatever_the_snapshot_leaves_undone():
     class Figures:
         database_connected = 1
 
-    capture = object.__new__(Capture)
-    capture._copying, capture._session, capture._figures = Part(), Session(), Figures()
+    capture = object.__new__(CaptureSession)
+    capture._snapshots, capture._session, capture._figures = Part(), Session(), Figures()
     with pytest.raises(NoRoom, match="full"):
         capture.close()
 

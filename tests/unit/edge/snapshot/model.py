@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edge.snapshot.active_plan import Control
-from edge.snapshot.coordinator import Copying
+from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.plan import LogTable, Plan
 from edge.snapshot.ports import Chunk, Described, Put
 from headrace.errors import NotConnected
@@ -66,7 +66,7 @@ class Database:
         if not hidden:
             self.visible = len(self.log)
 
-    def mark(self, content: bytes) -> None:
+    def write_watermark(self, content: bytes) -> None:
         self._append(Entry("mark", content=content))
 
     def _append(self, entry: Entry) -> None:
@@ -126,9 +126,9 @@ class Reader:
     def describe(self, name: str, where: str | None) -> Described:
         return Described("t", -1, LogTable(1, ("key",)))
 
-    def mark(self, content: bytes) -> None:
+    def write_watermark(self, content: bytes) -> None:
         self._meanwhile()
-        self._database.mark(content)
+        self._database.write_watermark(content)
 
     def rows(self, table: Any, where: str | None, after: Any, count: int, limit_bytes: int) -> Chunk:
         found = self._seen()
@@ -136,7 +136,7 @@ class Reader:
         keys = sorted(key for key in found[0] if key > behind)[:3]
         return self._chunk(found, keys, end=len(keys) < 3)
 
-    def again(self, table: Any, where: str | None, keys: Any) -> Chunk:
+    def read_keys(self, table: Any, where: str | None, keys: Any) -> Chunk:
         found = self._seen()
         return self._chunk(found, [int(key) for (key,) in keys if int(key) in found[0]], end=True)
 
@@ -169,12 +169,12 @@ class Edge:
         self._before = 0
         self._window: Any = None
         self._followed: tuple[Any, Any] = ((), None)
-        self._marked: Any = None
+        self._on_watermark: Any = None
         self.jobs: list[Any] = []
         #: Whether the next job loses its connection.
         self.fail_next = False
-        self.control = Control(folder, 1)
-        self.copying = Copying(
+        self.control = ActivePlan(folder, 1)
+        self.copying = SnapshotCoordinator(
             self.control,
             self,
             acknowledged=lambda: Position(1, self.acknowledged, 0),
@@ -213,7 +213,7 @@ class Edge:
         return Reader(self._database, self._meanwhile)
 
     def stream(self, marked: Any) -> "Edge":
-        self._marked = marked
+        self._on_watermark = marked
         return self
 
     # The stream.
@@ -227,7 +227,7 @@ class Edge:
     def unwatch(self) -> None:
         self._window = None
 
-    def opened(self) -> None:
+    def window_opened(self) -> None:
         self._before = self.decoded
 
     def truncate(self, table: Any) -> Position:
@@ -245,7 +245,7 @@ class Edge:
             if window.keeps(name):
                 self._consumer.take(self.decoded, ordinal, Entry("read", key, row=tuple(row)))
                 position = Position(1, self.decoded, 0)
-            elif window.again(name):
+            elif window.must_reread(name):
                 again.append([str(key)])
         return Put(position, again)
 
@@ -256,7 +256,7 @@ class Edge:
         entry = self._database.log[self.decoded]
         self.decoded += 1
         if entry.kind == "mark":
-            self._marked(entry.content)
+            self._on_watermark(entry.content)
             return
         self._consumer.take(self.decoded, 1, entry)
         whole = entry.row is None or entry.row[1] is not None

@@ -65,7 +65,7 @@ class Run:
         if self.crashes and chance.random() < 0.05:
             edge.fail_next = True
         self.meanwhile()
-        edge.copying.attend(now)
+        edge.copying.run_due(now)
         if chance.random() < 0.8:
             edge.work()
         for _ in range(chance.randrange(9)):
@@ -95,7 +95,7 @@ class Run:
         for _ in range(500):
             now += 1
             edge = self.edge
-            edge.copying.attend(now)
+            edge.copying.run_due(now)
             edge.work()
             edge.decode()
             edge.acknowledged = max(edge.acknowledged, edge.decoded)
@@ -133,7 +133,7 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_what_was_acknowledged():
     now = 0.0
     while run.plan.chunks < 2:
         now += 1
-        run.edge.copying.attend(now)
+        run.edge.copying.run_due(now)
         run.edge.work()
         run.edge.decode()
         run.edge.acknowledged = run.edge.decoded
@@ -150,9 +150,9 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_what_was_acknowledged():
 
 def test_a_row_that_moved_without_all_of_its_columns_is_noted_durably_before_the_log_goes_on():
     run = Run(1, writes=[], crashes=False)
-    run.edge.copying.attend(1.0)
+    run.edge.copying.run_due(1.0)
     run.edge.work()
-    run.edge.copying.attend(2.0)
+    run.edge.copying.run_due(2.0)
     run.database.write("move", 8, 12, whole=False, hidden=False)
     run.edge.decode()
 

@@ -5,23 +5,23 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from edge.snapshot.active_plan import Control
+from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.chunk_size import FEWEST, MOST, ChunkSize
 from edge.snapshot.plan import Plan
 from edge.snapshot.report import as_dict, as_table
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from headrace.errors import NeedsOperator
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return SnapshotFolder(tmp_path, "a/b")
+    return SnapshotStore(tmp_path, "a/b")
 
 
 def test_requests_take_effect_in_the_order_in_which_they_were_left(folder):
     for kind in ("snapshot", "pause", "cancel", "resume"):
         folder.ask(Request(kind=kind, tables=["s.t"] if kind == "snapshot" else []))
-    control = Control(folder, 5)
+    control = ActivePlan(folder, 5)
     while (oldest := control.oldest()) is not None:
         control.take(*oldest, oldest[1].tables)
 
@@ -49,7 +49,7 @@ def test_in_another_epoch_what_is_unfinished_begins_anew(folder):
     plan.tables[0].cursor, plan.tables[0].rows, plan.tables[0].state = ["7"], 7, "running"
     folder.save(plan)
 
-    same, other = Control(folder, 5).plan.tables[0], Control(folder, 6).plan.tables[0]
+    same, other = ActivePlan(folder, 5).plan.tables[0], ActivePlan(folder, 6).plan.tables[0]
     assert (same.cursor, same.rows) == (["7"], 7)
     assert (other.cursor, other.rows, other.state) == (None, 0, "waiting")
 
