@@ -14,7 +14,7 @@ from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table
 def test_a_chunk_is_read_in_the_order_of_its_keys_own_index():
     both = table("note", "id")
 
-    first = both.rows("n > 1 -- or more", None, 10)
+    first = both.select_after("n > 1 -- or more", None, 10)
     last = both.key_of([b"7", b'a"'])
     next_ = both.select_after(None, last, 10)
 
