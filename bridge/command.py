@@ -12,6 +12,7 @@ import click
 from headrace import logs
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
+from headrace.configuration.new import new_bridge
 
 _CONFIG = click.option(
     "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."
@@ -22,6 +23,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.group()
 def bridge() -> None:
     """Receive batches and commit them to Kafka, exactly once."""
+
+
+bridge.add_command(new_bridge)
 
 
 @bridge.command()

@@ -13,6 +13,7 @@ from edge.snapshot.command import snapshot
 from headrace import logs
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
+from headrace.configuration.new import new_edge
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.position import Position
 
@@ -26,6 +27,7 @@ def edge() -> None:
     """Capture one database and send its changes."""
 
 
+edge.add_command(new_edge)
 edge.add_command(snapshot)
 
 

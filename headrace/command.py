@@ -17,6 +17,7 @@ from headrace.errors import UNEXPECTED, ReplicationError
 _ABOUT = {
     "bridge": "Receive batches and commit them to Kafka, exactly once.",
     "certs": "Make a private authority and certificates, for tests and trials.",
+    "config": "Check a configuration file, show what it means, and print what a file may hold.",
     "demo": "Run the main job on this machine, from two databases to answers in Spark SQL.",
     "down": "Stop the local servers that 'up' started.",
     "edge": "Capture one database and send its changes.",

@@ -13,7 +13,7 @@ import time
 from contextvars import ContextVar
 from typing import Any
 
-from headrace.configuration.load import SOURCE_NAME
+from headrace.configuration.names import SOURCE_NAME
 from headrace.errors import ReplicationError
 
 FORMATS = ("auto", "text", "json")

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
+from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
 
 _log = logging.getLogger(__name__)
@@ -32,6 +33,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 @click.group()
 def lake() -> None:
     """Load streams into Delta tables, and ask them in SQL."""
+
+
+lake.add_command(new_lake)
 
 
 @lake.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.configuration.load import SOURCE_NAME
+from headrace.configuration.names import SOURCE_NAME
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,22 +9,33 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.load import SOURCE_NAME, STREAM_NAME, File, Section
+from headrace.configuration.load import File, Section
 from headrace.configuration.metrics import Metrics
+from headrace.configuration.names import (
+    AMQP_ADDRESS,
+    KAFKA_GROUP,
+    KAFKA_INSTANCE,
+    LISTEN_ADDRESS,
+    SOURCE_NAME,
+    SOURCES_OF,
+    STREAM_NAME,
+    TABLE_NAME,
+)
 from headrace.configuration.tls import Client
 from headrace.errors import ConfigurationError
 
 SourceName = Annotated[str, Meta(pattern=SOURCE_NAME)]
 StreamName = Annotated[str, Meta(pattern=STREAM_NAME)]
 Partition = Annotated[int, Meta(ge=0)]
-Address = Annotated[str, Meta(pattern=r"^amqps?://")]
-TableName = Annotated[str, Meta(pattern=r"^[^.]+\..+$")]
+Address = Annotated[str, Meta(pattern=AMQP_ADDRESS)]
+TableName = Annotated[str, Meta(pattern=TABLE_NAME)]
 #: What Kafka drops of a table's topic: records by age, those that a later one of their key stands for, or both.
 Cleanup = Literal["delete", "compact", "compact,delete"]
 #: What Kafka does not take in a topic's name, and its longest one.
+_SAFE_REPLICATION = 3
 _NOT_IN_A_TOPIC, _LONGEST_TOPIC = re.compile(r"[^A-Za-z0-9._-]"), 249
 #: A source, or all of a region.
-Allowed = Annotated[str, Meta(pattern=rf"{SOURCE_NAME}|^[a-z0-9][a-z0-9_-]*/\*$")]
+Allowed = Annotated[str, Meta(pattern=SOURCES_OF)]
 
 
 class Kafka(KafkaConnection, frozen=True, kw_only=True):
@@ -40,7 +51,7 @@ class Interconnect(Client, frozen=True, kw_only=True):
     """Exactly one of `listen` (no router: edges connect to the bridge) and `url` (a router or broker to connect out to)."""
 
     #: `host:port`; port 0 takes a free one.
-    listen: Annotated[str, Meta(pattern=r"^[^:]*:\d+$")] | None = None
+    listen: Annotated[str, Meta(pattern=LISTEN_ADDRESS)] | None = None
     #: One address, or several of which the first that answers is used.
     url: Address | Annotated[list[Address], Meta(min_length=1)] | None = None
     #: Which sources a client certificate may send for, by its common name: `{"edge-3" = ["jakarta/bank", "london/*"]}`. One that
@@ -75,6 +86,16 @@ class Interconnect(Client, frozen=True, kw_only=True):
             raise ValueError("'identities' go with 'listen': a router or broker has its own policy")
         elif (self.authority or self.certificate) and not all(url.startswith("amqps://") for url in self.urls):
             raise ValueError("'authority' and 'certificate' go with amqps:// addresses")
+
+    def not_for_production(self) -> list[str]:
+        """Refuse addresses without TLS, and a listener that takes whoever comes."""
+        if self.listen is not None and self.certificate is None:
+            return ["'listen' without 'certificate', 'key' and 'authority' takes whoever reaches the port, without TLS"]
+        return [
+            f"{url.partition('://')[0]}:// has no TLS: use amqps://"
+            for url in self.urls
+            if not url.startswith("amqps://")
+        ][:1]
 
     @property
     def urls(self) -> list[str]:
@@ -131,14 +152,20 @@ class Stream(Section, frozen=True, kw_only=True):
         if self.prefix and not self.tables:
             raise ValueError("'prefix' goes with 'tables'")
 
+    def not_for_production(self) -> list[str]:
+        """Refuse topics that one lost broker makes unavailable, or loses."""
+        if self.replication >= _SAFE_REPLICATION:
+            return []
+        return [f"replication = {self.replication}: a topic needs {_SAFE_REPLICATION} replicas to outlive a broker"]
+
 
 class Sharing(Section, frozen=True, kw_only=True):
     """The group of bridges that share sources: Kafka's consumer-group assignment decides which bridge serves which source."""
 
     #: The consumer group of all bridges that share these sources; `PREFIX.bridges` when empty.
-    group: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,200}$")] = ""
+    group: Annotated[str, Meta(pattern=KAFKA_GROUP)] = ""
     #: This bridge's name in the group, which outlasts its restarts; of the host and the file's path when empty.
-    instance: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = ""
+    instance: Annotated[str, Meta(pattern=KAFKA_INSTANCE)] = ""
     #: After so long without a sign of life a bridge's sources go to the others; the broker allows no less than 6.
     session_seconds: Annotated[float, Meta(ge=6, le=300)] = 8.0
 

@@ -4,24 +4,23 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from headrace.configuration.load import SOURCE_NAME, File, Section
+from headrace.configuration.load import File, Section
 from headrace.configuration.metrics import Metrics
 from headrace.configuration.mysql import MysqlConnection
+from headrace.configuration.names import AMQP_ADDRESS, IDENTIFIER, SOURCE_NAME
 from headrace.configuration.policy import Policy
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.records import Records
 from headrace.configuration.tls import Client
 
-Address = Annotated[str, Meta(pattern=r"^amqps?://")]
-
-_IDENTIFIER = r"^[a-z_][a-z0-9_]{0,62}$"
+Address = Annotated[str, Meta(pattern=AMQP_ADDRESS)]
 
 
 class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
     """The captured database, with the names that `headrace edge init` gives to slot and publication."""
 
-    slot: Annotated[str, Meta(pattern=_IDENTIFIER)] = "headrace"
-    publication: Annotated[str, Meta(pattern=_IDENTIFIER)] = "headrace"
+    slot: Annotated[str, Meta(pattern=IDENTIFIER)] = "headrace"
+    publication: Annotated[str, Meta(pattern=IDENTIFIER)] = "headrace"
     #: Tables to capture, `schema.table`; empty for all tables of the database.
     tables: list[str] = []
     #: Conditions in SQL by table, of those in `tables`: `init` publishes only rows that meet them (PostgreSQL 15 and newer).
@@ -75,6 +74,14 @@ class Interconnect(Client, frozen=True, kw_only=True):
         super().__post_init__()
         if (self.authority or self.certificate) and not all(url.startswith("amqps://") for url in self.urls):
             raise ValueError("'authority' and 'certificate' go with amqps:// addresses")
+
+    def not_for_production(self) -> list[str]:
+        """Refuse addresses without TLS."""
+        return [
+            f"{url.partition('://')[0]}:// has no TLS: use amqps://"
+            for url in self.urls
+            if not url.startswith("amqps://")
+        ][:1]
 
     @property
     def urls(self) -> list[str]:

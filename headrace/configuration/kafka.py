@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from headrace.configuration.names import KAFKA_PREFIX
 from headrace.configuration.secret import Secret
 from headrace.configuration.tls import Certificates
 
@@ -23,7 +24,7 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
     password: Secret | None = None
     #: What the names of the bridges' consumer group and transactional ids begin with; environments that share a cluster need
     #: one each.
-    prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = "headrace"
+    prefix: Annotated[str, Meta(pattern=KAFKA_PREFIX)] = "headrace"
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -32,6 +33,12 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
             raise ValueError("'user' and 'password' go with a security_protocol of SASL_SSL, and it with them")
         if "SSL" not in self.security_protocol and (self.authority or self.certificate):
             raise ValueError("'authority' and 'certificate' go with a security_protocol of SSL or SASL_SSL")
+
+    def not_for_production(self) -> list[str]:
+        """Refuse a cluster that is reached without TLS."""
+        if self.security_protocol in {"SSL", "SASL_SSL"}:
+            return []
+        return [f'security_protocol = "{self.security_protocol}" has no TLS: use "SASL_SSL" or "SSL"']
 
     def client(self) -> dict[str, str]:
         """Return librdkafka's settings, the password revealed: for the client only, never for a log."""

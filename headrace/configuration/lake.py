@@ -6,7 +6,7 @@ Airflow's DAGs read the same file with the standard library alone (dags/), so it
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta
@@ -16,13 +16,14 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.load import File, Section
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.texts import URI
 from headrace.errors import ConfigurationError
 
 
 class Lake(Section, frozen=True, kw_only=True):
     """The root under which `bronze/`, `silver/` and the published positions are: a path, or a URI that Hadoop knows."""
 
-    root: str
+    root: Annotated[str, Meta(extra=URI)]
     #: Days for which `headrace lake maintain` keeps what was published and has been replaced since.
     keep_days: Annotated[int, Meta(ge=1, le=30)] = 7
 
@@ -34,6 +35,8 @@ class Kafka(KafkaConnection, frozen=True, kw_only=True):
 class Spark(Section, frozen=True, kw_only=True):
     """How the jobs run."""
 
+    VERBATIM: ClassVar = True
+
     master: str = "local[2]"
     driver_memory: str = "2g"
     #: Further settings of the session, `{"spark.some.key" = "value"}`.
@@ -42,6 +45,8 @@ class Spark(Section, frozen=True, kw_only=True):
 
 class Schedule(Section, frozen=True, kw_only=True):
     """When and how Airflow runs the load of a stream, or verification."""
+
+    VERBATIM: ClassVar = True
 
     #: A cron expression or a preset such as `@hourly`; empty for runs by hand only.
     cron: str = ""
@@ -133,6 +138,8 @@ class Stream(Section, frozen=True, kw_only=True):
 
 class Verify(Section, frozen=True, kw_only=True):
     """How Airflow verifies the lake."""
+
+    VERBATIM: ClassVar = True
 
     schedule: Schedule = Schedule()
     #: Share of each table's ranges to compare, in percent.

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headrace.configuration.load import Section
+from headrace.configuration.names import LISTEN_ADDRESS
 
 
 class Metrics(Section, frozen=True, kw_only=True):
@@ -14,4 +15,4 @@ class Metrics(Section, frozen=True, kw_only=True):
     """
 
     #: `host:port`; port 0 takes a free one, which the log names.
-    listen: Annotated[str, Meta(pattern=r"^[^:]*:\d+$")] | None = None
+    listen: Annotated[str, Meta(pattern=LISTEN_ADDRESS)] | None = None

@@ -43,6 +43,12 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
     #: Seconds until an attempt to connect is given up.
     connect_timeout: Annotated[int, Meta(ge=1)] = 10
 
+    def not_for_production(self) -> list[str]:
+        """Refuse a server whose certificate is not checked."""
+        if self.sslmode == "verify-full":
+            return []
+        return [f'sslmode = "{self.sslmode}" does not check the server: use "verify-full"']
+
     def parameters(self) -> dict[str, Any]:
         """Return PyMySQL's connection parameters, the password revealed: for the driver only, never for a log.
 

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from headrace.configuration.load import Section
+from headrace.configuration.names import COLUMN_PATTERN, TABLE_PATTERN
 from headrace.configuration.secret import Secret
 
-TablePattern = Annotated[str, Meta(pattern=r"^[^.]+\.[^.]+$")]
-ColumnPattern = Annotated[str, Meta(pattern=r"^[^.]+\.[^.]+\.[^.]+$")]
+TablePattern = Annotated[str, Meta(pattern=TABLE_PATTERN)]
+ColumnPattern = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
 
 
 class ColumnRule(Section, frozen=True, kw_only=True):

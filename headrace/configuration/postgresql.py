@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from headrace.configuration.load import Section
+from headrace.configuration.names import PORTS
 from headrace.configuration.secret import Secret
 
 
@@ -15,7 +16,7 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
     #: One, or the primary and its standbys with commas between: the one that takes writes is used.
     host: str
     #: One for all hosts, or as text one for each, with commas between.
-    port: Annotated[int, Meta(ge=1, le=65535)] | Annotated[str, Meta(pattern=r"^\d{1,5}(,\d{1,5})*$")] = 5432
+    port: Annotated[int, Meta(ge=1, le=65535)] | Annotated[str, Meta(pattern=PORTS)] = 5432
     database: str
     user: str
     password: Secret | None = None
@@ -35,6 +36,12 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
             raise ValueError(
                 f"'port' has {ports} ports for {self.host.count(',') + 1} hosts: give one for all, or one for each"
             )
+
+    def not_for_production(self) -> list[str]:
+        """Refuse a server whose certificate is not checked; a socket of this machine has none."""
+        if self.host.startswith("/") or self.sslmode == "verify-full":
+            return []
+        return [f'sslmode = "{self.sslmode}" does not check the server: use "verify-full"']
 
     def parameters(self) -> dict[str, str | int]:
         """Return libpq's connection parameters, the password revealed: for the driver only, never for a log."""

@@ -22,6 +22,11 @@ class Secret:
         """Show the reference."""
         return f"Secret({self._kind}:{self._name})"
 
+    @property
+    def reference(self) -> str:
+        """The reference, as the file has it."""
+        return f"{self._kind}:{self._name}"
+
     def reveal(self) -> str:
         """Return the secret as it is now; raise ConfigurationError when the reference leads nowhere."""
         if self._kind == "env":

@@ -1,0 +1,153 @@
+"""What is wrong with a file, in words: file, line, field, rule, and the nearest name where one is unknown.
+
+msgspec reports the field as `$.source.name` or `$.streams[...].topic`, and a rule with a regular expression; people get neither.
+"""
+
+import copy
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from headrace.configuration import units
+from headrace.configuration.names import IN_WORDS
+from headrace.configuration.texts import Place
+
+_KINDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list"}
+_KINDS |= {"object": "a section", "null": "nothing"}
+
+
+def explain(
+    problem: str, text: str, given: dict[str, Any], kind: type, renamed: dict[Place, str], convert: Callable[..., Any]
+) -> tuple[int, str]:
+    """Return the line of a problem that msgspec found, 0 where it is not known, and the problem in words."""
+    rule, _, where = problem.partition(" - at `")
+    if where.startswith("key` in `"):
+        # A key itself is wrong: it is one of those of the table that is named.
+        where = where.removeprefix("key` in `") + "[...]"
+    parts = re.findall(r"[^.\[\]]+|\[\.\.\.\]|\[\d+\]", where.replace("`", "").removeprefix("$"))
+    parts = _named(parts, problem, given, convert)
+    unknown = re.search(r"unknown field `([^`]+)`", rule)
+    missing = re.search(r"missing required field `([^`]+)`", rule)
+    if unknown:
+        rule = f"there is no field '{unknown[1]}' here{_suggestion(unknown[1], _fields(kind, parts))}"
+        parts.append(unknown[1])
+    elif missing:
+        rule = "this required field is missing"
+        parts.append(missing[1])
+    else:
+        rule = _in_words(rule)
+    as_written = [*parts[:-1], renamed.get(tuple(parts), parts[-1])] if parts else parts
+    return line_of(text, as_written), f"{'.'.join(as_written) or 'the file'}: {rule}"
+
+
+def _in_words(rule: str) -> str:
+    pattern = re.fullmatch(r"Expected `str` matching regex (.+)", rule)
+    if pattern:
+        # msgspec shows the expression as Python would.
+        expression = next((each for each in IN_WORDS if pattern[1] in {repr(each), f"'{each}'"}), None)
+        return f"expected {IN_WORDS[expression]}" if expression else rule
+    kind = re.fullmatch(r"Expected `([a-z| ]+)`, got `([a-z]+)`", rule)
+    if kind:
+        wanted = " or ".join(
+            _KINDS.get(each.strip(), each.strip()) for each in kind[1].split("|") if each.strip() != "null"
+        )
+        return f"expected {wanted}, not {_KINDS.get(kind[2], kind[2])}"
+    bound = re.fullmatch(r"Expected `(?:int|float)` (>=|<=|>|<) (\S+)", rule)
+    if bound:
+        words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+        return f"expected {words[bound[1]]} {bound[2]}"
+    if re.fullmatch(r"Expected `(array|object)` of length >= 1", rule):
+        return "expected at least one entry"
+    if re.fullmatch(r"Expected `str` of length >= 1", rule):
+        return "expected a text that is not empty"
+    return rule
+
+
+def suggestion_of(name: str, kind: type, place: Sequence[str]) -> str:
+    """Return `; did you mean 'x'?` for the name nearest to one that is not known at a place of a file, or nothing."""
+    return _suggestion(name, _fields(kind, list(place)))
+
+
+def _suggestion(name: str, fields: list[str]) -> str:
+    near = difflib.get_close_matches(name, fields, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; there are {', '.join(fields)}" if fields else ""
+
+
+def _fields(kind: type, parts: Sequence[str]) -> list[str]:
+    """Return the names of the fields that a section of a file may have."""
+    found: inspect.Type | None = inspect.type_info(kind)
+    for part in parts:
+        found = _inside(found, part)
+    structs = [each for each in _alternatives(found) if isinstance(each, inspect.StructType)]
+    names = [field.encode_name for struct in structs for field in struct.fields if field.encode_name != "path"]
+    return sorted({*names, *(named[0] for name in names if (named := units.plain_name(name)))})
+
+
+def _inside(kind: inspect.Type | None, part: str) -> inspect.Type | None:
+    for each in _alternatives(kind):
+        if isinstance(each, inspect.StructType):
+            return next((field.type for field in each.fields if field.encode_name == part), None)
+        if isinstance(each, inspect.DictType):
+            return each.value_type
+        if isinstance(each, inspect.ListType):
+            return each.item_type
+    return None
+
+
+def _alternatives(kind: inspect.Type | None) -> tuple[inspect.Type | None, ...]:
+    if isinstance(kind, inspect.Metadata):
+        return _alternatives(kind.type)
+    return tuple(kind.types) if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def _named(parts: list[str], problem: str, given: dict[str, Any], convert: Callable[..., Any]) -> list[str]:
+    """Return the parts with each `[...]` replaced by the key meant: the one that alone still has the problem."""
+    for index, part in enumerate(parts):
+        if part != "[...]":
+            continue
+        for key in _at(given, parts[:index]):
+            alone = copy.deepcopy(given)
+            entries = _at(alone, parts[:index])
+            for other in set(entries) - {key}:
+                del entries[other]
+            try:
+                convert(alone)
+            except msgspec.ValidationError as error:
+                if str(error) == problem:
+                    return _named([*parts[:index], key, *parts[index + 1 :]], problem, given, convert)
+    return parts
+
+
+def _at(given: dict[str, Any], parts: list[str]) -> dict[str, Any]:
+    for part in parts:
+        given = given[part]
+    return given
+
+
+def line_of(text: str, wanted: Sequence[str]) -> int:
+    """Return the line of a field, or of the nearest table above it; 0 when the file has neither."""
+    section: list[str] = []
+    best, depth = 0, 0
+    wanted = list(wanted)
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[+([^\]]+)\]+", line)
+        key = re.match(r"""\s*(?:"([^"]+)"|'([^']+)'|([^"'=\s]+))\s*=""", line)
+        if header:
+            section = [
+                "".join(part) for part in re.findall(r"""\s*(?:"([^"]+)"|'([^']+)'|([^"'.\s]+))""", header.group(1))
+            ]
+            here = section
+        elif key:
+            here = [*section, *([key.group(1) or key.group(2)] if key.group(3) is None else key.group(3).split("."))]
+        else:
+            continue
+        shared = min(len(here), len(wanted))
+        if here[:shared] == wanted[:shared] and shared > depth:
+            best, depth = number, shared
+    return best
