@@ -9,11 +9,11 @@ import zstandard
 
 from bridge.kafka.position_text import parse
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from edge.progress.spool import Spool
-from edge.snapshot.store import SnapshotFolder
+from edge.snapshot.store import SnapshotStore
 from headrace.batch import encode
 from headrace.errors import NeedsOperator
 from headrace.formats import CHECKPOINT
@@ -61,7 +61,7 @@ def test_checkpoint_and_spool_of_former_releases_are_read(written):
 
 def test_snapshots_of_former_releases_go_on(written):
     release, engine, folder = written
-    snapshots = SnapshotFolder(folder, SOURCE)
+    snapshots = SnapshotStore(folder, SOURCE)
     copied, waits = snapshots.plan().tables
     ((_, request),) = snapshots.waiting()
 
@@ -70,7 +70,7 @@ def test_snapshots_of_former_releases_go_on(written):
     assert (waits.where, waits.replace, request.tables, request.where) == ("id > 10", True, ["public.loans"], "id < 5")
     if engine == "mariadb":
         # Behind all that the former process had taken there.
-        assert Ordinals(folder).take(PLACES[engine], 1) >= 10
+        assert SnapshotOrdinals(folder).take(PLACES[engine], 1) >= 10
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -86,7 +86,7 @@ def test_this_release_writes_what_its_folder_holds(engine, tmp_path):
     """Whoever changes a format gives it a new version, and keeps reading this one."""
     folder = state(NEWEST, engine, tmp_path)
     files = {name: (folder / name).read_bytes() for name in ("checkpoint.json", "snapshot.json")}
-    states, snapshots = State(folder, KINDS[engine]), SnapshotFolder(folder, SOURCE)
+    states, snapshots = State(folder, KINDS[engine]), SnapshotStore(folder, SOURCE)
     states.write(states.read(SOURCE))
     snapshots.save(snapshots.plan())
 
@@ -104,18 +104,18 @@ def newer(path: Path) -> None:
 
 
 def read_place(folder: Path) -> None:
-    Ordinals(folder)
+    SnapshotOrdinals(folder)
 
 
 @pytest.mark.parametrize(
     ("name", "read", "versions"),
     [
         ("checkpoint.json", lambda folder: State(folder, MysqlCheckpoint).read(SOURCE), "version 2 .* reads version 1"),
-        ("snapshot.json", lambda folder: SnapshotFolder(folder, SOURCE).plan(), "version 3 .* reads versions 1 to 2"),
+        ("snapshot.json", lambda folder: SnapshotStore(folder, SOURCE).plan(), "version 3 .* reads versions 1 to 2"),
         ("snapshot-place.json", read_place, "version 2 .* reads version 1"),
         (
             "snapshot-requests/*",
-            lambda folder: SnapshotFolder(folder, SOURCE).waiting(),
+            lambda folder: SnapshotStore(folder, SOURCE).waiting(),
             "version 2 .* reads version 1",
         ),
     ],

@@ -77,7 +77,7 @@ def test_edges_of_every_engine_say_it_where_it_is_looked_for(tables):
     at_postgres = postgres.Table(source="jakarta/bank", database="bank", schema="public", table="accounts")
     for told in (at_postgres, at_postgres.for_snapshot()):
         assert tables.topic_of(b"1", b'{"before":null,"after":{"id":1},' + told.rest(b"c", around)) == ACCOUNTS
-    begin = transaction_metadata.Others(source="jakarta/bank", database="bank").begin(b"7:9", around, 5)
+    begin = transaction_metadata.TransactionMetadata(source="jakarta/bank", database="bank").begin(b"7:9", around, 5)
     assert tables.topic_of(*begin) == "bank"
     at_mysql = mysql.Table(connector="mariadb", source="london/bank", database="public", table="accounts")
     transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_ms=1, server_id=1, gtid="0-1-2", file="binlog.1")
