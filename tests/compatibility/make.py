@@ -16,14 +16,14 @@ import msgspec
 
 from bridge.kafka.position_text import position_text
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_ordinals import Ordinals
+from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.lsn import format_lsn
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool
 from edge.records.batcher import Batcher, SealedBatch
 from edge.snapshot.plan import LogTable, Plan, TablePlan
-from edge.snapshot.store import Request, SnapshotFolder
+from edge.snapshot.store import Request, SnapshotStore
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.position import Position
 from tests.unit.edge.mysql import events
@@ -104,7 +104,7 @@ def mariadb(folder: Path) -> None:
         server="c2b7a3a6-0000-11f0-8de9-0242ac120002",
     )
     _write(folder, MysqlCheckpoint, checkpoint, batches, None)
-    Ordinals(folder / "state").take(7 << 32 | 3500, 10)
+    SnapshotOrdinals(folder / "state").take(7 << 32 | 3500, 10)
 
 
 def _postgresql_changes() -> Iterable[list[bytes]]:
@@ -134,7 +134,7 @@ def _write(
         estimate=100, asked_ms=messages.NOW_MS, started_ms=messages.NOW_MS,
     )  # fmt: skip
     waits = TablePlan(name="public.entries", where="id > 10", replace=True, asked_ms=messages.NOW_MS)
-    snapshots = SnapshotFolder(state, SOURCE)
+    snapshots = SnapshotStore(state, SOURCE)
     snapshots.save(Plan(source=SOURCE, epoch=batches[0].last.epoch, tables=[copied, waits]))
     snapshots.ask(Request(kind="snapshot", tables=["public.loans"], where="id < 5"))
     sent = [
