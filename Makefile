@@ -34,7 +34,7 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@$(BIN)/python -m infra.local.jars tests
 	@touch $@
 
-.setup/demo: .setup/python infra/local/jars.py spark_jobs/rehearsal.py
+.setup/demo: .setup/python infra/local/jars.py spark_jobs/jvm_warmup.py
 	@command -v java >/dev/null || { echo "headrace needs Java 17 on PATH"; exit 1; }
 	@echo "headrace: fetching jars into .setup/jars (once)"
 	@$(BIN)/python -m infra.local.jars demo

@@ -1,1 +1,17 @@
-"""The lake: Kafka into bronze, bronze into silver, and questions in SQL, with PySpark and Delta."""
+"""The lake: Kafka into bronze, bronze into silver, and queries in SQL, with PySpark and Delta.
+
+A module imports from the layers below its own, and within its own package (tests/unit/test_import_rules.py):
+
+    command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
+    load_report  noop_check            a load's report; whether a load is needed at all
+    load                               one load of a stream, or loads until stopped
+    maintenance/  verify/              compaction, vacuum, replays; comparison with the sources
+    query/                             published rows, live rows, the past; SQL
+    run_log                            a row for each step of a load
+    silver/                            changes merged into tables
+    bronze/                            records appended, each exactly once
+    kafka/                             topics and offsets
+    session                            the Spark session
+    state/                             commit notes, published versions, schemas, names
+    storage  object_store  scratch  quoting  errors  progress
+"""

@@ -62,22 +62,22 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = _file(config, stream)
-    from spark_jobs import idle, report
     from spark_jobs import load as job
+    from spark_jobs import load_report, noop_check
     from spark_jobs.session import session
 
     def show(done: job.Report) -> None:
         if as_json:
             click.echo(json.dumps(done.plain()))
         else:
-            report.show(Console(highlight=False, soft_wrap=True), done)
+            load_report.show(Console(highlight=False, soft_wrap=True), done)
 
-    if not continuous and (nothing := idle.report(file, stream, only)):
+    if not continuous and (nothing := noop_check.report(file, stream, only)):
         show(nothing)
         return
     spark = session(file)
     if not continuous:
-        with report.progress(Console(stderr=True)) as tell:
+        with load_report.progress(Console(stderr=True)) as tell:
             done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, tell=tell)
         show(done)
         done.check()
@@ -100,7 +100,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
 def check(stream: str, config: str, *, as_json: bool) -> None:
     """See whether STREAM can be loaded: Kafka answers, the topic is the same, and still holds what is needed next."""
     file = _file(config, stream)
-    from spark_jobs import check as job
+    from spark_jobs.bronze import check as job
 
     found = job.check(file, stream)
     if as_json:
@@ -122,15 +122,18 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
 def positions(stream: str, config: str, *, as_json: bool) -> None:
     """Show up to where each source of STREAM is published, and which offsets bronze holds."""
     file = _file(config, stream)
-    from spark_jobs import bronze, envelope, offsets, report
+    from spark_jobs import load_report
+    from spark_jobs.bronze import envelope
+    from spark_jobs.bronze import load as bronze
+    from spark_jobs.query import published_tables
     from spark_jobs.session import session
-    from spark_jobs.silver import read
+    from spark_jobs.state import offsets
 
     spark = session(file)
-    state = read.positions(spark, file, stream)
+    state = published_tables.positions(spark, file, stream)
     held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
-        report.show_positions(_console(markup=True), state, held)
+        load_report.show_positions(_console(markup=True), state, held)
         return
     own = file.topic(stream)
     others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
@@ -164,24 +167,24 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
     """
     file = _file(config, stream)
     from spark_jobs import load as job
-    from spark_jobs import replay as again
-    from spark_jobs import report
+    from spark_jobs import load_report
+    from spark_jobs.maintenance import replay_bronze as again
+    from spark_jobs.maintenance import replay_silver as silver
     from spark_jobs.session import session
-    from spark_jobs.silver import replay as silver
 
     spark = session(file)
     if layer == "bronze":
         done = job.Report(bronze=again.of_bronze(spark, file, stream, since))
     else:
         point = again.positions(spark, file, stream, since) if since else None
-        with report.progress(Console(stderr=True)) as tell:
+        with load_report.progress(Console(stderr=True)) as tell:
             done = job.Report(
                 silver=silver.replay(spark, file, stream, point, tell=lambda done, todo: tell("silver", done, todo))
             )
     if as_json:
         click.echo(json.dumps(done.plain()))
     else:
-        report.show(Console(highlight=False, soft_wrap=True), done)
+        load_report.show(Console(highlight=False, soft_wrap=True), done)
     done.check()
 
 
@@ -222,7 +225,7 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
     What is published can be read at any moment, and loads may run meanwhile.
     """
     file = _file(config, stream)
-    from spark_jobs import maintain as job
+    from spark_jobs.maintenance import maintain as job
     from spark_jobs.session import session
 
     done = job.maintain(session(file), file, stream)
@@ -246,7 +249,7 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, as_json: bool) 
     """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
     file = load_file(config, LakeFile)
     chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
-    from spark_jobs import listing
+    from spark_jobs.query import listing
     from spark_jobs.session import session
 
     found = listing.tables(session(file), file, chosen, rows=rows)
@@ -276,26 +279,26 @@ def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | 
         raise click.UsageError("--format parquet goes with QUERY and --to FOLDER, and --to with it.")
     file = load_file(config, LakeFile)
     script = None if query is not None or sys.stdin.isatty() else sys.stdin.read()
-    from spark_jobs import answers
-    from spark_jobs import replay as points
-    from spark_jobs import sql as queries
+    from spark_jobs.maintenance import replay_bronze as points
+    from spark_jobs.query import engine as queries
+    from spark_jobs.query import results
 
     when = points.moment(as_of) if as_of is not None else None
     from spark_jobs.session import session
 
-    with closing(queries.Desk(session(file), file, as_of=when)) as desk:
+    with closing(queries.SqlEngine(session(file), file, as_of=when)) as desk:
         if to is not None and query is not None:
-            answers.write_parquet(desk.ask(query), to)
+            results.write_parquet(desk.ask(query), to)
             return
         if query is not None:
-            answers.write(desk.ask(query), form, sys.stdout)
+            results.write(desk.ask(query), form, sys.stdout)
             return
         if script is not None:
             queries.run_script(desk, script, form, sys.stdout)
             return
-        from spark_jobs import prompt
+        from spark_jobs.query import repl
 
-        prompt.run(desk, form)
+        repl.run(desk, form)
 
 
 def _console(*, markup: bool = False) -> Console:

@@ -13,12 +13,14 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
-from spark_jobs import bronze, bronze_follow, loads
-from spark_jobs.bronze import BronzeReport
+from spark_jobs import run_log
+from spark_jobs.bronze import continuous
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.load import BronzeReport
+from spark_jobs.maintenance.background import Upkeep
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.table_group import TableGroup
-from spark_jobs.upkeep import Upkeep
 
 Step = Literal["bronze", "silver"]
 #: Seconds between two looks at bronze.
@@ -76,9 +78,9 @@ def run(
     try:
         current = silver.load(spark, lake, stream, tell=hear("silver")) if only != "bronze" else None
     except ReplicationError:
-        loads.record(spark, lake, raw, None)
+        run_log.record(spark, lake, raw, None)
         raise
-    return Report(bronze=raw, silver=current, lag=loads.record(spark, lake, raw, current))
+    return Report(bronze=raw, silver=current, lag=run_log.record(spark, lake, raw, current))
 
 
 def follow(
@@ -93,13 +95,13 @@ def follow(
     problems: dict[str, str] = {}
     # Bronze and readers want cores too, and nobody waits for the end of a backlog.
     side_by_side = max(1, min(silver.SIDE_BY_SIDE, spark.sparkContext.defaultParallelism // 2))
-    with bronze_follow.following(spark, lake, stream) as check, Upkeep(spark, lake, stream) as upkeep:
+    with continuous.following(spark, lake, stream) as check, Upkeep(spark, lake, stream) as upkeep:
         while not stopped.is_set():
             began = monotonic()
             check()
             current = silver.load(spark, lake, stream, side_by_side=side_by_side)
             if current.load is not None or current.problems != problems:
-                tell(Report(silver=current, lag=loads.record(spark, lake, None, current)))
+                tell(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
             problems = current.problems
             if current.load is not None:
                 upkeep.after_load()

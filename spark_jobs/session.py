@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 from headrace import class_archive
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import object_store, retention
+from spark_jobs import object_store
+from spark_jobs.state import retention
 
 #: Settings that a lake file may override.
 _SETTINGS = {

@@ -19,7 +19,7 @@ from rich.console import Console  # noqa: E402 - as above.
 from headrace.configuration.lake import LakeFile  # noqa: E402 - as above.
 from headrace.configuration.load import load as load_file  # noqa: E402 - as above.
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
-from spark_jobs import idle, load, report  # noqa: E402 - as above.
+from spark_jobs import load, load_report, noop_check  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
 from spark_jobs.silver.table_group import TableGroup  # noqa: E402 - as above.
 
@@ -39,8 +39,8 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None) 
         lake = load_file(config, LakeFile)
         lake.stream(stream)
         tables = TableGroup.parse(group) if group else None
-        done = idle.report(lake, stream, step) or _run(lake, stream, step, tables)
-        report.show(Console(highlight=False, soft_wrap=True), done)
+        done = noop_check.report(lake, stream, step) or _run(lake, stream, step, tables)
+        load_report.show(Console(highlight=False, soft_wrap=True), done)
         done.check()
     except ReplicationError as error:
         click.echo(f"headrace: {error.message}", err=True)
@@ -52,7 +52,7 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None) 
 def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None) -> load.Report:
     spark = session(lake, name=f"headrace {stream} {step or 'load'}")
     try:
-        with report.progress(Console(stderr=True)) as tell:
+        with load_report.progress(Console(stderr=True)) as tell:
             return load.run(spark, lake, stream, only=step, group=group, tell=tell)
     finally:
         spark.stop()

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from spark_jobs import bronze
 from spark_jobs import session as made_for_users
+from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
 from tests.lake_feed import Feed
 from tests.lake_logged import LoggedLake

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.silver import published
+from spark_jobs.state import published
 
 _DAY = 24 * 60 * 60
 _TIMES = re.compile(r'"(timestamp|deletionTimestamp|modificationTime)":(\d{13})')

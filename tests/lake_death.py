@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.silver import published
+from spark_jobs.state import published
 
 
 @contextmanager

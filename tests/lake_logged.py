@@ -8,11 +8,13 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from spark_jobs import bronze, envelope, offsets, tail
-from spark_jobs.offsets import Held, Progress
+from spark_jobs.bronze import envelope, increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import read
 from spark_jobs.silver.load import SilverReport
+from spark_jobs.state import offsets
+from spark_jobs.state.offsets import Held, Progress
 from tests.lake_feed import Feed
 
 _FILE = """
@@ -72,7 +74,7 @@ class LoggedLake:
             feed.waiting = []
         progress = Progress(topics={"bank": Held({i: feed.offset for i, feed in enumerate(self.feeds)}, "id")})
         rows = envelope.ordered(envelope.rows(self.spark.createDataFrame(found, _RECORD)))
-        writer = rows.coalesce(1).write.format("delta").mode("append").option(tail.FEED, "true")
+        writer = rows.coalesce(1).write.format("delta").mode("append").option(increment.FEED, "true")
         writer.option("userMetadata", offsets.note("bank", progress)).save(bronze.table_path(self.file, "bank"))
 
     def load(self) -> SilverReport:
@@ -83,6 +85,6 @@ class LoggedLake:
 
     def rows(self, *columns: str, table: str = "public.accounts") -> list[tuple[Any, ...]]:
         """Return the published rows of a table, sorted, each with its source ahead."""
-        frame = read.frame(self.spark, self.file, "bank", table)
+        frame = published_tables.frame(self.spark, self.file, "bank", table)
         assert frame is not None, f"{table} is published"
         return sorted(map(tuple, frame.selectExpr("_source", *columns).collect()), key=str)

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.silver import read
+from spark_jobs.query import published_tables
 
 
 def rows(
@@ -17,5 +17,5 @@ def rows(
     columns: Sequence[str] = ("id", "name", "balance"),
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a silver table, sorted, each with its source ahead."""
-    frame = read.frame(spark, lake, stream, name)
+    frame = published_tables.frame(spark, lake, stream, name)
     return sorted(tuple(row) for row in frame.select("_source", *columns).collect())

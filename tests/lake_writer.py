@@ -17,8 +17,10 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import ReplicationError, Retryable
-from spark_jobs import bronze, bronze_sink, offsets
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import sink
 from spark_jobs.session import session
+from spark_jobs.state import offsets
 
 
 def stop() -> None:
@@ -57,11 +59,11 @@ def stop_in_write(folder: Path) -> None:
 
 def load(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
     """Load bronze once, with a stop at the step; return how it ended."""
-    noted, mirror = offsets.of_table, bronze_sink.mirror
+    noted, mirror = offsets.of_table, sink.mirror
     if step == "noted":
         offsets.of_table = once(noted, before=False)  # type: ignore[assignment]
     elif step == "committed":
-        bronze_sink.mirror = once(mirror, before=True)  # type: ignore[assignment]
+        sink.mirror = once(mirror, before=True)  # type: ignore[assignment]
     elif step == "writing":
         threading.Thread(target=stop_in_write, args=(Path(bronze.table_path(lake, stream)),), daemon=True).start()
     try:
@@ -69,7 +71,7 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
     except ReplicationError as error:
         return f"{'Retryable' if isinstance(error, Retryable) else type(error).__name__} {error.message}"
     finally:
-        offsets.of_table, bronze_sink.mirror = noted, mirror  # type: ignore[assignment]
+        offsets.of_table, sink.mirror = noted, mirror  # type: ignore[assignment]
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ Deletes = Literal["hard", "soft"]
 OnIncompatible = Literal["stop", "rebuild"]
 
 
-class TableWishes(Section, frozen=True, kw_only=True):
+class TableOptions(Section, frozen=True, kw_only=True):
     """How one table is treated otherwise than its stream."""
 
     #: Whether deleted rows go, or stay and are marked; as the stream says when not given.
@@ -115,25 +115,25 @@ class Stream(Section, frozen=True, kw_only=True):
     #: Whether a table whose rows cannot become what its schema is now stops, or is rebuilt when a new copy has arrived.
     on_incompatible: OnIncompatible = "stop"
     #: Tables that are treated otherwise, by their source's `schema.table`.
-    tables: dict[str, TableWishes] = {}
+    tables: dict[str, TableOptions] = {}
 
     def __post_init__(self) -> None:
         """Refuse a prefix of topics that the stream does not have."""
         if self.prefix and not self.topic_per_table:
             raise ValueError("'prefix' goes with 'topic_per_table = true'")
 
-    def history_of(self, table: str) -> TableWishes | None:
+    def history_of(self, table: str) -> TableOptions | None:
         """Return how a table's history is kept; None when it is not."""
-        found = self.tables.get(table, TableWishes())
+        found = self.tables.get(table, TableOptions())
         return found if found.keeps_history(self.history) else None
 
     def marks_deleted(self, table: str) -> bool:
         """Whether a table's deleted rows stay, marked."""
-        return (self.tables.get(table, TableWishes()).deletes or self.deletes) == "soft"
+        return (self.tables.get(table, TableOptions()).deletes or self.deletes) == "soft"
 
     def rebuilds(self, table: str) -> bool:
         """Whether a table is rebuilt by itself when its schema has become incompatible."""
-        return (self.tables.get(table, TableWishes()).on_incompatible or self.on_incompatible) == "rebuild"
+        return (self.tables.get(table, TableOptions()).on_incompatible or self.on_incompatible) == "rebuild"
 
 
 class Verify(Section, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """The archive of the classes that Spark uses, made once by `make setup`: each of its JVMs then starts with a third less work.
 
-A broker is started and a small load rehearsed (spark_jobs/rehearsal.py), whose JVM leaves the archive when it ends. It is
+A broker is started and a small load rehearsed (spark_jobs/jvm_warmup.py), whose JVM leaves the archive when it ends. It is
 whole or absent. Without it everything works, only slower, so a failure is told and stops nothing.
 """
 
@@ -44,7 +44,7 @@ def _rehearse(scratch: Path, archive: Path) -> None:
     try:
         kafka.start()
         subprocess.run(
-            [sys.executable, "-m", "spark_jobs.rehearsal", kafka.bootstrap, str(scratch)],
+            [sys.executable, "-m", "spark_jobs.jvm_warmup", kafka.bootstrap, str(scratch)],
             env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(class_archive.making(archive))},
             check=True,
             capture_output=True,

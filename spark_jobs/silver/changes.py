@@ -1,7 +1,7 @@
 """The newest change of each key in a range of bronze, with the row's values in silver's types.
 
 The reduction is done on the records' text, before any row is parsed, so that only rows that last are parsed. Ranges with
-updates that lack columns or change keys are folded in order instead (fold.py). Called by the load of a table.
+updates that lack columns or change keys are folded in order instead (ordered_apply.py). Called by the load of a table.
 """
 
 import functools
@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.failures import corrupt
+from spark_jobs.errors import corrupt
 from spark_jobs.silver import types
-from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOURCE, Shape
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOURCE, TargetSchema
 
 #: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
@@ -38,7 +38,7 @@ def newest(changes: DataFrame, *, hot: bool) -> DataFrame:
     return changes.withColumn("_newest", first).filter("_newest").drop("_newest")
 
 
-def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
+def parsed(changes: DataFrame, shape: TargetSchema) -> DataFrame:
     """Return changes as rows of silver, with the change's kind; fail at a value that is not of its column's type."""
     row = "row"
     frame = changes.withColumn(row, F.from_json("value", _structure(shape), types.JSON_OPTIONS))
@@ -52,19 +52,19 @@ def parsed(changes: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def deleted_at(shape: Shape, op: Column, commit_time: Column) -> list[Column]:
+def deleted_at(shape: TargetSchema, op: Column, commit_time: Column) -> list[Column]:
     """Return the column that says when a row was deleted, where the table has one."""
     return [F.when(op == "d", commit_time).alias(DELETED_AT)] if shape.soft else []
 
 
-def told(shape: Shape, name: str, after: Column) -> Column:
+def told(shape: TargetSchema, name: str, after: Column) -> Column:
     """Return what a parsed new row says of a column, in its stored type."""
     if name == NAN:
         return _not_numbers(shape, after)
     return declared(shape, name, types.value(after[name], shape.columns[name], name, nan=name not in shape.key))
 
 
-def declared(shape: Shape, name: str, value: Column) -> Column:
+def declared(shape: TargetSchema, name: str, value: Column) -> Column:
     """Return a column's value as the schema in force at the change's position declares it."""
     spans = shape.single_precision.get(name, ())
     if not spans or not isinstance(shape.columns[name], T.DoubleType):
@@ -73,7 +73,7 @@ def declared(shape: Shape, name: str, value: Column) -> Column:
     return F.when(inside, types.widened_from_single(value, shape.columns[name])).otherwise(value)
 
 
-def unchanged(shape: Shape, named: Column) -> Column:
+def unchanged(shape: TargetSchema, named: Column) -> Column:
     """Return the columns that a change did not carry, none for null."""
     names = F.coalesce(named, F.array().cast("array<string>"))
     if NAN not in shape.columns:
@@ -82,22 +82,22 @@ def unchanged(shape: Shape, named: Column) -> Column:
     return F.when(without, F.array_append(names, NAN)).otherwise(names)
 
 
-def _decimals(shape: Shape) -> list[str]:
+def _decimals(shape: TargetSchema) -> list[str]:
     return [name for name, kind in shape.columns.items() if isinstance(kind, T.DecimalType) and name not in shape.key]
 
 
-def _not_numbers(shape: Shape, after: Column) -> Column:
+def _not_numbers(shape: TargetSchema, after: Column) -> Column:
     """Return the names of a row's decimal columns that are NaN; null when none is."""
     names = F.array_compact(F.array(*(F.when(after[name] == types.NOT_A_NUMBER, name) for name in _decimals(shape))))
     return F.when(F.size(names) > 0, names).cast(shape.columns[NAN])
 
 
-def read_columns(shape: Shape, names: Iterable[str]) -> T.StructType:
+def read_columns(shape: TargetSchema, names: Iterable[str]) -> T.StructType:
     """Return the structure by which some of the columns are parsed."""
     return T.StructType([T.StructField(name, types.read_as(shape.columns[name])) for name in names if name != NAN])
 
 
-def _structure(shape: Shape) -> T.StructType:
+def _structure(shape: TargetSchema) -> T.StructType:
     """Return the structure of a value: the new row, the old row's key, and where a failure to parse shows."""
     fields = [T.StructField("after", read_columns(shape, list(shape.columns)))]
     if shape.key:
@@ -105,7 +105,7 @@ def _structure(shape: Shape) -> T.StructType:
     return T.StructType([*fields, T.StructField(types.CORRUPT, T.StringType())])
 
 
-def _told(row: str, shape: Shape, name: str) -> Column:
+def _told(row: str, shape: TargetSchema, name: str) -> Column:
     if name not in shape.key:
         return told(shape, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])

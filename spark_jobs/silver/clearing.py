@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.silver import truncates
-from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE
 from spark_jobs.silver.truncates import Truncate
 
 #: By which Delta passes over a commit that a table has already: a load's own commit has them, and what goes with it must not.

@@ -3,7 +3,7 @@
 Each commit of ours has a number, one more than that of the commit before it, which Delta keeps as the version of a transaction.
 Of several loads that read the same state, Delta takes the commit of one and passes over the others', however late they come: a
 load whose commit is not there, or which finds somebody else's commit between the state that it read and its own, fails and can be
-run again. What it publishes is the version that its own commit made, never just the newest. Called by table.py and histories.py.
+run again. What it publishes is the version that its own commit made, never just the newest.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from headrace.errors import NeedsOperator, Retryable
-from spark_jobs import delta_log
-from spark_jobs.silver.published import Positions
+from spark_jobs.state import delta_log
+from spark_jobs.state.published import Positions
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: Of commits that change a table's columns ahead of its rows.

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.silver.quoting import name as _q
-from spark_jobs.silver.shape import SOURCE, Shape
+from spark_jobs.quoting import name as _q
+from spark_jobs.silver.target_schema import SOURCE, TargetSchema
 
 _USUAL_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
@@ -38,7 +38,7 @@ class KeyRange:
         return inside
 
 
-def of(rows: DataFrame, shape: Shape) -> KeyRange:
+def of(rows: DataFrame, shape: TargetSchema) -> KeyRange:
     """Return the range of rows that have the source and the key columns of a table with a key."""
     lead = shape.key[0]
     # As text: Python's dates end at the year 9999, and begin with year 1.

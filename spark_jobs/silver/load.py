@@ -16,16 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
-from spark_jobs import bronze as bronze_job
-from spark_jobs import delta_log, storage, tail
-from spark_jobs.failures import explained
+from spark_jobs import storage
+from spark_jobs.bronze import increment
+from spark_jobs.bronze import load as bronze_job
+from spark_jobs.errors import explained
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import complete, histories, name_registry, published, rebuild, survey, table
+from spark_jobs.silver import batch_profile, rebuild, scd2_load, table_load, topic_coverage
+from spark_jobs.silver.batch_profile import BatchProfile
 from spark_jobs.silver.incompatible import Incompatible
-from spark_jobs.silver.published import Positions, Published, Table
-from spark_jobs.silver.survey import Extent
-from spark_jobs.silver.table import Work
 from spark_jobs.silver.table_group import TableGroup
+from spark_jobs.silver.table_load import TableTask
+from spark_jobs.state import delta_log, name_registry, published
+from spark_jobs.state.published import Positions, Published, Table
 
 #: Tables that are written at the same time: each waits for its own log and files most of the time.
 SIDE_BY_SIDE = 4
@@ -89,24 +91,24 @@ def load(
         known = before.bronze_version
         if known is not None and delta_log.only_maintained(spark, path, known) and not lagging:
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
-        few = tail.few(spark, path, before.bronze_done, version)
+        few = increment.few(spark, path, before.bronze_done, version)
         aside = for_few_rows if few else SparkSession.newSession
-        with table.kept() as keep:
-            raw = tail.rows(aside(spark), path, before.bronze_done, version)
+        with table_load.kept() as keep:
+            raw = increment.rows(aside(spark), path, before.bronze_done, version)
             if few:
                 # All tables read these rows.
                 raw = keep(raw.coalesce(1))
             if reached is not None:
-                complete.check(spark, lake, before, raw, reached)
-            new = survey.extent(raw, before.positions, reached=reached)
+                topic_coverage.check(spark, lake, before, raw, reached)
+            new = batch_profile.extent(raw, before.positions, reached=reached)
             cuts = new.cuts
             works = _works(lake, before, new)
             if lagging:
-                works |= _behind(lake, before, cuts, tail.rows(spark, path, None, version), lagging)
+                works |= _behind(lake, before, cuts, increment.rows(spark, path, None, version), lagging)
             if group is not None:
                 works = {name: one for name, one in works.items() if group.has(name)}
             held = (before.bronze_done, raw) if few and before.bronze_done is not None else None
-            job = table.Job(stream=stream, bronze=path, version=version, load=before.load + 1, held=held)
+            job = table_load.LoadContext(stream=stream, bronze=path, version=version, load=before.load + 1, held=held)
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
@@ -137,10 +139,10 @@ def _lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str
     """Return the tables that stand behind the stream: stopped ones, ones whose folder was moved away or lack their history."""
     behind = {}
     # One listing for all tables, however many there are.
-    there = set(storage.names(spark, table.folder(lake, before.stream))) if before.tables else set()
+    there = set(storage.names(spark, table_load.folder(lake, before.stream))) if before.tables else set()
     for name, one in before.tables.items():
-        gone = one.version is not None and PurePosixPath(table.path(lake, before.stream, name)).name not in there
-        without = lake.stream(before.stream).history_of(name) and histories.missing(one)
+        gone = one.version is not None and PurePosixPath(table_load.path(lake, before.stream, name)).name not in there
+        without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
         if gone:
             behind[name] = replace(one, version=None, positions={}, schemas={}, since=None)
         elif without or one.problem is not None or one.positions != before.positions:
@@ -148,30 +150,30 @@ def _lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str
     return behind
 
 
-def _works(lake: LakeFile, before: Published, new: Extent) -> dict[str, Work]:
+def _works(lake: LakeFile, before: Published, new: BatchProfile) -> dict[str, TableTask]:
     """Return what is to be done for each table that has something new."""
     return {
-        name: table.work(lake, before, name, new, after=before.bronze_done)
+        name: table_load.work(lake, before, name, new, after=before.bronze_done)
         for name in sorted({one.table for one in new.seen})
     }
 
 
 def _behind(
     lake: LakeFile, before: Published, cuts: Positions, frame: DataFrame, lagging: dict[str, Table]
-) -> dict[str, Work]:
+) -> dict[str, TableTask]:
     """Return the work of tables that stand behind the stream, each from its own positions."""
-    works: dict[str, Work] = {}
+    works: dict[str, TableTask] = {}
     for name, known in lagging.items():
-        new = survey.extent(frame.filter(frame["table"] == name), known.positions, cuts)
+        new = batch_profile.extent(frame.filter(frame["table"] == name), known.positions, cuts)
         own = replace(before, tables={name: known})
-        works[name] = table.work(lake, own, name, new, after=None)
+        works[name] = table_load.work(lake, own, name, new, after=None)
     return works
 
 
 def _run(
     aside: Callable[[], SparkSession],
-    job: table.Job,
-    works: dict[str, Work],
+    job: table_load.LoadContext,
+    works: dict[str, TableTask],
     side_by_side: int,
     tell: Tell | None,
     committed: list[float],
@@ -181,7 +183,7 @@ def _run(
     An error that is not one table's is raised at the end.
     """
 
-    def one(work: Work) -> Table:
+    def one(work: TableTask) -> Table:
         for tries in range(_TRIES):
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
@@ -205,12 +207,12 @@ def _run(
     return done
 
 
-def _applied(session: SparkSession, job: table.Job, work: Work, committed: list[float]) -> Table:
+def _applied(session: SparkSession, job: table_load.LoadContext, work: TableTask, committed: list[float]) -> Table:
     """Bring a table and its history up to the cuts, or build them again from a new copy."""
     try:
-        current = table.apply(session, job, work)
+        current = table_load.apply(session, job, work)
         committed.append(monotonic())
-        return histories.apply(session, job, work, current)
+        return scd2_load.apply(session, job, work, current)
     except Incompatible:
         if not work.rebuilds:
             raise

@@ -14,14 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import bronze, delta_log
-from spark_jobs.failures import explained
-from spark_jobs.silver import apply as write
-from spark_jobs.silver import clearing, histories, published, survey, table
+from spark_jobs.bronze import load as bronze
+from spark_jobs.errors import explained
+from spark_jobs.silver import batch_profile, clearing, scd2_load, table_load
+from spark_jobs.silver import merge as write
 from spark_jobs.silver.incompatible import Incompatible
-from spark_jobs.silver.published import Positions, Table
 from spark_jobs.silver.schema_versions import SchemaVersions
-from spark_jobs.silver.table import Job, Work
+from spark_jobs.silver.table_load import LoadContext, TableTask
+from spark_jobs.state import delta_log, published
+from spark_jobs.state.published import Positions, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,8 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             listed = ", ".join(sorted(before.tables)) or "none"
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
         path = bronze.table_path(lake, stream)
-        job = Job(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
-        work = table.work(lake, before, name, survey.nothing(before.positions), after=None)
+        job = LoadContext(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
+        work = table_load.work(lake, before, name, batch_profile.nothing(before.positions), after=None)
         own, copies = from_copies(spark, job, work)
         done = apply(spark.newSession(), job, own, copies)
         tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
@@ -71,25 +72,25 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
     )
 
 
-def former(job: Job, work: Work) -> str:
+def former(job: LoadContext, work: TableTask) -> str:
     """Return the folder of the rows that a table had before this load."""
     return f"{work.former_path}/{job.load}"
 
 
-def from_copies(spark: SparkSession, job: Job, work: Work) -> tuple[Work, Positions]:
+def from_copies(spark: SparkSession, job: LoadContext, work: TableTask) -> tuple[TableTask, Positions]:
     """Return the work that builds a table up to its cuts, and the positions at which the sources' newest copies begin.
 
     Raises Incompatible, naming sources that need a newer copy, where the schemas since then do not fit together.
     """
     rows = job.rows(spark, None).filter(F.col("table") == work.table)
-    whole = survey.extent(rows, {}, work.cuts)
+    whole = batch_profile.extent(rows, {}, work.cuts)
     copies = {one.source: last for one in whole.seen if (last := _last_truncate(one, work.cuts)) is not None}
-    since = survey.extent(rows, copies, work.cuts)
+    since = batch_profile.extent(rows, copies, work.cuts)
     before = {one.source: one.value for one in whole.records if one.position <= copies.get(one.source, "")}
     known = replace(work.known, schemas=before, warnings={})
     own = replace(work, known=known, former_schemas={}, seen=since.seen, records=since.records, after=None)
     try:
-        table.formed(own)
+        table_load.formed(own)
     except Incompatible as error:
         versions = SchemaVersions.read(before, since.records, {}).of
         changed = [source for source, found in versions.items() if len(found) > 1] or list(versions)
@@ -98,20 +99,20 @@ def from_copies(spark: SparkSession, job: Job, work: Work) -> tuple[Work, Positi
     return own, copies
 
 
-def _last_truncate(one: survey.Seen, cuts: Positions) -> str | None:
+def _last_truncate(one: batch_profile.TableProfile, cuts: Positions) -> str | None:
     return max((it.position for it in one.truncates if it.position <= cuts.get(one.source, "")), default=None)
 
 
-def apply(spark: SparkSession, job: Job, work: Work, copies: Positions) -> Table:
+def apply(spark: SparkSession, job: LoadContext, work: TableTask, copies: Positions) -> Table:
     """Keep the former rows and put those from the copies on in their place; return the table. The session is the table's own."""
     known = work.known
     if known.version is not None:
         _keep(spark, work.path, known.version, former(job, work))
     if known.history is not None:
         _keep(spark, work.history_path, known.history, f"{former(job, work)}-history")
-    done = table.build(spark, job, work, copies)
+    done = table_load.build(spark, job, work, copies)
     return (
-        histories.rebuild(spark, job, work, done, copies) if work.history is not None else replace(done, history=None)
+        scd2_load.rebuild(spark, job, work, done, copies) if work.history is not None else replace(done, history=None)
     )
 
 

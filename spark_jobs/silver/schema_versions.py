@@ -1,7 +1,7 @@
 """Which schema was in force at which position of each source, in a table's range of changes.
 
 A record is read with the schema in force at its position, so a table does not depend on where loads cut the log. A change of
-the key ends a step: the changes before it are applied by the key that they were written with. Called by table.py.
+the key ends a step: the changes before it are applied by the key that they were written with. Called by table_load.py.
 """
 
 from collections.abc import Mapping, Sequence

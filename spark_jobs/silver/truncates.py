@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.silver.shape import COMMIT_TIME, DELETED_AT, POSITION, SOURCE
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

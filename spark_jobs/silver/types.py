@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.schema import Column as SourceColumn
-from spark_jobs.failures import corrupt
+from spark_jobs.errors import corrupt
 
 _LARGEST_PRECISION = 38
 #: What `numeric` holds that no decimal does.
@@ -100,7 +100,7 @@ def read_as(stored: T.DataType) -> T.DataType:
 def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False) -> Column:
     """Return a parsed value in its stored type; fail at one that the type cannot hold.
 
-    `nan`: a decimal that is NaN is null, and told beside the row (shape.NAN).
+    `nan`: a decimal that is NaN is null, and told beside the row (target_schema.NAN).
     """
     if read_as(stored) == stored:
         return parsed

@@ -13,7 +13,7 @@ def connect(source: str, address: VerifiedSource, *, placed: bool = False) -> Ab
     """
     # Each client is imported where a source needs it.
     if address.postgresql is not None:
-        from spark_jobs.verify.source import SourceDatabase
+        from spark_jobs.verify.postgres.database import SourceDatabase
 
         return SourceDatabase.connect(source, address.postgresql, placed=placed)
     from spark_jobs.verify.mysql.database import MysqlDatabase

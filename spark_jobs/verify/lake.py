@@ -17,9 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
 from headrace.schema import TableSchema
-from spark_jobs import bronze, delta_log, scratch, storage, tail
-from spark_jobs.silver import overlay, published, shape, table
-from spark_jobs.silver.overlay import Moment
+from spark_jobs import scratch, storage
+from spark_jobs.bronze import increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import snapshot
+from spark_jobs.query.snapshot import StreamSnapshot
+from spark_jobs.silver import table_load, target_schema
+from spark_jobs.state import delta_log, published
 from spark_jobs.verify import canonical
 from spark_jobs.verify.engine import Database, Place
 
@@ -57,7 +61,7 @@ class LakeAt:
         self._bronze = bronze.table_path(lake, stream)
         self._scratch = f"{scratch.root(lake)}/{scratch.name()}"
         self._state = published.latest(self._spark, lake, stream)
-        self._moment: Moment | None = None
+        self._moment: StreamSnapshot | None = None
         #: Version of bronze that our own load left.
         self._ours = -1
 
@@ -84,7 +88,7 @@ class LakeAt:
                 break
             time.sleep(_PAUSE_SECONDS)
         upto = {source: reached.bound} if reached.bound is not None else {}
-        self._moment = overlay.moment(self._spark, self._lake, self._state, upto)
+        self._moment = snapshot.moment(self._spark, self._lake, self._state, upto)
         return reached
 
     def names(self, source: str) -> set[str]:
@@ -97,10 +101,10 @@ class LakeAt:
         whole = self._whole(name)
         if whole is None:
             return None
-        mine = whole.where(F.col(shape.SOURCE) == source)
-        if shape.DELETED_AT in whole.columns:
-            mine = mine.where(F.col(shape.DELETED_AT).isNull())
-        beside = (*shape.OWN, shape.DELETED_AT)
+        mine = whole.where(F.col(target_schema.SOURCE) == source)
+        if target_schema.DELETED_AT in whole.columns:
+            mine = mine.where(F.col(target_schema.DELETED_AT).isNull())
+        beside = (*target_schema.OWN, target_schema.DELETED_AT)
         return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in beside))
 
     def treated(self, source: str, name: str) -> dict[str, str]:
@@ -118,10 +122,10 @@ class LakeAt:
         known = self._state.tables.get(name)
         if self._moment is not None and any(one.table == name for one in self._moment.new.seen):
             folder = f"{self._scratch}/{uuid.uuid4().hex}"
-            return self._spark.sql(overlay.sql(self._spark, self._lake, self._moment, name, folder))
+            return self._spark.sql(snapshot.sql(self._spark, self._lake, self._moment, name, folder))
         if known is None or known.version is None:
             return None
-        path = table.path(self._lake, self._stream, name)
+        path = table_load.path(self._lake, self._stream, name)
         return self._spark.read.format("delta").option("versionAsOf", known.version).load(path)
 
     def _load(self) -> int:
@@ -149,7 +153,7 @@ class LakeAt:
         newest = whole = self._state.positions.get(source)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
-            new = tail.rows(self._spark, self._bronze, self._state.bronze_done, version)
+            new = increment.rows(self._spark, self._bronze, self._state.bronze_done, version)
             ended = F.when(F.col("last"), F.col("position"))
             (row,) = (
                 new.where(F.col("source") == source)

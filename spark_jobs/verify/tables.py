@@ -8,7 +8,7 @@ was added and never filled. Called by verify.py.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from spark_jobs.silver.shape import NAN
+from spark_jobs.silver.target_schema import NAN
 from spark_jobs.verify import canonical
 from spark_jobs.verify.canonical import Column, SilverType
 from spark_jobs.verify.engine import Forms, SourceTable

@@ -14,7 +14,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
-from spark_jobs.failures import explained
+from spark_jobs.errors import explained
 from spark_jobs.verify import ranges, silver, tables
 from spark_jobs.verify.compare import compare
 from spark_jobs.verify.engine import Database, SourceSide, SourceTable

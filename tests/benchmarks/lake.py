@@ -16,7 +16,8 @@ from headrace.configuration.load import load
 from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from spark_jobs import bronze, session
+from spark_jobs import session
+from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
 from tests.benchmarks import drain
 from tests.benchmarks.results import Result, compared

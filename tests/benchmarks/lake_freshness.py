@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import load, sql
+from spark_jobs import load
+from spark_jobs.query import engine
 from tests.benchmarks import lake_records
 from tests.benchmarks.results import Result
 
@@ -36,7 +37,7 @@ def measure(
     feed = Feed(lake.kafka.bootstrap, lake.topic(stream), max(1, rate // _TICKS // len(_TABLES)))
     feed.begin()
     load.run(spark, lake, stream)
-    desk = sql.Desk(spark.newSession(), lake)
+    desk = engine.SqlEngine(spark.newSession(), lake)
     # A reader elsewhere would not queue behind the tasks of a load either.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "reader")
     stopped = threading.Event()
@@ -59,14 +60,14 @@ def measure(
     return found
 
 
-def _ask(desk: sql.Desk, database: str) -> tuple[float, int]:
+def _ask(desk: engine.SqlEngine, database: str) -> tuple[float, int]:
     """Return the newest tick that a table shows, and when the answer was there."""
     (row,) = desk.ask(f"SELECT max(tick) AS tick FROM {database}.t0").collect()
     return time.time(), row["tick"] or 0
 
 
 def _watched(
-    desk: sql.Desk, feed: "Feed", running: "Future[None]", database: str, seconds: int, rate: int
+    desk: engine.SqlEngine, feed: "Feed", running: "Future[None]", database: str, seconds: int, rate: int
 ) -> list[Result]:
     """Ask one database without a pause until what was committed in so many seconds is seen; return its delays."""
     first, last, answers = feed.newest, None, []

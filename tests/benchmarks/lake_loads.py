@@ -26,7 +26,8 @@ from rich.console import Console
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from infra.local.kafka import Kafka
-from spark_jobs import bronze, session
+from spark_jobs import session
+from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
 from tests.benchmarks import lake_freshness, lake_records, results
 from tests.benchmarks.results import Result, compared

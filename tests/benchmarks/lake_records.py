@@ -9,9 +9,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import bronze, offsets, tail
-from spark_jobs.envelope import ordered, rows
-from spark_jobs.offsets import Held, Progress
+from spark_jobs.bronze import increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.envelope import ordered, rows
+from spark_jobs.state import offsets
+from spark_jobs.state.offsets import Held, Progress
 
 SOURCE = "bench/lake"
 _A_TRANSACTION = 50
@@ -84,7 +86,7 @@ def to_bronze(spark: SparkSession, lake: LakeFile, stream: str, records: DataFra
         kafka = kafka.unionByName(schema)
     note = offsets.note(stream, Progress(topics={stream: Held({0: first + count + 1})}))
     writer = ordered(rows(kafka)).write.format("delta").mode("append").option("userMetadata", note)
-    writer.option("delta.dataSkippingStatsColumns", "source,table,op,position").option(tail.FEED, "true").save(
+    writer.option("delta.dataSkippingStatsColumns", "source,table,op,position").option(increment.FEED, "true").save(
         bronze.table_path(lake, stream)
     )
 

@@ -18,7 +18,7 @@ from headrace.configuration.load import load
 from infra.local import files
 from infra.local.postgres import Postgres
 from spark_jobs import session
-from spark_jobs.verify.source import SourceDatabase
+from spark_jobs.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.verify import verify
 from tests.benchmarks.results import Result, show, write
 from tests.benchmarks.usage import Usage, usage

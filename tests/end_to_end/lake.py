@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from spark_jobs import sql
+from spark_jobs.query import engine
 from spark_jobs.verify.command import verify
 from tests.end_to_end.pipeline import STREAM, Pipeline
 
@@ -36,7 +36,7 @@ class Lake:
 
     def ask(self, question: str) -> list[dict[str, Any]]:
         """Return the rows of the answer."""
-        with closing(sql.Desk(self._spark, self._file)) as desk:
+        with closing(engine.SqlEngine(self._spark, self._file)) as desk:
             return [row.asDict() for row in desk.ask(question).collect()]
 
     def assert_counts(self) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from spark_jobs import load, sql
+from spark_jobs import load
+from spark_jobs.query import engine
 from tests.end_to_end.pipeline import STREAM, Pipeline
 from tests.end_to_end.workload import ACCOUNTS
 
@@ -35,7 +36,7 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
     pipeline.wait_for_more(ACCOUNTS + 100)
     lake = load_file(pipeline.lake_file, LakeFile)
     load.run(spark, lake, STREAM)
-    desk = sql.Desk(spark.newSession(), lake)
+    desk = engine.SqlEngine(spark.newSession(), lake)
     during, live, between = [], [], [_sums(desk, "silver")]
 
     # When loads go on, and a reader asks again and again, during them and between them, of what is published and of what is not.
@@ -60,7 +61,7 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
     assert len(live) >= _LOADS
 
 
-def _sums(desk: sql.Desk, database: str) -> dict[str, dict[str, int]]:
+def _sums(desk: engine.SqlEngine, database: str) -> dict[str, dict[str, int]]:
     """Return each region's sum of every table, asked in one question."""
     question = " UNION ALL ".join(
         f"SELECT _source, '{table}' AS name, CAST(sum({amount}) AS BIGINT) AS total FROM {database}.{table} GROUP BY _source"

@@ -15,8 +15,8 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from spark_jobs.kafka import tables_of
-from spark_jobs.topics import described, observe
+from spark_jobs.kafka.client import tables_of
+from spark_jobs.kafka.topics import described, observe
 from tests.bridge_file import bridge_file
 from tests.edge_double import Edge, message, send
 from tests.kafka_reading import read_committed

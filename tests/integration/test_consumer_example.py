@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from headrace.configuration.kafka import KafkaConnection
-from spark_jobs import bronze, groups
-from spark_jobs.kafka import Place
+from spark_jobs.bronze import load as bronze
+from spark_jobs.kafka import groups
+from spark_jobs.kafka.client import Place
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "consumer" / "consumer.py"

@@ -23,9 +23,9 @@ from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Strea
 from headrace.configuration.secret import Secret
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from headrace.position import Position
-from spark_jobs import groups
-from spark_jobs import kafka as lake_kafka
-from spark_jobs.kafka import Place
+from spark_jobs.kafka import client as lake_kafka
+from spark_jobs.kafka import groups
+from spark_jobs.kafka.client import Place
 from tests.edge_double import message, send
 from tests.security_lists import bridge_init, bridge_run, lake, of_tables
 from tests.source_log import Row, cut, log

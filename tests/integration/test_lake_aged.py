@@ -6,9 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spark_jobs import bronze, maintain, sql
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import maintain, replay_silver
+from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import published, read, replay, table
+from spark_jobs.silver import table_load
+from spark_jobs.state import published
 from spark_jobs.verify.lake import LakeAt
 from tests.lake_age import age
 from tests.lake_death import dying_before_it_publishes
@@ -48,16 +51,16 @@ def bank(spark, feed, lake_file):
 
 def readable(spark, lake, *, silver_names, log=1):
     """Check all ways in which published versions are read."""
-    assert names(read.frame(spark, lake, "bank", "public.accounts")) == silver_names
-    assert read.frame(spark, lake, "bank", "public.log").count() == log
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == silver_names
+    assert published_tables.frame(spark, lake, "bank", "public.log").count() == log
     side = LakeAt(spark, lake, "bank")
     try:
         assert names(side.frame(J, "public.accounts")) == silver_names
     finally:
         side.close()
     desks = [
-        sql.Desk(spark.newSession(), lake),
-        sql.Desk(spark.newSession(), lake, as_of=_at(9)),
+        engine.SqlEngine(spark.newSession(), lake),
+        engine.SqlEngine(spark.newSession(), lake, as_of=_at(9)),
     ]
     try:
         assert names(desks[0].ask("SELECT name FROM silver.accounts")) == silver_names
@@ -90,8 +93,8 @@ def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
     report = maintain.maintain(spark, lake, "bank")
     # then it removes nothing that a published version needs
     assert set(report.skipped) == {"silver/bank/public.accounts", "silver/bank/public.log"}
-    assert names(read.frame(spark, lake, "bank", "public.accounts")) == ["ten"]
-    assert read.frame(spark, lake, "bank", "public.log").count() == 1
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["ten"]
+    assert published_tables.frame(spark, lake, "bank", "public.log").count() == 1
     # and loads, maintenance and replays go on, from a point and from the beginning
     load(spark, lake)
     age(spark, lake, days[0])
@@ -102,11 +105,11 @@ def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
         load(spark, lake)
     stranger = spark.newSession()
     stranger.conf.set("spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration", "true")
-    assert read.frame(stranger, lake, "bank", "public.log").count() == 2
+    assert published_tables.frame(stranger, lake, "bank", "public.log").count() == 2
     load(spark, lake)
     with dying_before_it_publishes(lake):
-        replay.replay(spark, lake, "bank", {J: published.latest(spark, lake, "bank").positions[J]})
-    replay.replay(spark, lake, "bank")
+        replay_silver.replay(spark, lake, "bank", {J: published.latest(spark, lake, "bank").positions[J]})
+    replay_silver.replay(spark, lake, "bank")
     assert readable(spark, lake, silver_names=["eleven"], log=3) == ["eleven"]
 
 
@@ -115,10 +118,10 @@ def test_l2_replaced_files_are_kept_for_keep_days(spark, bank, keep_days):
     # given files of which some were replaced, the rest is current
     _, lake = bank
     lake = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=keep_days))
-    accounts = Path(table.path(lake, "bank", "public.accounts"))
+    accounts = Path(table_load.path(lake, "bank", "public.accounts"))
     maintain.maintain(spark, lake, "bank")
     before = set(accounts.glob("*.parquet"))
-    current = len(read.frame(spark, lake, "bank", "public.accounts").inputFiles())
+    current = len(published_tables.frame(spark, lake, "bank", "public.accounts").inputFiles())
     assert len(before) > current
     # when they were replaced less than `keep_days` ago
     age(spark, lake, keep_days - 1)
@@ -128,4 +131,4 @@ def test_l2_replaced_files_are_kept_for_keep_days(spark, bank, keep_days):
     age(spark, lake, 2)
     maintain.maintain(spark, lake, "bank")
     assert len(set(accounts.glob("*.parquet"))) == current
-    assert names(read.frame(spark, lake, "bank", "public.accounts")) == ["ten"]
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["ten"]

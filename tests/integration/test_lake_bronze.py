@@ -7,9 +7,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
-from spark_jobs import bronze
-from spark_jobs import kafka as asking
-from spark_jobs.check import check
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.check import check
+from spark_jobs.kafka import client as asking
 from tests.waiting import eventually
 
 

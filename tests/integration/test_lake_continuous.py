@@ -6,7 +6,9 @@ from threading import Event
 import pytest
 
 from headrace.errors import CorruptInput
-from spark_jobs import bronze, load, sql
+from spark_jobs import load
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import engine
 from tests.waiting import eventually
 
 
@@ -35,7 +37,7 @@ def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     load.run(spark, lake, "bank")
-    desk = sql.Desk(spark.newSession(), lake)
+    desk = engine.SqlEngine(spark.newSession(), lake)
     # when a load of silver is an hour away
     running, _, stopped = following(lake, every=3600)
     source.commit(source.insert(id=2, name="b", balance="1.00"))

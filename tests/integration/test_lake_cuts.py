@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_jobs.silver import read
+from spark_jobs.query import published_tables
 from tests.lake_logged import LoggedLake
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -69,7 +69,7 @@ def held(lake: LoggedLake):
     """Return all that a lake holds, by table, whatever the order of columns."""
     found = {}
     for name in (READINGS, ORDERS, LOG):
-        frame = read.frame(lake.spark, lake.file, "bank", name)
+        frame = published_tables.frame(lake.spark, lake.file, "bank", name)
         names = sorted(frame.columns)
         found[name] = (names, sorted(map(str, frame.select(*names).collect())))
     return found

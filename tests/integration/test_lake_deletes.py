@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs import bronze, sql
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import replay_silver
+from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import replay
 from spark_jobs.verify.lake import LakeAt
 
 J, L = "jakarta/bank", "london/bank"
@@ -48,7 +49,7 @@ def desk(spark):
     made = []
 
     def make(lake, **when):
-        made.append(sql.Desk(spark, lake, **when))
+        made.append(engine.SqlEngine(spark, lake, **when))
         return made[-1]
 
     yield make
@@ -122,7 +123,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     agrees("silver_live")
     assert silver.load(spark, lake, "bank").problems == {}
     agrees("silver")
-    replay.replay(spark, lake, "bank")
+    replay_silver.replay(spark, lake, "bank")
     agrees("silver")
     # and a moment ago is shown as it stood
     past = desk(lake, as_of=datetime.fromtimestamp(3.5 * HOUR / 1000, UTC)).ask("SELECT * FROM silver.accounts")
@@ -141,7 +142,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     living = [(J, 5), (J, 6), (J, 9), (L, 1)]
     assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == living
     # and a replay removes the marked rows
-    assert replay.replay(spark, hard, "bank").problems == {}
+    assert replay_silver.replay(spark, hard, "bank").problems == {}
     left = desk(hard).ask("SELECT * FROM silver.accounts")
     assert "_deleted_at" not in left.columns
     assert sorted(tuple(row) for row in left.select("_source", "id").collect()) == living

@@ -7,7 +7,7 @@ import pytest
 
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
-from spark_jobs import endings, envelope
+from spark_jobs.bronze import envelope, envelope_fast_path
 
 POSITION = "692010c0/0000000001a00000/00000003"
 STAMP = 1769850900250
@@ -113,9 +113,11 @@ def test_fields_are_those_of_the_json_whatever_its_form(kafka_records):
 
 def test_records_of_our_edges_are_read_from_their_end(kafka_records):
     records = kafka_records(EDGES.values())
-    told = records.select("offset", records["value"].cast("string").alias("value"), *endings.told(records["value"]))
-    rows = endings.read(told).select("offset", endings.PLAIN).collect()
-    assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[endings.PLAIN]] == []
+    told = records.select(
+        "offset", records["value"].cast("string").alias("value"), *envelope_fast_path.told(records["value"])
+    )
+    rows = envelope_fast_path.read(told).select("offset", envelope_fast_path.PLAIN).collect()
+    assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[envelope_fast_path.PLAIN]] == []
 
 
 def test_a_jvm_compiles_what_reads_the_records(spark):

@@ -3,7 +3,9 @@
 from decimal import Decimal
 from unittest.mock import patch
 
-from spark_jobs import bronze, sql, tail
+from spark_jobs.bronze import increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
 from tests.lake_reading import rows
 
@@ -19,7 +21,7 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
     for name in ("few", "many"):
         (tmp_path / name).mkdir()
         lakes[name] = lake_in(tmp_path / name)(bank=one.topic)
-    told, really = [], tail.few
+    told, really = [], increment.few
 
     def load(*, asked=False):
         """Load both lakes, and return what stands in each, and what was seen before by who does not wait for the load."""
@@ -31,7 +33,7 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
                 told.append((name, answer))
                 return answer
 
-            with patch.object(tail, "few", few):
+            with patch.object(increment, "few", few):
                 bronze.load(spark, lake, "bank")
                 live = _live(spark, lake) if asked else []
                 report = silver.load(spark, lake, "bank")
@@ -73,7 +75,7 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
 
 
 def _live(spark, lake):
-    desk = sql.Desk(spark.newSession(), lake)
+    desk = engine.SqlEngine(spark.newSession(), lake)
     try:
         return [tuple(row) for row in desk.ask(LIVE).collect()]
     finally:

@@ -7,9 +7,10 @@ import pytest
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from spark_jobs import bronze
-from spark_jobs.silver import history, published
+from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
+from spark_jobs.silver import scd2
+from spark_jobs.state import published
 from tests.lake_death import dying_before_it_publishes
 
 J, L = "jakarta/bank", "london/bank"
@@ -40,9 +41,9 @@ def kept(lake, text):
 
 def versions(spark, lake, name="public.accounts", columns=("id", "name")):
     known = published.latest(spark, lake, "bank").tables[name]
-    path = history.path(lake, "bank", name)
+    path = scd2.path(lake, "bank", name)
     frame = spark.read.format("delta").option("versionAsOf", known.history).load(path)
-    times = [f"unix_millis({column}) AS {column}" for column in (history.START, history.END)]
+    times = [f"unix_millis({column}) AS {column}" for column in (scd2.START, scd2.END)]
     found = frame.selectExpr("_source", *(f"`{c}`" for c in columns), *times).collect()
     return sorted((*row[:-2], HOURS[row[-2]], HOURS.get(row[-1])) for row in found)
 

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_jobs import bronze
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import published, read, table
+from spark_jobs.silver import table_load
+from spark_jobs.state import published
 from tests.waiting import eventually
 
 J = "jakarta/bank"
@@ -29,11 +31,13 @@ def killed_when(lake, reached: Callable[[], bool]) -> None:
 
 
 def entries(spark, lake):
-    return sorted(row["entry"] for row in read.frame(spark, lake, "bank", "public.log").collect())
+    return sorted(row["entry"] for row in published_tables.frame(spark, lake, "bank", "public.log").collect())
 
 
 def accounts(spark, lake):
-    return sorted((row["id"], row["name"]) for row in read.frame(spark, lake, "bank", "public.accounts").collect())
+    return sorted(
+        (row["id"], row["name"]) for row in published_tables.frame(spark, lake, "bank", "public.accounts").collect()
+    )
 
 
 def offsets(spark, lake):
@@ -66,7 +70,7 @@ def test_load_killed_after_each_kind_of_commit_is_finished_by_the_next(spark, fe
         *(source.insert("public.log", entry=f"{i:03}") for i in range(20, 40)),
     )
     wanted = [
-        Path(table.path(lake, "bank", name), "_delta_log", f"{1:020d}.json")
+        Path(table_load.path(lake, "bank", name), "_delta_log", f"{1:020d}.json")
         for name in ("public.log", "public.accounts")
     ]
     killed_when(lake, lambda: any(path.exists() for path in wanted))

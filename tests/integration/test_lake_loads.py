@@ -4,7 +4,7 @@ import logging
 from contextlib import closing
 
 from spark_jobs import load as job
-from spark_jobs.sql import Desk
+from spark_jobs.query.engine import SqlEngine
 
 
 def test_each_step_of_a_load_is_a_row_with_its_ranges_rows_files_seconds_and_lag(spark, feed, lake_file, caplog):
@@ -12,14 +12,14 @@ def test_each_step_of_a_load_is_a_row_with_its_ranges_rows_files_seconds_and_lag
     source = feed("jakarta/bank")
     lake = lake_file(bank=source.topic)
     first = source.commit(source.schema(), source.insert(id=1, name="Ana", balance="1.00"))
-    with caplog.at_level(logging.INFO, "spark_jobs.loads"):
+    with caplog.at_level(logging.INFO, "spark_jobs.run_log"):
         job.run(spark, lake, "bank")
     last = source.commit(source.insert(id=2, name="Ben", balance="2.00"), source.delete(id=1))
     report = job.run(spark, lake, "bank")
     assert job.run(spark, lake, "bank").lag == {}
 
     # When the table is asked.
-    with closing(Desk(spark, lake)) as desk:
+    with closing(SqlEngine(spark, lake)) as desk:
         rows = desk.ask("SELECT * FROM headrace.loads ORDER BY finished_at, step").collect()
 
     # Then there is a row for each step that did something.

@@ -8,10 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spark_jobs import bronze, maintain, sql
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import maintain
+from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import published, read, table
-from spark_jobs.silver.published import Published
+from spark_jobs.silver import table_load
+from spark_jobs.state import published
+from spark_jobs.state.published import Published
 from tests.lake_death import dying_before_it_publishes
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -40,7 +43,7 @@ def load(spark, lake):
 
 
 def ids(spark, lake):
-    return sorted(row["id"] for row in read.frame(spark, lake, "bank", "public.accounts").collect())
+    return sorted(row["id"] for row in published_tables.frame(spark, lake, "bank", "public.accounts").collect())
 
 
 def files(path):
@@ -52,7 +55,7 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # given a reader who has asked, and a lake that keeps nothing longer than it must
     source, lake = bank
     keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
-    desk = sql.Desk(spark.newSession(), lake)
+    desk = engine.SqlEngine(spark.newSession(), lake)
     before = desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect()
     # when
     report = maintain.maintain(spark, lake, "bank")
@@ -68,13 +71,13 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # then it goes, and everything that is published stands
     assert again.compacted == {}
     assert files(bronze.table_path(lake, "bank")) == 1
-    assert files(table.path(lake, "bank", "public.accounts")) == 1
+    assert files(table_load.path(lake, "bank", "public.accounts")) == 1
     assert desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
     assert silver.load(spark, lake, "bank").load is None
     source.commit(source.delete(id=0), source.insert("public.log", entry="4"))
     load(spark, lake)
     assert ids(spark, lake) == [1, 2]
-    assert read.frame(spark, lake, "bank", "public.log").count() == 4
+    assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
 
 
 def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, bank):
@@ -87,10 +90,10 @@ def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, ba
     report = maintain.maintain(spark, lake, "bank")
     # then
     assert report.skipped == ["silver/bank/public.accounts"]
-    names = read.frame(spark, lake, "bank", "public.accounts").select("name").distinct().collect()
+    names = published_tables.frame(spark, lake, "bank", "public.accounts").select("name").distinct().collect()
     assert [row["name"] for row in names] == ["a"]
     load(spark, lake)
-    assert read.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
+    assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
 
 
 # P12
@@ -106,8 +109,8 @@ def test_load_and_maintenance_at_once_lose_nothing(spark, bank):
         loaded, _ = (one.result() for one in both)
     assert loaded.load is not None
     assert 0 < loaded.exposed_seconds < loaded.seconds
-    assert read.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
-    assert read.frame(spark, lake, "bank", "public.log").count() == 4
+    assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
+    assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
 
 
 def test_what_was_published_is_read_again_where_a_lake_was_made_anew(spark, lake_file):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from spark_jobs import retention, sql
-from spark_jobs.silver import name_registry, read, table
+from spark_jobs.query import engine, published_tables
+from spark_jobs.silver import table_load
+from spark_jobs.state import name_registry, retention
 
 COLUMNS = {"id": ("int8", None, None), "name": ("text", None, None)}
 TABLES = [
@@ -33,7 +34,7 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     # then each has rows of its own, under a name that stayed
     names = name_registry.of(spark, lake, [("bank", name) for name in TABLES])
     assert {place: names[place] for place in first} == first
-    with closing(sql.Desk(spark.newSession(), lake)) as desk:
+    with closing(engine.SqlEngine(spark.newSession(), lake)) as desk:
         listed = {row["tableName"] for row in desk.ask("SHOW TABLES IN silver").collect()}
         assert {name.casefold() for name in names.values()} <= listed
         for database in ("silver", "silver_live"):
@@ -42,11 +43,11 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
             assert {row["named"]: row["name"] for row in rows} == {name: table for (_, table), name in names.items()}
     # and nothing is outside of the lake's folder
     assert {path.name for path in Path(lake.root).parent.iterdir()} == {"lake.toml", Path(lake.root).name}
-    assert all(read.frame(spark, lake, "bank", name) is not None for name in TABLES)
+    assert all(published_tables.frame(spark, lake, "bank", name) is not None for name in TABLES)
     # and maintenance can name the table that has a backtick
     special = next(name for name in TABLES if "`" in name)
     longer = replace(lake, lake=replace(lake.lake, keep_days=9))
-    assert retention.ensure(spark, longer, table.path(lake, "bank", special))
+    assert retention.ensure(spark, longer, table_load.path(lake, "bank", special))
 
 
 def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):

@@ -3,10 +3,12 @@
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs import bronze
-from spark_jobs.silver import apply as write
-from spark_jobs.silver import commit, published, read, table
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
+from spark_jobs.silver import commit, table_load
 from spark_jobs.silver import load as silver
+from spark_jobs.silver import merge as write
+from spark_jobs.state import published
 from tests.lake_reading import rows
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -16,7 +18,7 @@ LOG = {"entry": ("text", None, None)}
 #: What a load calls at each step: before a table is written, in its commit, after it, and before it publishes.
 STEPS = [
     (write, "create"),
-    (table, "formed"),
+    (table_load, "formed"),
     (write, "append"),
     (write, "merge"),
     (commit, "made"),
@@ -60,11 +62,11 @@ def test_l4_load_that_was_overtaken_publishes_nothing_and_doubles_nothing(spark,
         assert silver.load(spark, lake, "bank").load is not None
 
     def somebody_else():
-        path = table.path(lake, "bank", "public.accounts")
+        path = table_load.path(lake, "bank", "public.accounts")
         spark.newSession().sql(f"UPDATE delta.`{path}` SET balance = balance WHERE id = 1")
 
     def check():
-        log = read.frame(spark, lake, "bank", "public.log").collect()
+        log = published_tables.frame(spark, lake, "bank", "public.log").collect()
         assert sorted(int(row["entry"]) for row in log) == list(range(len(entries)))
         known = {row[1]: row[2] for row in rows(spark, lake)}
         assert known == {1: entries[-1], len(entries): entries[-1]}

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import Retryable
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import former, published, schema_texts
-from spark_jobs.silver.published import Published, Table
+from spark_jobs.state import former_format, published, schema_texts
+from spark_jobs.state.published import Published, Table
 
 J = "jakarta/bank"
 #: As releases before this table had it.
@@ -92,7 +92,9 @@ def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
         row = {"stream": "bank", "load": load, "started_at": now, "finished_at": now, "bronze_version": 3, "changes": 1}
         row |= {"positions": {J: str(load)}, "tables": [table | {"problem": None, "history": None}]}
         parsed = F.from_json(F.lit(msgspec.json.encode(row).decode()), FORMER)
-        spark.range(1).select(F.inline(F.array(parsed))).write.format("delta").mode("append").save(former.path(lake))
+        spark.range(1).select(F.inline(F.array(parsed))).write.format("delta").mode("append").save(
+            former_format.path(lake)
+        )
     # then it is what is published
     found = published.latest(spark, lake, "bank")
     assert (found.load, found.positions, found.tables["public.a"].version) == (2, {J: "2"}, 2)
@@ -103,7 +105,7 @@ def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
     )
     published.append(spark, lake, done, before=found)
     # then nothing of the former table is needed any more
-    spark.sql(f"DELETE FROM delta.`{former.path(lake)}`")
+    spark.sql(f"DELETE FROM delta.`{former_format.path(lake)}`")
     published._read.clear()
     schema_texts._known.clear()
     now_there = published.latest(spark, lake, "bank")

@@ -3,7 +3,9 @@
 import pytest
 
 from headrace.errors import NeedsOperator
-from spark_jobs.silver import published, rebuild, replay
+from spark_jobs.maintenance import replay_silver
+from spark_jobs.silver import rebuild
+from spark_jobs.state import published
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -70,7 +72,7 @@ def test_table_with_another_type_is_rebuilt_from_the_newest_copy_of_each_source_
     versions = lake.spark.read.format("delta").option("versionAsOf", known.history).load(path)
     assert versions.filter("id = 3").count() == 2
     # and a replay has the same rows
-    assert replay.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
     assert lake.rows("id", "code") == [(J, 3, "THREE"), (L, 2, "two")]
     assert lake.rows("name", table=OTHER) == [(J, "n")]
 

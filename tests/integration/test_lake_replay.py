@@ -8,21 +8,26 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import bronze, delta_log, replay
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import replay_bronze
+from spark_jobs.maintenance import replay_silver as again
+from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import published, read, table
-from spark_jobs.silver import replay as again
+from spark_jobs.silver import table_load
+from spark_jobs.state import delta_log, published
 
 LOG = {"entry": ("text", None, None)}
 
 
 def accounts(spark, lake):
-    frame = read.frame(spark, lake, "bank", "public.accounts").select("id", "name", "balance")
+    frame = published_tables.frame(spark, lake, "bank", "public.accounts").select("id", "name", "balance")
     return sorted(tuple(row) for row in frame.collect())
 
 
 def entries(spark, lake):
-    return sorted(row["entry"] for row in read.frame(spark, lake, "bank", "public.log").select("entry").collect())
+    return sorted(
+        row["entry"] for row in published_tables.frame(spark, lake, "bank", "public.log").select("entry").collect()
+    )
 
 
 def load(spark, lake):
@@ -43,7 +48,7 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     rows = [(1, "b", Decimal("1.00"))]
     # when somebody spoils the tables, which a load does not see
     for name, change in (("public.accounts", "SET name = 'spoilt'"), ("public.log", "SET entry = 'spoilt'")):
-        spark.sql(f"UPDATE delta.`{table.path(lake, 'bank', name)}` {change}")
+        spark.sql(f"UPDATE delta.`{table_load.path(lake, 'bank', name)}` {change}")
     source.commit(source.insert(id=3, name="c", balance="1.00"))
     load(spark, lake)
     assert accounts(spark, lake)[0][1] == "spoilt"
@@ -54,12 +59,14 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     assert accounts(spark, lake) == [*rows, (3, "c", Decimal("1.00"))]
     assert entries(spark, lake) == ["one", "three", "two"]
     old = spark.read.format("delta").option("versionAsOf", readers.tables["public.accounts"].version)
-    assert old.load(table.path(lake, "bank", "public.accounts")).filter("name = 'spoilt'").count() == 1
+    assert old.load(table_load.path(lake, "bank", "public.accounts")).filter("name = 'spoilt'").count() == 1
     # and from a position or an offset on: as much as came since the load before it
     with pytest.raises(ConfigurationError, match="no position"):
-        replay.positions(spark, lake, "bank", second)
-    point = replay.positions(spark, lake, "bank", "0:7")
-    assert replay.positions(spark, lake, "bank", f"jakarta/bank={second[:-1]}0") == point == {"jakarta/bank": first}
+        replay_bronze.positions(spark, lake, "bank", second)
+    point = replay_bronze.positions(spark, lake, "bank", "0:7")
+    assert (
+        replay_bronze.positions(spark, lake, "bank", f"jakarta/bank={second[:-1]}0") == point == {"jakarta/bank": first}
+    )
     report = again.replay(spark, lake, "bank", point)
     assert report.changes["public.log"] == 2
     assert entries(spark, lake) == ["one", "three", "two"]
@@ -87,7 +94,7 @@ def test_bronze_is_done_again_from_what_kafka_still_holds(spark, feed, lake_file
     before = sorted(row["value"] for row in spark.read.format("delta").load(path).collect())
     # when somebody spoils rows of it, and it is done again from a time on
     spark.sql(f"UPDATE delta.`{path}` SET value = 'spoilt' WHERE offset >= 3")
-    report = replay.of_bronze(spark, lake, "bank", "2026-01-31T01:30:00")
+    report = replay_bronze.of_bronze(spark, lake, "bank", "2026-01-31T01:30:00")
     # then
     assert report.records == 2
     assert sorted(row["value"] for row in spark.read.format("delta").load(path).collect()) == before
@@ -102,7 +109,7 @@ def test_bronze_is_done_again_from_what_kafka_still_holds(spark, feed, lake_file
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.delete_records([place])[place].result(60)
     with pytest.raises(NeedsOperator, match="partition 0: offsets 0 to 2"):
-        replay.of_bronze(spark, lake, "bank", "0")
-    assert replay.of_bronze(spark, lake, "bank", None).records == 3
+        replay_bronze.of_bronze(spark, lake, "bank", "0")
+    assert replay_bronze.of_bronze(spark, lake, "bank", None).records == 3
     assert spark.read.format("delta").load(path).count() == 5
     assert delta_log.note(spark, path, "bronze")[1]["rewritten"] is not None

@@ -3,7 +3,7 @@
 import json
 from decimal import Decimal
 
-from spark_jobs.silver import read
+from spark_jobs.query import published_tables
 from tests.lake_feed import EPOCH
 
 FIRST = {
@@ -13,7 +13,7 @@ FIRST = {
 
 
 def rows(spark, lake, *columns):
-    frame = read.frame(spark, lake, "bank", "public.accounts")
+    frame = published_tables.frame(spark, lake, "bank", "public.accounts")
     return sorted((tuple(row) for row in frame.select(*columns).collect()), key=lambda row: row[0])
 
 
@@ -66,7 +66,7 @@ def test_table_that_is_altered_again_and_again_keeps_what_it_had(spark, feed, la
     assert "column b is" in report.problems["public.accounts"]
     assert "headrace lake rebuild" in report.problems["public.accounts"]
     assert rows(spark, lake, "id") == [(8,), (9,)]
-    assert read.frame(spark, lake, "bank", "public.other").count() == 1
+    assert published_tables.frame(spark, lake, "bank", "public.other").count() == 1
 
 
 def beside(source, ordinal, **fields):

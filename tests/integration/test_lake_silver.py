@@ -2,8 +2,9 @@
 
 from decimal import Decimal
 
-from spark_jobs import bronze, idle
-from spark_jobs.silver import sifting
+from spark_jobs import noop_check
+from spark_jobs.bronze import load as bronze
+from spark_jobs.silver import merge_filter
 from tests.lake_reading import rows
 
 J, L = "jakarta/bank", "london/bank"
@@ -17,15 +18,15 @@ def test_rows_are_current_by_source_and_key(spark, feed, lake_file, loaded):
     one.commit(one.schema(), *(one.insert(id=i, name="a", balance="1.50") for i in (1, 2, 3)))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="9.99"))
     first = loaded(lake)
-    assert idle.report(lake, "bank").plain()["silver"]["changes"] == {}
+    assert noop_check.report(lake, "bank").plain()["silver"]["changes"] == {}
     # when
     one.commit(one.update(id=1, name="b", balance="2.50"), one.delete(id=2), one.insert(id=4, name="d", balance="0.00"))
     one.commit(one.update(id=1, name="c", balance="3.50"), one.delete(id=4))
     one.commit(one.insert(id=2, name="again", balance="-7.00"))
-    assert idle.report(lake, "bank") is None
-    assert idle.report(lake, "bank", "silver") is not None
+    assert noop_check.report(lake, "bank") is None
+    assert noop_check.report(lake, "bank", "silver") is not None
     bronze.load(spark, lake, "bank")
-    assert idle.report(lake, "bank", "silver") is None
+    assert noop_check.report(lake, "bank", "silver") is None
     second = loaded(lake)
     third = loaded(lake)
     # then
@@ -61,7 +62,7 @@ def test_table_that_is_large_beside_its_changes_is_sifted(spark, feed, lake_file
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(1000)))
     loaded(lake)
-    monkeypatch.setattr(sifting, "_LARGE", 1)
+    monkeypatch.setattr(merge_filter, "_LARGE", 1)
     # when
     source.commit(source.update(id=500, name="b", balance="1.00"), source.delete(id=0), source.delete(id=2000))
     source.commit(source.insert(id=1000, name="c", balance="1.00"), source.insert(id=0, name="again", balance="1.00"))
@@ -222,7 +223,7 @@ def test_table_without_a_key_appends_and_stops_alone_at_an_update(spark, feed, l
     assert "audit.log has no key" in report.problems["audit.log"]
     assert [key for _, key, _, _ in rows(spark, lake)] == [1]
     assert len(rows(spark, lake, "audit.log", columns=["entry"])) == 3
-    assert idle.report(lake, "bank") is None
+    assert noop_check.report(lake, "bank") is None
     source.commit(source.insert(id=2, name="b", balance="1.00"))
     assert "audit.log" in loaded(lake).problems
     assert len(rows(spark, lake)) == 2

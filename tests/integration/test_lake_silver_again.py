@@ -5,9 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 from headrace.errors import Retryable
-from spark_jobs import bronze, delta_log, idle
+from spark_jobs import noop_check
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import read, table
+from spark_jobs.silver import table_load
+from spark_jobs.state import delta_log
 from tests.lake_death import dying_before_it_publishes
 from tests.lake_reading import rows
 
@@ -49,8 +52,8 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
     loaded(lake)
     before = rows(spark, lake)
     # when
-    shutil.rmtree(table.path(lake, "bank", "public.accounts"))
-    assert idle.report(lake, "bank") is None
+    shutil.rmtree(table_load.path(lake, "bank", "public.accounts"))
+    assert noop_check.report(lake, "bank") is None
     loaded(lake)
     # then
     assert rows(spark, lake) == before == [(J, 1, "a", Decimal("1.00"))]
@@ -68,7 +71,7 @@ def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file,
     # then
     assert rows(spark, lake, stream="bank")[0][2] == "bank"
     assert rows(spark, lake, stream="shop")[0][2] == "shop"
-    names = {relation.name for relation in read.relations(spark, lake) if relation.database == "silver"}
+    names = {relation.name for relation in published_tables.relations(spark, lake) if relation.database == "silver"}
     # The first to be published keeps its name.
     assert names == {"accounts", "shop_accounts"}
 
@@ -87,7 +90,7 @@ def test_tables_written_side_by_side_each_note_their_own_progress(spark, feed, l
     loaded(lake)
     # then
     for name in names:
-        _, note = delta_log.note(spark, table.path(lake, "bank", name), table.NOTE)
+        _, note = delta_log.note(spark, table_load.path(lake, "bank", name), table_load.NOTE)
         assert (note["table"], note["load"], note["positions"]) == (name, 2, {J: end})
 
 

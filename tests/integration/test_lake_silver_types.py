@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from spark_jobs.silver import read
+from spark_jobs.query import published_tables
 
 
 def test_new_and_wider_columns_appear_and_a_narrower_one_stops_its_table(spark, feed, lake_file, loaded):
@@ -24,7 +24,7 @@ def test_new_and_wider_columns_appear_and_a_narrower_one_stops_its_table(spark, 
     )
     loaded(lake)
     # then
-    frame = read.frame(spark, lake, "bank", "public.accounts")
+    frame = published_tables.frame(spark, lake, "bank", "public.accounts")
     found = sorted(tuple(row) for row in frame.selectExpr("id", "amount", "cast(`added on` as string)").collect())
     assert found == [(1, Decimal("1.500"), None), (2**40, Decimal("123456789.125"), "2026-01-31")]
     # and when a type changes into something else
@@ -34,7 +34,7 @@ def test_new_and_wider_columns_appear_and_a_narrower_one_stops_its_table(spark, 
     )
     report = loaded(lake)
     assert "column note" in report.problems["public.accounts"]
-    assert read.frame(spark, lake, "bank", "public.accounts").count() == 2
+    assert published_tables.frame(spark, lake, "bank", "public.accounts").count() == 2
 
 
 TYPES = {
@@ -80,7 +80,7 @@ def test_every_type_arrives_whole(spark, feed, lake_file, loaded):
     report = loaded(lake)
     # then
     assert report.problems == {}
-    frame = read.frame(spark, lake, "bank", "public.accounts")
+    frame = published_tables.frame(spark, lake, "bank", "public.accounts")
     text = [f"hex({n})" if n == "bytes" else f"cast({n} as string)" for n in TYPES]
     (row,) = frame.selectExpr(*text, "fixed").collect()
     assert dict(zip(TYPES, row, strict=False)) == {name: shown for name, (_, _, shown) in TYPES.items()}
@@ -102,4 +102,4 @@ def test_value_that_its_type_cannot_hold_stops_its_table_and_is_not_repeated(spa
     assert "partition 0, offset 1: column balance" in report.problems["public.accounts"]
     assert "partition 0, offset" in report.problems["public.other"]
     assert "secret" not in str(report)
-    assert read.frame(spark, lake, "bank", "public.accounts") is None
+    assert published_tables.frame(spark, lake, "bank", "public.accounts") is None

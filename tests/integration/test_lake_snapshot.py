@@ -2,8 +2,8 @@
 
 from decimal import Decimal
 
-from spark_jobs import bronze
-from spark_jobs.silver import read
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
 
 
 def test_rows_of_a_snapshot_take_their_place_among_the_changes(spark, feed, lake_file, loaded):
@@ -14,7 +14,9 @@ def test_rows_of_a_snapshot_take_their_place_among_the_changes(spark, feed, lake
     source.commit(source.update(id=1, name="changed", balance="2.00"), source.delete(id=2))
 
     def rows():
-        return sorted(read.frame(spark, lake, "bank", "public.accounts").select("id", "name", "balance").collect())
+        return sorted(
+            published_tables.frame(spark, lake, "bank", "public.accounts").select("id", "name", "balance").collect()
+        )
 
     # When it is loaded, then no row of the copy stands over what is newer.
     loaded(lake)

@@ -12,8 +12,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
-from spark_jobs import answers, bronze, idle, prompt, sql
+from spark_jobs import noop_check
+from spark_jobs.bronze import load as bronze
 from spark_jobs.command import lake as command
+from spark_jobs.query import engine, repl, results
 from spark_jobs.silver import load as silver
 
 COLUMNS = {
@@ -43,12 +45,12 @@ def bank(spark, feed, lake_in, tmp_path_factory):
 
 def asked(desk, question, form="csv"):
     out = io.StringIO()
-    answers.write(desk.ask(question), form, out)
+    results.write(desk.ask(question), form, out)
     return out.getvalue()
 
 
 def test_questions_are_answered_in_every_format(spark, bank):
-    desk = sql.Desk(spark, bank)
+    desk = engine.SqlEngine(spark, bank)
     # a table outside of public has its schema in its name, and times beyond Python's are text as Spark has it
     assert asked(desk, "SELECT at, amount FROM silver.audit_log") == "at,amount\n+294247-01-10 04:00:54.775807,0.10\n"
     # columns may share a name, and text may hold commas
@@ -63,12 +65,12 @@ def test_questions_are_answered_in_every_format(spark, bank):
     assert asked(desk, "SELECT count(*) AS n FROM bronze.bank WHERE op = 'c'") == "n\n3\n"
     assert asked(desk, "SELECT load FROM lake.published") == "load\n1\n"
     # Parquet keeps the types, and takes a new folder only
-    answers.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer")
+    results.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer")
     answer = spark.read.parquet(f"{bank.root}/answer")
     assert answer.dtypes == [("id", "bigint"), ("amount", "decimal(10,2)"), ("at", "timestamp")]
     assert answer.count() == 2
     with pytest.raises(ConfigurationError, match="already exists"):
-        answers.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer")
+        results.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer")
     assert "accounts" in asked(desk, "SHOW TABLES IN silver")
     # columns of tables that are not named are not looked for: they would all be opened
     assert desk.columns("SELECT count(*) FROM") == []
@@ -77,7 +79,7 @@ def test_questions_are_answered_in_every_format(spark, bank):
 
 def test_json_and_csv_keep_every_value(spark, bank):
     """L9: decimals went through floats, columns of one name became one, times lost their microseconds, '' looked like NULL."""
-    desk = sql.Desk(spark.newSession(), bank)
+    desk = engine.SqlEngine(spark.newSession(), bank)
     exact = "12345678901234567890.123456789012345678"
     values = (
         f"cast('{exact}' AS decimal(38,18)) AS d, 9223372036854775807 AS b, timestamp'2026-01-31 09:15:00.123456' AS t"
@@ -106,14 +108,14 @@ def test_json_and_csv_keep_every_value(spark, bank):
 
 def test_a_long_answer_is_written_as_it_comes_and_is_not_cut(spark, bank):
     """L20, L31: an answer was collected as a whole, and cut at 80 columns where there is no terminal."""
-    desk = sql.Desk(spark, bank)
+    desk = engine.SqlEngine(spark, bank)
     shown = asked(desk, "SELECT id, repeat('x', 200) AS wide FROM range(2500)", "table")
     assert shown.count("x" * 200) == 2500
     assert shown.count("wide") == 3
     # of four partitions the first is written before the last one, which fails, is asked
     out = io.StringIO()
     with pytest.raises(ReplicationError):
-        answers.write(
+        results.write(
             desk.ask("SELECT if(id < 900, id, raise_error('late')) AS id FROM range(0, 1000, 1, 4)"), "csv", out
         )
     assert len(out.getvalue().splitlines()) > 250
@@ -145,7 +147,7 @@ BEGIN DELETE FROM silver.accounts; END
 
 def test_statements_that_write_are_refused(spark, bank):
     """L20: the prompt took DELETE FROM."""
-    desk = sql.Desk(spark, bank)
+    desk = engine.SqlEngine(spark, bank)
     for statement in WRITING.format(path=f"{bank.root}/state").strip().splitlines():
         with pytest.raises(ConfigurationError) as refused:
             desk.ask(statement)
@@ -154,7 +156,7 @@ def test_statements_that_write_are_refused(spark, bank):
 
 
 def test_statements_that_only_show_are_answered(spark, bank):
-    desk = sql.Desk(spark.newSession(), bank)
+    desk = engine.SqlEngine(spark.newSession(), bank)
     for statement in (
         *(
             "SHOW DATABASES",
@@ -174,7 +176,7 @@ def test_statements_that_only_show_are_answered(spark, bank):
 
 
 def test_question_that_makes_no_sense_is_one_sentence(spark, bank):
-    desk = sql.Desk(spark, bank)
+    desk = engine.SqlEngine(spark, bank)
     for question, told in (
         ("SELECT nope FROM silver.accounts", "nope"),
         ("SELEC 1", "SELEC"),
@@ -193,7 +195,7 @@ def test_prompt_answers_goes_on_after_an_error_and_leaves(spark, bank, capsys, t
     # when
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("\\d\nSELECT nope FROM silver.accounts;\nSELECT note\nFROM silver.accounts WHERE id = 1;\n\\q\n")
-        prompt.run(sql.Desk(spark, bank), "csv")
+        repl.run(engine.SqlEngine(spark, bank), "csv")
     # then
     printed = capsys.readouterr().out
     assert "silver.audit_log" in printed
@@ -205,7 +207,7 @@ def test_prompt_answers_goes_on_after_an_error_and_leaves(spark, bank, capsys, t
 def test_commands_report_what_they_did(spark, bank):
     run = CliRunner().invoke
     # then a load with nothing to do is known without Spark
-    assert idle.report(bank, "bank") is not None
+    assert noop_check.report(bank, "bank") is not None
     loaded = run(command, ["load", "bank", "--config", bank.path, "--json"], catch_exceptions=False)
     assert json.loads(loaded.output)["bronze"]["records"] == 0
     assert (

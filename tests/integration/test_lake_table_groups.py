@@ -4,24 +4,26 @@ from pathlib import Path
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from spark_jobs import bronze, delta_log
-from spark_jobs.silver import history, load, published, read, table
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
+from spark_jobs.silver import load, scd2, table_load
 from spark_jobs.silver.table_group import TableGroup
+from spark_jobs.state import delta_log, published
 
 LOG, ACCOUNTS, TELLERS = "public.log", "public.accounts", "public.tellers"
 BOTH = [TableGroup(1, 2), TableGroup(2, 2)]
 
 
 def rows(spark, lake, name, *columns):
-    return sorted(tuple(row) for row in read.frame(spark, lake, "bank", name).select(*columns).collect())
+    return sorted(tuple(row) for row in published_tables.frame(spark, lake, "bank", name).select(*columns).collect())
 
 
 def versions(spark, lake, name):
-    return spark.read.format("delta").load(history.path(lake, "bank", name)).count()
+    return spark.read.format("delta").load(scd2.path(lake, "bank", name)).count()
 
 
 def commits(spark, lake):
-    return {name: delta_log.version(spark, table.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
+    return {name: delta_log.version(spark, table_load.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
 
 
 def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, feed, lake_file):

@@ -4,10 +4,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
-from spark_jobs import bronze, bronze_follow, bronze_sink, idle, load, replay, sql
-from spark_jobs import kafka as asking
-from spark_jobs.check import check
-from spark_jobs.silver import read
+from spark_jobs import load, noop_check
+from spark_jobs.bronze import continuous, sink
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.check import check
+from spark_jobs.kafka import client as asking
+from spark_jobs.maintenance import replay_bronze
+from spark_jobs.query import engine, published_tables
 from tests.waiting import eventually
 
 J = "jakarta/bank"
@@ -28,7 +31,7 @@ def tables(kafka, topic):
 
 
 def names(spark, lake, table):
-    frame = read.frame(spark, lake, "bank", table)
+    frame = published_tables.frame(spark, lake, "bank", table)
     return [] if frame is None else sorted(row["name"] for row in frame.select("name").collect())
 
 
@@ -54,8 +57,8 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     first = loaded(lake)
     # then
     assert first.changes == {ACCOUNTS: 1, TELLERS: 1}
-    assert idle.report(lake, "bank") is not None
-    desk = sql.Desk(spark.newSession(), lake)
+    assert noop_check.report(lake, "bank") is not None
+    desk = engine.SqlEngine(spark.newSession(), lake)
 
     # when the end of a transaction is there, in one topic, and its beginning is not, in the other; ahead of it is a new schema
     wider = {"id": ("int8", None, None), "name": ("text", None, None), "balance": ("numeric", 12, 3)}
@@ -67,10 +70,10 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     source.release(late)
     assert bronze.load(spark, lake, "bank").tables.keys() == {f"{source.topic}.{ACCOUNTS}"}
     assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b"]
-    assert idle.report(lake, "bank") is None
+    assert noop_check.report(lake, "bank") is None
     whole = loaded(lake)
     assert whole.changes == {ACCOUNTS: 1, TELLERS: 1}
-    assert dict(read.frame(spark, lake, "bank", ACCOUNTS).dtypes)["balance"] == "decimal(12,3)"
+    assert dict(published_tables.frame(spark, lake, "bank", ACCOUNTS).dtypes)["balance"] == "decimal(12,3)"
 
     # when positions were asked for before a bridge committed another, which the ends that were asked for after that cover
     behind = bronze.topics.observe(lake, "bank")
@@ -80,15 +83,15 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
         patch.setattr(bronze.topics, "observe", lambda *_: ahead)
         assert loaded(lake).changes == {}
     # then the next load has no record to read, and knows
-    assert idle.report(lake, "bank") is None
+    assert noop_check.report(lake, "bank") is None
     report = load.run(spark, lake, "bank")
     assert (report.bronze.records, report.silver.changes) == (0, {ACCOUNTS: 1, TELLERS: 1})
-    assert idle.report(lake, "bank") is not None
+    assert noop_check.report(lake, "bank") is not None
 
     # when a load dies after its commit, and meanwhile a table gets a topic
     source.commit(*both(source, 4, "d"))
     with monkeypatch.context() as patch:
-        patch.setattr(bronze_sink, "mirror", lambda *_: (_ for _ in ()).throw(NotConnected("died")))
+        patch.setattr(sink, "mirror", lambda *_: (_ for _ in ()).throw(NotConnected("died")))
         with pytest.raises(NotConnected, match="died"):
             bronze.load(spark, lake, "bank")
     tables(source.topic, FRESH)
@@ -102,8 +105,8 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
 
     # and bronze can be read again, from a position in all topics, and not from an offset in one
     with pytest.raises(ConfigurationError, match="a topic for each table"):
-        replay.of_bronze(spark, lake, "bank", "7")
-    done = replay.of_bronze(spark, lake, "bank", f"{J}={late}")
+        replay_bronze.of_bronze(spark, lake, "bank", "7")
+    done = replay_bronze.of_bronze(spark, lake, "bank", f"{J}={late}")
     assert done.ranges[0][0] == 4
     starts = {name.removeprefix(f"{source.topic}."): found[0][0] for name, found in done.tables.items()}
     assert starts == {ACCOUNTS: 3, TELLERS: 1, FRESH: 0}
@@ -142,8 +145,8 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
     lake = lake_file(bank=source.topic, topic_per_table=True)
     source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
     load.run(spark, lake, "bank")
-    desk = sql.Desk(spark.newSession(), lake)
-    with bronze_follow.following(spark, lake, "bank", every=0.2) as checked:
+    desk = engine.SqlEngine(spark.newSession(), lake)
+    with continuous.following(spark, lake, "bank", every=0.2) as checked:
 
         def reached(position):
             checked()

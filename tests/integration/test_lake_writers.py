@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_jobs import bronze, bronze_follow
+from spark_jobs.bronze import continuous
+from spark_jobs.bronze import load as bronze
 from tests.waiting import eventually
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -108,7 +109,7 @@ def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake
     other.starts()
     assert other.ends() == f"loaded {MANY}"
     # and a load that never ends goes on by itself after it lost
-    with bronze_follow.following(spark, lake, "bank", every=0.2) as check:
+    with continuous.following(spark, lake, "bank", every=0.2) as check:
         source.commit(source.insert(id=1, name="d", balance="1.00"))
         eventually(lambda: len(places(spark, lake)) == sent + 1, 120)
         for number in range(3):

@@ -8,7 +8,8 @@ import pytest
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from spark_jobs import load, sql
+from spark_jobs import load
+from spark_jobs.query import engine
 
 FOLDER = Path(__file__).parents[2] / "examples" / "sales"
 J, L = "jakarta/sales", "london/sales"
@@ -95,7 +96,7 @@ def sales(spark, feed, lake_file):
 
 def test_questions_of_headquarters_have_their_answers(spark, sales):
     # when
-    desk = sql.Desk(spark, sales)
+    desk = engine.SqlEngine(spark, sales)
     answers = [[tuple(row) for row in desk.ask(question).collect()] for question in questions()]
     desk.close()
     # then

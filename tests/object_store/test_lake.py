@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from spark_jobs import bronze, maintain, sql
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import maintain
+from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import read
 from tests.waiting import eventually
 
 #: 2026-01-31, in milliseconds.
@@ -42,20 +43,20 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     source.commit(source.insert(id=20, name="b", balance="1.00"), at=EARLY + 60_000)
     assert bronze.load(spark, lake, "bank").records == 1
     silver.load(spark, lake, "bank")
-    assert names(read.frame(spark, lake, "bank", "public.accounts")) == ["a"] * 20 + ["b"]
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["a"] * 20 + ["b"]
     # and what is not loaded yet is live, and what was is found by time
     source.commit(*(source.delete(id=i) for i in range(20)), at=EARLY + 120_000)
-    desk = sql.Desk(spark.newSession(), lake)
+    desk = engine.SqlEngine(spark.newSession(), lake)
     assert names(desk.ask("SELECT name FROM silver_live.accounts")) == ["b"]
     assert names(desk.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
     desk.close()
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
-    assert names(read.frame(spark, lake, "bank", "public.accounts")) == ["b"]
-    past = sql.Desk(spark.newSession(), lake, as_of=datetime.fromtimestamp(EARLY / 1000 + 90, UTC))
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]
+    past = engine.SqlEngine(spark.newSession(), lake, as_of=datetime.fromtimestamp(EARLY / 1000 + 90, UTC))
     assert names(past.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
     past.close()
     # and maintenance leaves it as it is
     assert maintain.maintain(spark, lake, "bank").compacted
-    assert names(read.frame(spark, lake, "bank", "public.accounts")) == ["b"]
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]
     assert bronze.load(spark, lake, "bank").records == 0

@@ -44,6 +44,22 @@ EDGE_LAYERS = [
     {"edge.doctor"},
     {"edge.command"},
 ]
+#: The layers of spark_jobs, from the lowest up; what is in one line imports nothing of the others there (spark_jobs/__init__.py).
+LAYERS = (
+    {"errors", "object_store", "progress", "quoting", "scratch", "storage"},
+    {"state"},
+    {"session"},
+    {"kafka"},
+    {"bronze"},
+    {"silver"},
+    {"run_log"},
+    {"query"},
+    {"maintenance", "verify"},
+    {"load"},
+    {"load_report", "noop_check"},
+    {"command", "jvm_warmup", "submit"},
+)
+LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 #: Clients of servers, and how many modules of each package may import them: one, where nothing else is said.
 CLIENTS = {"psycopg", "pymysql", "psycopg2", "confluent_kafka"}
 #: Clients that one module imports for all packages, which use what it makes of them.
@@ -84,6 +100,8 @@ def violations(modules: Iterable[Module]) -> list[str]:
             if top in PACKAGES and top != package and not any(_inside(name, allowed) for allowed in MAY_IMPORT[rules]):
                 found.append(f"{module.name}:{line} imports {name}")
             if top in PACKAGES and top == package and _inside(name, "infra.local.demo") and rules != "infra.local.demo":
+                found.append(f"{module.name}:{line} imports {name}")
+            if package == top == "spark_jobs" and _points_up(module.name, name):
                 found.append(f"{module.name}:{line} imports {name}")
             if top == "tests" or top in NO_CLIENTS.get(package, ()):
                 found.append(f"{module.name}:{line} imports {name}")
@@ -127,6 +145,12 @@ def _layer(name: str) -> tuple[int, str]:
     )
 
 
+def _points_up(module: str, name: str) -> bool:
+    """Whether a module of spark_jobs imports from a layer that is not below its own, or from none that is known."""
+    own, other = (it.split(".")[1] if "." in it else "" for it in (module, name))
+    return own not in ("", other) and LEVELS.get(other, len(LAYERS)) >= LEVELS.get(own, -1)
+
+
 def _inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
@@ -158,9 +182,15 @@ def test_every_import_of_every_package_follows_the_rules():
         ("edge.agent", "from bridge.chain import Chain"),
         ("edge.agent", "from infra.local import ports"),
         ("bridge.chain", "from spark_jobs import session"),
-        ("spark_jobs.bronze", "from headrace.batch import Batch"),
-        ("spark_jobs.bronze", "from headrace import batch"),
-        ("spark_jobs.bronze", "def late():\n    import infra.local.jars"),
+        ("spark_jobs.bronze.load", "from headrace.batch import Batch"),
+        ("spark_jobs.bronze.load", "from headrace import batch"),
+        ("spark_jobs.bronze.load", "def late():\n    import infra.local.jars"),
+        ("spark_jobs.bronze.load", "from spark_jobs.silver import merge"),
+        ("spark_jobs.state.published", "def late():\n    from spark_jobs.silver.load import load"),
+        ("spark_jobs.load", "from spark_jobs import load_report"),
+        ("spark_jobs.verify.lake", "from spark_jobs.maintenance import maintain"),
+        ("spark_jobs.silver.load", "from spark_jobs import elsewhere"),
+        ("spark_jobs.elsewhere", "from spark_jobs import storage"),
         ("dags.headrace_dags", "from headrace.configuration.lake import LakeFile"),
         ("dags.headrace_dags", "import confluent_kafka"),
         ("infra.local.stack", "from edge.agent import Agent"),
@@ -183,6 +213,7 @@ def test_an_import_that_points_the_wrong_way_is_objected_to(name, source):
         ("edge.agent", "from headrace.position import Position\nfrom edge.delivery.sender import Sender\nimport json"),
         ("edge.delivery.sender", "from . import link\nfrom .link import Connection"),
         ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
+        ("spark_jobs.silver.merge", "from spark_jobs import quoting\nfrom spark_jobs.silver import types"),
         ("infra.local.airflow", "import dags\nfrom headrace.errors import NeedsOperator"),
         ("infra.local.demo.command", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
         ("headrace.amqp.transport", "from proton.reactor import Container"),

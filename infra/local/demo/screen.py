@@ -15,8 +15,8 @@ from infra.local.demo import questions
 from infra.local.demo.part import headrace_json
 from infra.local.demo.pay import OPENING
 from infra.local.demo.region import Region
+from spark_jobs.query.engine import SqlEngine
 from spark_jobs.session import session
-from spark_jobs.sql import Desk
 
 
 class Screen:
@@ -36,7 +36,7 @@ class Screen:
         """Ask all questions in one Spark session."""
         file = load(self._lake_file, LakeFile)
         spark = session(file)
-        desk = Desk(spark, file)
+        desk = SqlEngine(spark, file)
         asked = {name: text for name, text in vars(questions).items() if name.isupper()}
         self._answers = {name: desk.ask(text).collect() for name, text in asked.items()}
         spark.stop()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_jobs.silver.shape import NAN
+from spark_jobs.silver.target_schema import NAN
 from spark_jobs.verify import tables
 from spark_jobs.verify.canonical import SilverType, SourceType
 from spark_jobs.verify.engine import SourceTable

@@ -1,0 +1,54 @@
+"""`headrace lake check`: bronze's preflight without a load, and without Spark when the lake stands on this machine."""
+
+from typing import Any
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs.bronze import envelope
+from spark_jobs.bronze import load as bronze
+from spark_jobs.kafka import topics
+from spark_jobs.state import delta_log, offsets
+from spark_jobs.state.offsets import Progress
+
+
+def check(lake: LakeFile, stream: str) -> dict[str, Any]:
+    """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on."""
+    path = bronze.table_path(lake, stream)
+    # Ahead of Kafka's ends: a load may run meanwhile.
+    held = _held(lake, stream, path)
+    reach = topics.observe(lake, stream)
+    there = topics.described(lake, stream, reach)
+    topics.check(lake, stream, held, there, path)
+    topics.check_retention(held, there, stream)
+    partitions = [
+        {
+            "topic": topic.name,
+            "partition": p,
+            "needed": held.of(topic.name).offsets.get(p, 0),
+            "start": start,
+            "end": topic.ends[p],
+        }
+        for topic in there
+        for p, start in sorted(topic.starts.items())
+    ]
+    found = {
+        "stream": stream,
+        "topic": there[0].name,
+        "records": topics.todo(held, there),
+        "partitions": partitions,
+    }
+    return found if reach is None else found | {"committed": reach.positions}
+
+
+def _held(lake: LakeFile, stream: str, path: str) -> Progress:
+    if lake.folder is not None:
+        folder = lake.folder / "bronze" / stream
+        note = delta_log.local_note(str(folder), offsets.NOTE)
+        if note is not None and note["stream"] == stream:
+            return offsets.parse(note)
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        if not any(folder.glob("_delta_log/*")):
+            delta_log.refuse_others(path, names)
+            return Progress()
+    from spark_jobs.session import session
+
+    return offsets.of_table(session(lake), path, stream, envelope.COLUMNS)

@@ -1,0 +1,52 @@
+"""What Kafka has beyond a stream's bronze: committed records, as the rows that bronze will have. Asked for live rows.
+
+Guarantees that the rows begin exactly where bronze ends, and stay the same however often they are read. Where that cannot be, or
+costs a question too much, there is nothing beyond bronze: another topic, records that retention took, a stream with a topic for
+each table (a load alone finds up to where all topics stand), more than a few seconds of records, a Kafka that cannot be asked.
+Live rows are older then, and not wrong.
+"""
+
+import logging
+from time import monotonic
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ReplicationError
+from spark_jobs.bronze.envelope import records, rows
+from spark_jobs.kafka import client, preflight
+from spark_jobs.state.offsets import Progress
+
+_log = logging.getLogger(__name__)
+
+#: Offset of the first record and the one after the last, by partition.
+Beyond = dict[int, tuple[int, int]]
+
+#: Records that a question reads from Kafka, at most.
+_MOST = 50_000
+#: Seconds in which Kafka answers a question, and for which it is left alone when it did not.
+_PATIENCE, _REST = 5.0, 60.0
+#: Until when streams are asked no more, in monotonic seconds.
+_resting: dict[tuple[str, str], float] = {}
+
+
+def beyond(lake: LakeFile, stream: str, held: Progress) -> Beyond:
+    """Return which records come after those that bronze holds; empty where there are none, or none that a question can read."""
+    place = (lake.kafka.bootstrap, stream)
+    if lake.stream(stream).topic_per_table or monotonic() < _resting.get(place, 0.0):
+        return {}
+    try:
+        topic = client.describe(lake.kafka, lake.topic(stream), patience=_PATIENCE)
+    except ReplicationError as error:
+        _resting[place] = monotonic() + _REST
+        _log.warning("live rows of stream %s are those of bronze alone: %s", stream, error.message)
+        return {}
+    known = held.of(topic.name)
+    follows = known.id == topic.id and not preflight.gaps(known.offsets, topic)
+    found = {p: (known.offsets.get(p, 0), end) for p, end in topic.ends.items() if end > known.offsets.get(p, 0)}
+    return found if follows and sum(end - start for start, end in found.values()) <= _MOST else {}
+
+
+def read(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> DataFrame:
+    """Return the rows of these records, without the time at which they were loaded."""
+    return rows(records(spark, lake.kafka, {lake.topic(stream): found}))

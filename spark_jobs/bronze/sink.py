@@ -1,0 +1,180 @@
+"""Where bronze's batches go: each into one Delta commit with the note of its offsets, once.
+
+Any number of processes may do this for one stream: a commit is numbered by the note that it follows, so of two that follow
+the same note one is refused (`Conflict`), however long it was stopped in between. Delta does not report a number that it has
+seen, so a commit counts when its own note is found in the log.
+
+Rows of a batch are ordered by table within each file, so reading one table touches that table's pages only; files follow
+the source's own order, so a range of positions or time touches the files that hold it. Where tables have topics of their own, a
+note also has the newest positions whose ends all topics have passed: that of a batch, or one without rows. Called by bronze.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from math import ceil
+from time import monotonic
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs.bronze import batches, increment
+from spark_jobs.bronze.batches import Batch
+from spark_jobs.bronze.envelope import ordered, records, rows
+from spark_jobs.errors import Conflict
+from spark_jobs.kafka import groups
+from spark_jobs.kafka.client import Place, Topic
+from spark_jobs.kafka.topics import Reach
+from spark_jobs.state import commit_info, delta_log, offsets
+from spark_jobs.state.offsets import Progress
+
+#: Records that are worth a file of their own, and a core of their own.
+_RECORDS_PER_FILE = 1_000_000
+_RECORDS_PER_CORE = 100_000
+#: Seconds between two commits of offsets for lag tools, where a load never ends.
+_MIRRORED_EVERY = 10.0
+#: Columns that a reader chooses files by.
+_STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
+
+
+def table_path(lake: LakeFile, stream: str) -> str:
+    """Return where a stream's bronze table is."""
+    return f"{lake.root}/bronze/{stream}"
+
+
+def group(stream: str) -> str:
+    """Return the consumer group that mirrors the offsets of a stream's bronze."""
+    return f"headrace.lake.{stream}"
+
+
+def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | None = None) -> None:
+    """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `known`."""
+    groups.mirror(
+        lake.kafka,
+        group(stream),
+        {
+            Place(name, partition): offset
+            for name, held in progress.topics.items()
+            for partition, offset in held.offsets.items()
+            if known is None or known.of(name).offsets.get(partition) != offset
+        },
+    )
+
+
+def commit(
+    spark: SparkSession, path: str, stream: str, frame: DataFrame, held: Progress, after: Progress, **options: str
+) -> tuple[Progress, dict[str, Any]]:
+    """Commit rows with the note of what is held after them; return that, and what Delta reports about the commit.
+
+    Raises Conflict when the table is no longer as it was when `held` was read from it: nothing is committed then.
+    """
+    own = uuid.uuid4().hex
+    (
+        frame.write.format("delta")
+        .mode("overwrite" if options else "append")
+        .options(**options)
+        .option("txnAppId", offsets.application(stream))
+        .option("txnVersion", held.number)
+        .option("userMetadata", offsets.note(stream, after, commit=own))
+        .option("delta.dataSkippingStatsColumns", _STATISTICS)
+        .option(increment.FEED, "true")
+        .save(path)
+    )
+    for version, info in commit_info.after(spark, path, held.version):
+        if own in (info.get("userMetadata") or ""):
+            return offsets.at(after, version), info
+    raise Conflict(
+        f"bronze {stream}: another load of the stream ran at the same time; nothing was doubled",
+        hint="Run this one again.",
+    )
+
+
+class Sink:
+    """Commits batches to the table, each once, from what the table holds on."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: LakeFile,
+        stream: str,
+        held: Progress,
+        tell: Callable[[int], None] | None = None,
+        *,
+        follows: bool = False,
+    ) -> None:
+        self.records = self.files = self.batches = 0
+        self.progress = held
+        self._spark, self._lake, self._stream, self._tell = spark, lake, stream, tell
+        #: What the topics have not passed yet, or not noted, oldest first.
+        self._reaches: list[Reach] = []
+        self._mirror_seconds = _MIRRORED_EVERY if follows else 0.0
+        self._mirrored: Progress | None = None
+        self._mirrored_at = 0.0
+        #: Connections to Kafka outlive a batch.
+        self._group = f"{group(stream)}.{uuid.uuid4().hex}"
+
+    def write(self, batch: Batch, topics: list[Topic]) -> None:
+        """Read a batch from Kafka and commit it with its note."""
+        frame = rows(records(self._spark, self._lake.kafka, batch, group=self._group))
+        files = self._files(batches.records_of(batch))
+        after = self._passed(batches.done(self.progress, topics, batch))
+        self.progress, info = self._commit(ordered(frame.coalesce(files)), after)
+        metrics = info.get("operationMetrics") or {}
+        self.records += int(metrics.get("numOutputRows", 0))
+        self.files += int(metrics.get("numFiles", 0))
+        self.batches += 1
+        if monotonic() >= self._mirrored_at + self._mirror_seconds:
+            self.mirror()
+        if self._tell:
+            self._tell(self.records)
+
+    def mirror(self) -> None:
+        """Let lag tools see what the table holds."""
+        mirror(self._lake, self._stream, self.progress, self._mirrored)
+        self._mirrored, self._mirrored_at = self.progress, monotonic()
+
+    def observed(self, reach: Reach | None) -> None:
+        """Take note of up to where each source is committed, and of the ends that have to be passed for that."""
+        if reach is not None:
+            self._reaches.append(reach)
+
+    @property
+    def waits(self) -> bool:
+        """Whether ends were observed that the table has not passed."""
+        ends = {name: held.offsets for name, held in self.progress.topics.items()}
+        return any(not reach.passed(ends) for reach in self._reaches)
+
+    def settle(self) -> None:
+        """Note, in a commit without rows, positions whose ends the table has passed and no batch has noted."""
+        if (after := self._passed(self.progress)) != self.progress:
+            self.note(after)
+
+    def note(self, after: Progress) -> None:
+        """Commit a note without rows; there must be something to note it in."""
+        path = table_path(self._lake, self._stream)
+        if delta_log.is_table(self._spark, path):
+            nothing = self._spark.read.format("delta").load(path).limit(0)
+            # Delta writes no commit in which there is nothing at all; the transaction's number is something.
+            self.progress, _ = self._commit(nothing, after)
+
+    def _commit(self, frame: DataFrame, after: Progress) -> tuple[Progress, dict[str, Any]]:
+        return commit(self._spark, table_path(self._lake, self._stream), self._stream, frame, self.progress, after)
+
+    def _passed(self, progress: Progress) -> Progress:
+        """Return the progress with the newest positions whose ends it has passed."""
+        ends = {name: held.offsets for name, held in progress.topics.items()}
+        passed = [number for number, reach in enumerate(self._reaches) if reach.passed(ends)]
+        if not passed:
+            return progress
+        positions = dict(progress.positions or {})
+        # The last one stays: a batch that fails has noted nothing.
+        self._reaches = self._reaches[passed[-1] :]
+        for source, position in self._reaches[0].positions.items():
+            positions[source] = max(position, positions.get(source, ""))
+        return replace(progress, positions=positions)
+
+    def _files(self, records: int) -> int:
+        """Return into how many files a batch goes: few, but no core idle."""
+        cores = int(self._spark.sparkContext.defaultParallelism)
+        return max(ceil(records / _RECORDS_PER_FILE), min(cores, ceil(records / _RECORDS_PER_CORE)), 1)

@@ -1,0 +1,151 @@
+"""The topics of a stream, and, where tables have topics of their own, up to where all of a source stands in them.
+
+A bridge commits a source's position in one Kafka transaction with the records of all topics. So the positions are read first, and
+the ends of all topics after that: whatever is at or below a position stands before those ends. They are the high watermarks: of a
+transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
+position when it has passed the ends. Called by bronze, by its check and by idle.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+from spark_jobs.kafka import client, groups, preflight
+from spark_jobs.kafka.client import Place, Topic
+from spark_jobs.state.offsets import Progress
+
+#: Seconds for which a load waits until readers may pass the ends: as long as a bridge that died can hold them back, and more.
+_PATIENCE = 60
+#: Sources that are asked for at the same time.
+_AT_ONCE = 8
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Positions, and the ends before which all of the sources up to them stands."""
+
+    positions: dict[str, str]
+    heads: dict[Place, int]
+
+    def passed(self, ends: dict[str, dict[int, int]]) -> bool:
+        """Whether offsets of each topic's partitions lie at the ends, or beyond."""
+        return all(head <= ends.get(topic, {}).get(partition, 0) for (topic, partition), head in self.heads.items())
+
+
+def belongs(lake: LakeFile, stream: str, name: str) -> bool:
+    """Whether a topic is of a stream with a topic for each table; one of a longer prefix is of the stream that has that."""
+    if name in {lake.topic(other) for other in lake.streams}:
+        return name == lake.topic(stream)
+    prefixes = [lake.prefix(other) for other, section in lake.streams.items() if section.topic_per_table]
+    fitting = [prefix for prefix in prefixes if name.startswith(f"{prefix}.") and "." in name[len(prefix) + 1 :]]
+    return bool(fitting) and max(fitting, key=len) == lake.prefix(stream)
+
+
+def observe(lake: LakeFile, stream: str) -> Reach | None:
+    """Return up to where each source is committed now, and where that stands; None for a stream with one topic."""
+    if not lake.stream(stream).topic_per_table:
+        return None
+    own = client.describe(lake.kafka, lake.topic(stream))
+    places = [Place(own.name, partition) for partition in own.ends]
+    return Reach(_positions(lake, lake.stream(stream).sources, places), heads(lake, stream))
+
+
+def heads(lake: LakeFile, stream: str) -> dict[Place, int]:
+    """Return the ends of all topics of a stream with a topic for each table, whether readers may pass them or not."""
+    return client.heads(lake.kafka, lambda name: belongs(lake, stream, name))
+
+
+def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> dict[str, str]:
+    """Return the positions that bridges committed for sources, of several the newest; a source without one is absent.
+
+    The offsets of the group of bridges carry `2 POSITION TIME SOURCE BRIDGE`; in a group of the source's own, a release of before
+    that group wrote `POSITION TIME BRIDGE`.
+    """
+    notes: dict[str, list[tuple[str, str]]] = {}
+    with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
+        for _, position, at, owner, _ in (text.split(" ", 4) for text in groups.committed(lake.kafka, bridges, places)):
+            notes.setdefault(owner, []).append((at, _parsed(position)))
+
+    def former(source: str) -> list[tuple[str, str]]:
+        with _of_bridges(group := f"headrace.{source}"):
+            texts = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
+            return [(at, _parsed(position)) for position, at, _ in texts]
+
+    without = [source for source in sources if source not in notes]
+    # A client for each group, and each takes a moment to find its coordinator.
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="positions") as pool:
+        notes |= dict(zip(without, pool.map(former, without), strict=True))
+    newest = {source: max(notes[source])[1] for source in sources if notes[source]}
+    return {source: position for source, position in newest.items() if position}
+
+
+def _parsed(position: str) -> str:
+    return "" if position == "-" else str(Position.parse(position))
+
+
+@contextmanager
+def _of_bridges(group: str) -> Iterator[None]:
+    """Turn what cannot be read into an error that names the group."""
+    try:
+        yield
+    except (CorruptInput, ValueError) as error:
+        raise NeedsOperator(
+            f"group {group} holds offsets that the bridge did not write",
+            hint="Keep other consumers out of groups named 'headrace.*'; 'headrace bridge doctor' reports more.",
+        ) from error
+
+
+def described(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
+    """Return the stream's topics as they stand, its own one first; raise NeedsOperator when one is compacted."""
+    own = lake.topic(stream)
+    names = [own] if reach is None else [own, *sorted({place.topic for place in reach.heads} - {own})]
+    preflight.check_compacted(client.compacted(lake.kafka, names[1:]))
+    return client.describe_all(lake.kafka, names)
+
+
+def ready(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
+    """Return the stream's topics as soon as readers may pass the ends, or after a minute as far as they may read."""
+    topics = described(lake, stream, reach)
+    until = time.monotonic() + _PATIENCE
+    while reach is not None and not reach.passed({topic.name: topic.ends for topic in topics}):
+        if time.monotonic() > until:
+            _log.warning("stream %s: a transaction in Kafka stays open, and readers are held back before it", stream)
+            break
+        time.sleep(0.05)
+        topics = client.describe_all(lake.kafka, [topic.name for topic in topics])
+    return topics
+
+
+def behind(held: Progress, topics: list[Topic]) -> bool:
+    """Whether something is held that the topics did not have yet."""
+    return any(offset > topic.ends.get(p, 0) for topic in topics for p, offset in held.of(topic.name).offsets.items())
+
+
+def check(lake: LakeFile, stream: str, held: Progress, topics: list[Topic], table: str) -> None:
+    """Raise NeedsOperator when the topics are others than those that the bronze table was loaded from."""
+    own = topics[0]
+    if not lake.stream(stream).topic_per_table:
+        preflight.check_one_topic(held.topics, own, lambda: client.tables_of(lake.kafka, own.name))
+    preflight.check_known(held.topics, topics, table=table)
+    for topic in topics:
+        known = held.of(topic.name)
+        preflight.check_identity(known.offsets, topic, topic_id=known.id, table=table)
+
+
+def check_retention(held: Progress, topics: list[Topic], stream: str) -> None:
+    """Raise NeedsOperator with the exact ranges that retention took from a topic before the lake had them."""
+    for topic in topics:
+        preflight.check_retention(held.of(topic.name).offsets, topic, stream=stream)
+
+
+def todo(held: Progress, topics: list[Topic]) -> int:
+    """Return how many offsets there are to go."""
+    return sum(max(0, end - held.of(topic.name).offsets.get(p, 0)) for topic in topics for p, end in topic.ends.items())

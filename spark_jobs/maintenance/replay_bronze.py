@@ -1,0 +1,149 @@
+"""Bronze done again from Kafka, and the point from which a replay begins: an offset, a position or a time at the source.
+
+Bronze is one commit that puts what Kafka holds in the place of the rows from the point on: readers see the old rows until then,
+and a replay that dies has changed nothing. Rows that Kafka no longer holds are never removed. Called by `headrace lake replay`.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ConfigurationError, NeedsOperator
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.envelope import COLUMNS, ordered, records, rows
+from spark_jobs.bronze.load import BronzeReport
+from spark_jobs.bronze.sink import commit
+from spark_jobs.errors import explained
+from spark_jobs.kafka import topics
+from spark_jobs.kafka.client import Place, Topic
+from spark_jobs.query import as_of
+from spark_jobs.state import delta_log, offsets
+from spark_jobs.state.offsets import Held, Progress
+from spark_jobs.state.published import Positions
+
+_POSITION_LENGTH = 34
+
+
+def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | None) -> BronzeReport:
+    """Read again from Kafka what bronze holds, from a point on, or all that Kafka still has of it.
+
+    Raises NeedsOperator when Kafka no longer holds the point, or the topic is another one.
+    """
+    began = monotonic()
+    with explained(f"replay bronze {stream}"):
+        path = bronze.table_path(lake, stream)
+        there = topics.described(lake, stream, topics.observe(lake, stream))
+        held = offsets.of_table(spark, path, stream, COLUMNS)
+        if not held.topics:
+            raise NeedsOperator(f"bronze of stream {stream!r} is empty", hint=f"Run 'headrace lake load {stream}'.")
+        topics.check(lake, stream, held, there, path)
+        wanted = _wanted(held, there, _offsets(spark, lake, stream, since) if since else {})
+        if since:
+            topics.check_retention(wanted, [topic for topic in there if topic.name in held.topics], stream)
+        ranges = {name: bronze.ranges_of(wanted, held, name) for name in held.topics}
+        ranges = {name: found for name, found in ranges.items() if found}
+        metrics = _overwrite(spark, lake, stream, held, ranges) if ranges else {}
+    return BronzeReport(
+        stream=stream,
+        topic=there[0].name,
+        ranges=ranges.get(there[0].name, {}),
+        tables={name: found for name, found in ranges.items() if name != there[0].name},
+        records=int(metrics.get("numOutputRows", 0)),
+        files=int(metrics.get("numFiles", 0)),
+        batches=min(1, len(ranges)),
+        seconds=monotonic() - began,
+    )
+
+
+def _wanted(held: Progress, there: list[Topic], starts: dict[Place, int]) -> Progress:
+    """Return where reading begins in what bronze holds: at the given starts, else where Kafka does."""
+    return Progress(
+        topics={
+            topic.name: Held(
+                {p: starts.get(Place(topic.name, p), topic.starts[p]) for p in held.of(topic.name).offsets}, topic.id
+            )
+            for topic in there
+            if topic.name in held.topics
+        }
+    )
+
+
+def _overwrite(
+    spark: SparkSession, lake: LakeFile, stream: str, held: Progress, ranges: dict[str, bronze.Ranges]
+) -> dict[str, Any]:
+    path = bronze.table_path(lake, stream)
+
+    places = " OR ".join(
+        f"(topic = '{name}' AND partition = {p} AND offset >= {start})"
+        for name, found in sorted(ranges.items())
+        for p, (start, _) in sorted(found.items())
+    )
+    after = replace(held, rewritten=delta_log.version(spark, path) + 1)
+    source = rows(records(spark, lake.kafka, ranges))
+    _, info = commit(spark, path, stream, ordered(source), held, after, replaceWhere=places)
+    return info.get("operationMetrics") or {}
+
+
+def positions(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> Positions:
+    """Return each source's last position before a point: what silver is done again after."""
+    frame = _bronze(spark, lake, stream)
+    if "/" not in since and not since.replace(":", "").isdigit():
+        return as_of.cuts(spark, lake, stream, moment(since))
+    before = _before(lake, stream, since)
+    found = frame.filter(F.col("op").isNotNull() & before).groupBy("source").agg(F.max("position").alias("position"))
+    return {row["source"]: row["position"] for row in found.collect()}
+
+
+def _offsets(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> dict[Place, int]:
+    """Return the offset in each partition after the last row before a point."""
+    frame = _bronze(spark, lake, stream)
+    if "/" not in since and not since.replace(":", "").isdigit():
+        reached = as_of.cuts(spark, lake, stream, moment(since))
+        before = F.lit(False)
+        for source, position in sorted(reached.items()):
+            before |= (F.col("source") == source) & (F.col("position") <= position)
+    else:
+        before = _before(lake, stream, since)
+    last = F.max(F.when(before, F.col("offset"))).alias("last")
+    found = frame.groupBy("topic", "partition").agg(last).collect()
+    return {Place(row["topic"], row["partition"]): row["last"] + 1 if row["last"] is not None else 0 for row in found}
+
+
+def _bronze(spark: SparkSession, lake: LakeFile, stream: str) -> DataFrame:
+    return spark.read.format("delta").load(bronze.table_path(lake, stream))
+
+
+def _before(lake: LakeFile, stream: str, since: str) -> Column:
+    """Return the condition of rows before an offset or a position; others' partitions and sources are all before it."""
+    if "/" not in since:
+        if lake.stream(stream).topic_per_table:
+            raise ConfigurationError(
+                f"{since!r} is an offset, and stream {stream!r} has a topic for each table",
+                hint="Name a position of a source (SOURCE=POSITION) or a time.",
+            )
+        partition, _, offset = since.rpartition(":")
+        return (F.col("partition") != int(partition or 0)) | (F.col("offset") < int(offset))
+    source, _, position = since.rpartition("=")
+    sources = lake.stream(stream).sources
+    if len(position) != _POSITION_LENGTH or (source or sources[0]) not in sources or (not source and len(sources) > 1):
+        raise ConfigurationError(
+            f"{since!r} is no position of a source of stream {stream!r}",
+            hint="Write it as SOURCE=POSITION, as 'headrace lake positions' shows them.",
+        )
+    return (F.col("source") != (source or sources[0])) | (F.col("position") < position)
+
+
+def moment(text: str) -> datetime:
+    """Return a moment as a person writes it; one without a zone is in UTC, as all times of the lake are."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{text!r} is no moment", hint="Write it as 2026-01-31T09:15:00, in UTC, or with an offset: ...+07:00."
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

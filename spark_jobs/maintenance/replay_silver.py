@@ -1,0 +1,119 @@
+"""Silver done again from bronze, beside readers who go on seeing the old tables until all new ones are published together.
+
+Each table is one overwriting commit, made of the newest published state before the point from which it is done again, or of
+nothing, and of bronze's changes from there to what is published now. A replay that dies has published nothing; loads and
+replays after it go on as if it had not been. Called by `headrace lake replay`.
+"""
+
+import logging
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput, NeedsOperator
+from spark_jobs import scratch, storage
+from spark_jobs.bronze import load as bronze
+from spark_jobs.errors import explained
+from spark_jobs.query import published_tables, snapshot
+from spark_jobs.query.snapshot import StreamSnapshot
+from spark_jobs.silver import commit, rebuild, scd2_load, table_load
+from spark_jobs.silver import merge as write
+from spark_jobs.silver.incompatible import Incompatible
+from spark_jobs.silver.load import SilverReport, Tell
+from spark_jobs.state import published
+from spark_jobs.state.published import Positions, Published, Table
+
+_log = logging.getLogger(__name__)
+
+
+def replay(
+    spark: SparkSession, lake: LakeFile, stream: str, since: Positions | None = None, *, tell: Tell | None = None
+) -> SilverReport:
+    """Make every table of the stream anew and publish them together; with `since`, from positions of its sources on.
+
+    Raises NeedsOperator when nothing is published, or nothing that old is kept. A table that cannot be made stays as it is
+    published, and is in the report.
+    """
+    began, started = monotonic(), datetime.now(UTC)
+    with explained(f"replay silver {stream}"):
+        before = published_tables.positions(spark, lake, stream)
+        base = Published(stream=stream) if since is None else _base(spark, lake, stream, since)
+        at = snapshot.moment(spark, lake, base, before.positions)
+        assert at is not None, "what is published came from bronze"
+        aside = f"{scratch.root(lake)}/{scratch.name()}"
+        tables = dict(before.tables)
+        job = table_load.LoadContext(
+            stream=stream, bronze=bronze.table_path(lake, stream), version=at.version, load=before.load + 1
+        )
+        try:
+            for done, name in enumerate(at.tables(), 1):
+                known = before.tables.get(name, Table(table=name))
+                try:
+                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{aside}/{uuid.uuid4().hex}")
+                except (NeedsOperator, CorruptInput) as error:
+                    tables[name] = replace(known, changes=0, problem=f"{error.message} {error.hint}".strip())
+                if tell:
+                    tell(done, len(at.tables()))
+        finally:
+            storage.delete(spark, aside)
+        after = replace(
+            before, load=job.load, started_at=started, changes=sum(t.changes for t in tables.values()), tables=tables
+        )
+        after = published.append(spark, lake, after, before=before)
+    return SilverReport(
+        stream=stream,
+        load=after.load,
+        ranges={source: (base.positions.get(source, ""), cut) for source, cut in before.positions.items()},
+        changes={name: one.changes for name, one in tables.items() if one.changes},
+        problems={name: one.problem for name, one in tables.items() if one.problem is not None},
+        seconds=monotonic() - began,
+    )
+
+
+def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) -> Published:
+    kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
+    found = published.before(spark, lake, stream, since, kept_since)
+    if found is None:
+        raise NeedsOperator(
+            f"nothing that was published of stream {stream!r} in the last {lake.lake.keep_days} days is that old",
+            hint=f"Do all of it again: 'headrace lake replay {stream}' without --from.",
+        )
+    return found
+
+
+def _table(
+    spark: SparkSession, lake: LakeFile, job: table_load.LoadContext, at: StreamSnapshot, known: Table, scratch: str
+) -> Table:
+    """Overwrite one table; return how it stands. The session is this table's own."""
+    work = snapshot.work(spark, lake, at, known.table)
+    if not at.base.load:
+        return _from_bronze(spark, job, replace(work, known=replace(known, schemas={}, positions={})))
+    try:
+        base = table_load.based(spark, job, work.path, known, table_load.NOTE)
+        rows = spark.sql(snapshot.sql(spark, lake, at, known.table, scratch))
+        own = commit.begin(spark, base, stream=job.stream, kind=table_load.NOTE, attempt=job.attempt)
+        write.replace(rows, work.path, table_load.note(job, work, table_load.NOTE, base), own)
+        version = commit.made(spark, work.path, base, table=work.table, kind=table_load.NOTE, attempt=job.attempt)
+    finally:
+        snapshot.forget(spark, scratch)
+    return replace(
+        known,
+        version=version,
+        changes=sum(one.changes for one in work.seen),
+        positions=work.cuts,
+        schemas=table_load.newest_schemas(work),
+        problem=None,
+    )
+
+
+def _from_bronze(spark: SparkSession, job: table_load.LoadContext, work: table_load.TableTask) -> Table:
+    """Overwrite one table with all that bronze has of it, or what it has since the newest copy that fits the present schema."""
+    try:
+        done = table_load.build(spark, job, work, {})
+    except Incompatible:
+        return rebuild.apply(spark, job, *rebuild.from_copies(spark, job, work))
+    return done if work.history is None else scd2_load.rebuild(spark, job, work, done)

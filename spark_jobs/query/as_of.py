@@ -1,0 +1,48 @@
+"""A stream as it stood at a moment at its sources, by the times at which transactions committed there.
+
+Guarantees that each source is shown up to its last transaction before the first one that committed later: exactly its state at
+that moment, as far as its own clock goes forward. Begins at the newest published state before it whose files are kept, else at
+nothing, and applies bronze's changes from there. Called by SQL for `--as-of`.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import snapshot
+from spark_jobs.query.snapshot import StreamSnapshot
+from spark_jobs.silver import batch_profile
+from spark_jobs.state import delta_log, published
+from spark_jobs.state.published import Positions, Published
+
+
+def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> StreamSnapshot | None:
+    """Return the stream at a moment at its sources; None when nothing of it had been captured by then."""
+    path = bronze.table_path(lake, stream)
+    if not delta_log.is_table(spark, path):
+        return None
+    upto = cuts(spark, lake, stream, when)
+    if not upto:
+        return None
+    kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
+    base = published.before(spark, lake, stream, upto, kept_since)
+    return snapshot.moment(spark, lake, base or Published(stream=stream), upto)
+
+
+def cuts(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Positions:
+    """Return each source's last position that ends a transaction, before any that committed after the moment."""
+    reached = bronze.reach(spark, lake, stream)
+    changes = spark.read.format("delta").load(bronze.table_path(lake, stream)).filter(F.col("op").isNotNull())
+    if reached is not None:
+        changes = changes.filter(batch_profile.within({}, reached))
+    later = changes.filter(F.col("commit_time") > F.lit(when)).groupBy("source").agg(F.min("position").alias("later"))
+    # By name, since a source that has nothing later has no row there.
+    first_later = {row["source"]: row["later"] for row in later.collect()}
+    before = F.lit(True)
+    for source, position in sorted(first_later.items()):
+        before &= (F.col("source") != source) | (F.col("position") < position)
+    ends = changes.filter(F.col("last") & before).groupBy("source").agg(F.max("position").alias("cut"))
+    return {row["source"]: row["cut"] for row in ends.collect()}

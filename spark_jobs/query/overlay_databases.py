@@ -1,0 +1,95 @@
+"""Databases of SQL whose tables no load has published: the newest rows (`silver_live`), or those of a moment in the past.
+
+Guarantees that all tables of a stream that one question names are shown at one and the same moment. The changes that are laid
+over published tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
+"""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ConfigurationError
+from spark_jobs import scratch, storage
+from spark_jobs.query import as_of, snapshot
+from spark_jobs.query.snapshot import StreamSnapshot
+from spark_jobs.state import name_registry
+from spark_jobs.state.names import Place
+from spark_jobs.state.published import Published
+
+
+def _new_folder(lake: LakeFile) -> tuple[str, datetime]:
+    now = datetime.now(UTC)
+    return f"{scratch.root(lake)}/{scratch.name(now)}", now
+
+
+class Overlays:
+    """One database: the tables of all streams, each stream at a moment of its own."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile, database: str, *, as_of: datetime | None = None) -> None:
+        self.database = database
+        self._spark, self._lake, self._as_of = spark, lake, as_of
+        self._folder, self._made = _new_folder(lake)
+        self._moments: dict[str, StreamSnapshot] = {}
+        #: What each table was last written for, and where.
+        self._written: dict[Place, tuple[StreamSnapshot, str]] = {}
+
+    def close(self) -> None:
+        """Remove what was written, let go of what is held."""
+        for moment in self._moments.values():
+            moment.let_go()
+        for _, folder in self._written.values():
+            snapshot.forget(self._spark, folder)
+        storage.delete(self._spark, self._folder)
+
+    def statements(self, asked: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
+        """Yield name and statement of each table that a question names and that stands otherwise than when it was last asked.
+
+        `streams` is what they published last.
+        """
+        self._renew()
+        for place, name in name_registry.of(self._spark, self._lake, self._places(streams)).items():
+            moment = self._moments[place[0]]
+            old = self._written.get(place)
+            if not (everything or name.casefold() in asked) or (old and old[0] is moment):
+                continue
+            folder = f"{self._folder}/{uuid.uuid4().hex}"
+            yield name, snapshot.sql(self._spark, self._lake, moment, place[1], folder)
+            self._written[place] = (moment, folder)
+            if old:
+                snapshot.forget(self._spark, old[1])
+
+    def _renew(self) -> None:
+        """Begin a new folder before maintenance takes the present one for abandoned, and write all that is queried again."""
+        if datetime.now(UTC) - self._made > scratch.RENEWED:
+            for _, folder in self._written.values():
+                snapshot.forget(self._spark, folder)
+            self._written.clear()
+            storage.delete(self._spark, self._folder)
+            self._folder, self._made = _new_folder(self._lake)
+
+    def _places(self, streams: list[Published]) -> list[Place]:
+        """Return the tables, after every stream was looked at."""
+        states = {state.stream: state for state in streams}
+        for stream in sorted(self._lake.streams):
+            if self._as_of is None:
+                self._look(states.get(stream, Published(stream=stream)))
+            elif stream not in self._moments and (found := as_of.at(self._spark, self._lake, stream, self._as_of)):
+                self._moments[stream] = found
+        if self._as_of is not None and not self._moments:
+            raise ConfigurationError(
+                f"nothing had been captured at {self._as_of.isoformat()}",
+                hint="Ask for a later moment. SELECT min(commit_time) FROM bronze.<stream> tells the first one.",
+            )
+        return [(stream, table) for stream, moment in self._moments.items() for table in moment.tables()]
+
+    def _look(self, base: Published) -> None:
+        """Bring a stream's moment up to its newest whole transactions."""
+        known = self._moments.get(base.stream)
+        found = snapshot.moment(self._spark, self._lake, base, known=known, held=True)
+        if found is not None:
+            if known is not None and known is not found:
+                known.let_go()
+            self._moments[base.stream] = found

@@ -1,0 +1,69 @@
+"""The SQL that lays a table's changed rows over its published ones. Called by snapshot.py."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from spark_jobs import quoting
+from spark_jobs.quoting import name as _q
+from spark_jobs.silver import truncates
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.table_load import TableTask
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.truncates import Truncate
+
+
+def statement(
+    work: TableTask,
+    form: TargetSchema,
+    below: DataFrame | None,
+    cleared: list[Truncate],
+    placed: dict[str, str],
+    changed: str,
+    *,
+    hidden: bool,
+) -> str:
+    """Return the statement that lays the changed rows over the published ones; those marked as deleted may be hidden."""
+    stored = [] if below is None else [column for column in below.columns if column not in form.own]
+    columns = [*form.columns, *(column for column in stored if column not in form.columns), *form.own]
+    news = ", ".join(f"{placed.get(column, 'NULL')} AS {_q(column)}" for column in columns)
+    there = "" if form.soft else f" WHERE {placed[OP]} <> 'd'"
+    over = f"SELECT {news} FROM {changed}{there}"  # noqa: S608 - names and paths are ours, and quoted.
+    if below is None:
+        return over
+    marks = _marks(cleared, DELETED_AT in below.columns) if form.soft else {}
+    old = ", ".join(
+        marks.get(column) or _stored(column, column in below.columns, form.columns.get(column)) for column in columns
+    )
+    same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *form.key))
+    join = f" LEFT ANTI JOIN {changed} s ON {same}" if form.key else ""
+    kept = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
+    if not form.soft:
+        for source, position in sorted(truncates.last_of_each(cleared).items()):
+            kept += f" AND NOT (t.{SOURCE} = {quoting.text(source)} AND t.{POSITION} < {quoting.text(position)})"
+    return f"SELECT {old} FROM {at(work)} t{join} WHERE true{kept} UNION ALL {over}"  # noqa: S608 - as above.
+
+
+def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
+    """Return what the columns of a published row say that a truncate may have ended."""
+    values = {column: f"t.{column}" for column in (DELETED_AT, COMMIT_TIME, POSITION)}
+    if not marked:
+        values[DELETED_AT] = "CAST(NULL AS timestamp)"
+    living = f"{values[DELETED_AT]} IS NULL"
+    for one in truncates.first_of_each(cleared):
+        place = quoting.text(one.position)
+        ended = f"{living} AND t.{SOURCE} = {quoting.text(one.source)} AND t.{POSITION} < {place}"
+        for column, value in list(values.items()):
+            told = place if column == POSITION else f"timestamp_micros({one.at}L)"
+            values[column] = f"CASE WHEN {ended} THEN {told} ELSE {value} END"
+    return {column: f"{value} AS {column}" for column, value in values.items()}
+
+
+def at(work: TableTask) -> str:
+    """Return the table as it was published, as SQL names it."""
+    return quoting.table(work.path, work.known.version)
+
+
+def _stored(column: str, there: bool, kind: T.DataType | None) -> str:
+    """Return a column of the published rows, in the type that the newest schema gives it."""
+    value = f"t.{_q(column)}" if there else "NULL"
+    return f"{value} AS {_q(column)}" if kind is None else f"CAST({value} AS {kind.simpleString()}) AS {_q(column)}"

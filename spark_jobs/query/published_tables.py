@@ -1,0 +1,85 @@
+"""Reading silver as published, so a load that is half done is never seen. Called by SQL and by verification."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from spark_jobs import quoting, run_log
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_views
+from spark_jobs.silver import scd2, table_load
+from spark_jobs.state import delta_log, name_registry, names, published
+from spark_jobs.state.published import Published
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """A table that SQL can query."""
+
+    #: `silver`, `history`, `bronze`, `lake` or `headrace`, and the name in it.
+    database: str
+    name: str
+    path: str
+    #: Delta version to read; None for the newest.
+    version: int | None = None
+    #: The statement that reads it, where that is more than its name.
+    query: str | None = None
+
+    def sql(self) -> str:
+        """Return the statement that reads it."""
+        if self.query is not None:
+            return self.query
+        return f"SELECT * FROM {quoting.table(self.path, self.version)}"  # noqa: S608 - quoted.
+
+
+def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFrame | None:
+    """Return a table's published rows, by its source's `schema.table`, or None when silver has none.
+
+    Beside the table's own columns a row has `_source`, `_position` and `_commit_time`.
+    """
+    known = published.latest(spark, lake, stream).tables.get(name)
+    if known is None or known.version is None:
+        return None
+    return spark.read.format("delta").option("versionAsOf", known.version).load(table_load.path(lake, stream, name))
+
+
+def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
+    """Return every table of every stream that SQL can ask, under the names that name_registry gives.
+
+    `streams` is what they published last, where that is known already.
+    """
+    streams = published.latest_of_all(spark, lake) if streams is None else streams
+    there = {(one.stream, t.table): t for one in streams for t in one.tables.values() if t.version is not None}
+    named = name_registry.of(spark, lake, there)
+    silver = [
+        Relation(database="silver", name=name, path=table_load.path(lake, *place), version=there[place].version)
+        for place, name in named.items()
+    ]
+    former = [
+        Relation(database="history", name=name, path=scd2.path(lake, *place), version=there[place].history)
+        for place, name in named.items()
+        if there[place].history is not None
+    ]
+    raw = [
+        Relation(database="bronze", name=names.stream_name(stream, lake.streams), path=bronze.table_path(lake, stream))
+        for stream in sorted(lake.streams)
+        if delta_log.is_table(spark, bronze.table_path(lake, stream))
+    ]
+    place = published.path(lake)
+    own = [Relation(database="lake", name=n, path=place, query=q) for n, q in published_views.statements(lake).items()]
+    own = own if delta_log.is_table(spark, place) else []
+    if delta_log.is_table(spark, run_log.path(lake)):
+        own.append(Relation(database="headrace", name="loads", path=run_log.path(lake)))
+    return [*silver, *former, *raw, *own]
+
+
+def positions(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
+    """Return what is published of a stream; raise NeedsOperator when nothing is."""
+    state = published.latest(spark, lake, stream)
+    if not state.load:
+        raise NeedsOperator(
+            f"nothing of stream {stream!r} is published yet", hint=f"Run 'headrace lake load {stream}'."
+        )
+    return state

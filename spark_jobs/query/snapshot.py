@@ -1,0 +1,196 @@
+"""A stream's tables at a moment that no load has published: a published state with the changes that came later laid over it.
+
+Guarantees what a load guarantees: every source exactly up to one position, at the end of a transaction, in all tables alike;
+the changes are folded by the load's own code. Nothing of the lake is written but the folded changes of the tables that are
+asked, in a scratch folder, so a question reads them as often as it likes. Called by SQL for `silver_live` and `--as-of`.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from spark_jobs import quoting, storage
+from spark_jobs.bronze import increment, kafka_increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.kafka_increment import Beyond
+from spark_jobs.query import overlay_sql
+from spark_jobs.quoting import name as _q
+from spark_jobs.session import for_few_rows
+from spark_jobs.silver import batch_profile, table_load, types
+from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.incompatible import retyped
+from spark_jobs.silver.table_load import TableTask
+from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
+from spark_jobs.state import delta_log, offsets
+from spark_jobs.state.published import Positions, Published
+
+#: Database of the tables that read the folders of folded changes.
+_SCRATCH = "headrace_scratch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSnapshot:
+    """A stream at its cuts."""
+
+    #: The published state below.
+    base: Published
+    #: What bronze has after it, up to the cuts.
+    new: BatchProfile
+    #: The version of bronze that is read, and the one after which the changes came; None when not known.
+    version: int
+    after: int | None
+    #: Its rows between them, with those that Kafka has beyond.
+    raw: DataFrame
+    #: Which these are, and their rows alone; None when there are none.
+    beyond: Beyond
+    ahead: DataFrame | None
+
+    def let_go(self) -> None:
+        """Forget rows that are held in memory."""
+        self.raw.unpersist()
+
+    def tables(self) -> list[str]:
+        """Return the tables that there are, by their source's `schema.table`."""
+        known = {name for name, one in self.base.tables.items() if one.version is not None}
+        return sorted(known | {one.table for one in self.new.seen})
+
+
+def moment(
+    spark: SparkSession,
+    lake: LakeFile,
+    base: Published,
+    upto: Positions | None = None,
+    *,
+    known: StreamSnapshot | None = None,
+    held: bool = False,
+) -> StreamSnapshot | None:
+    """Return the stream at the cuts, or at its newest whole transactions; None when nothing of it was ever loaded.
+
+    A moment that is `known` is returned itself while nothing came after it. If its rows are few they are `held` in memory until
+    it is let go, and go on to the end of Kafka's topic; else to that of bronze.
+    """
+    path = bronze.table_path(lake, base.stream)
+    if not delta_log.is_table(spark, path):
+        return None
+    reached = bronze.reach(spark, lake, base.stream)
+    version, beyond, ahead = delta_log.version(spark, path), {}, None
+    held = held and increment.few(spark, path, base.bronze_done, version)
+    if held and (found := delta_log.note(spark, path, offsets.NOTE)):
+        # A commit may have come since.
+        version, beyond = max(version, found[0]), kafka_increment.beyond(lake, base.stream, offsets.parse(found[1]))
+    if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
+        return known
+    if held:
+        aside = for_few_rows(spark)
+        raw = increment.rows(aside, path, base.bronze_done, version)
+        if beyond:
+            ahead = kafka_increment.read(aside, lake, base.stream, beyond)
+            raw = raw.unionByName(ahead, allowMissingColumns=True)
+        # Read again for each table that is asked.
+        raw = raw.coalesce(1).persist()
+    else:
+        raw = increment.rows(spark, path, base.bronze_done, version)
+    try:
+        new = batch_profile.extent(raw, base.positions, upto, reached=reached)
+    except Exception:
+        raw.unpersist()
+        raise
+    return StreamSnapshot(
+        base=base, new=new, version=version, after=base.bronze_done, raw=raw, beyond=beyond, ahead=ahead
+    )
+
+
+def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scratch: str) -> str:
+    """Return the statement that reads a table at the moment; its folded changes are written to the scratch folder.
+
+    What was written stays until it is forgotten. Raises NeedsOperator or CorruptInput where a load would stop the table.
+    """
+    doing = work(spark, lake, at, name)
+    floors, stored = doing.known.positions, doing.known.version
+    ahead = table_load.ahead_of(doing, floors)
+    below, hidden = None, False
+    if stored is not None:
+        below = spark.read.format("delta").option("versionAsOf", stored).load(doing.path)
+        # Marked rows from the time in which they stayed.
+        hidden = DELETED_AT in below.columns and not doing.soft
+        if hidden:
+            below = below.filter(F.col(DELETED_AT).isNull()).drop(DELETED_AT)
+    if not ahead and below is not None:
+        living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
+        return f"SELECT {', '.join(map(_q, below.columns))} FROM {overlay_sql.at(doing)}{living}"  # noqa: S608 - ours, and quoted.
+    form, _ = table_load.formed(doing)
+    table_load.refuse_keyless(form, ahead, floors, doing)
+    _refuse_another_key(form)
+    if below is not None:
+        form = _fitted(form, below)
+    cleared = table_load.truncated(doing, ahead, floors)
+    raw = at.raw if doing.after == at.after else _whole(spark, lake, at)
+    with table_load.kept() as keep:
+        found = table_load.rows(form, raw, batch_profile.within(floors, doing.cuts), ahead, below, keep, cleared)
+        columns = [*form.columns, *form.own, OP]
+        # Numbered, since Parquet does not take every name that a database does.
+        placed = {column: f"c{place}" for place, column in enumerate(columns)}
+        changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
+        changed.write.parquet(scratch)
+    return overlay_sql.statement(
+        doing, form, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden
+    )
+
+
+def _refuse_another_key(form: TargetSchema) -> None:
+    """Raise NeedsOperator where records of a former key do not name all columns of the present one: a load applies them first."""
+    if any(former and not set(form.key) <= set(former) for former in form.former_keys):
+        raise NeedsOperator(
+            f"{form.table}: its key changed in what no load has merged yet",
+            hint="Query silver, or query again after the next load.",
+        )
+
+
+def forget(spark: SparkSession, scratch: str) -> None:
+    """Remove what a statement reads from a scratch folder."""
+    spark.sql(f"DROP TABLE IF EXISTS {_place(scratch)}")
+    storage.delete(spark, scratch)
+
+
+def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
+    """Return the name of a table that reads the folder: a bare path is looked at by two jobs each time it is named."""
+    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_SCRATCH}")
+    spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION {quoting.text(scratch)}")
+    return _place(scratch)
+
+
+def _place(scratch: str) -> str:
+    return f"{_SCRATCH}.`{PurePosixPath(scratch).name}`"
+
+
+def _fitted(form: TargetSchema, below: DataFrame) -> TargetSchema:
+    """Return the shape in the types that hold the stored rows too; raise NeedsOperator when there are none."""
+    columns = dict(form.columns)
+    for field in below.schema.fields:
+        if field.name in columns:
+            common = types.wider(field.dataType, columns[field.name])
+            if common is None:
+                raise retyped(form.table, field.name, field.dataType.simpleString(), columns[field.name].simpleString())
+            columns[field.name] = common
+    return replace(form, columns=columns)
+
+
+def work(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
+    """Return what is to be done for a table; one that stands behind its stream begins where it stands."""
+    known = at.base.tables.get(name)
+    if known is None or known.positions == at.base.positions:
+        return table_load.work(lake, at.base, name, at.new, after=at.after)
+    new = batch_profile.extent(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.cuts)
+    return table_load.work(lake, replace(at.base, tables={name: known}), name, new, after=None)
+
+
+def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:
+    rows = increment.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)
+    return rows if at.ahead is None else rows.unionByName(at.ahead, allowMissingColumns=True)

@@ -1,0 +1,240 @@
+"""What a range of bronze holds, by source and table: enough to choose what is done, without reading a row's value.
+
+Finds where each source's range ends: at the last change of its last whole transaction; the rest waits for the next load. Where
+tables have topics of their own, a transaction counts as whole up to where all topics have been loaded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.schema import TableSchema
+from spark_jobs.silver.schema_versions import SchemaRecord
+from spark_jobs.silver.truncates import Truncate
+from spark_jobs.state.published import Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableProfile:
+    """What one source has for one table in a range; flags may count changes beyond the cut, positions tell."""
+
+    source: str
+    table: str
+    #: Changes in the range, and roughly of how many keys.
+    changes: int
+    keys: int
+    #: Position of the last change that ends a transaction; None when none does.
+    last: str | None
+    #: When that one was committed, in milliseconds; None when none does.
+    last_ms: int | None
+    #: Position of the first change.
+    first: str
+    #: Position of the last change.
+    final: str
+    truncates: tuple[Truncate, ...]
+    #: Whether rows are deleted.
+    deletes: bool
+    #: Whether an update lacks columns that the log did not carry.
+    partial: bool
+    #: Whether an update may have changed a key.
+    rekeyed: bool
+    #: Position of the first update or delete without a key; None when there is none.
+    keyless: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchProfile:
+    """What bronze holds of a stream after its floors, up to its cuts."""
+
+    cuts: Positions
+    #: By source and table, up to the cuts alone.
+    seen: list[TableProfile]
+    #: When the last change up to a source's cut was committed, in milliseconds, of sources whose transactions say so.
+    committed_ms: dict[str, int]
+    #: Changes beyond the cuts, by source.
+    waiting: dict[str, int]
+    #: In position order.
+    records: list[SchemaRecord]
+    #: Whether anything stands beyond the cuts that the next load needs.
+    more: bool
+
+
+def extent(
+    bronze: DataFrame,
+    floors: Mapping[str, str],
+    upto: Mapping[str, str] | None = None,
+    *,
+    reached: Mapping[str, str] | None = None,
+) -> BatchProfile:
+    """Return what there is to apply: up to the given cuts, else up to each source's last whole transaction.
+
+    `reached` is the position up to which all of each source is in bronze, where that is not all that is there.
+    """
+    found, described = survey(bronze, floors, reached)
+    ends = cuts(found, floors) if upto is None else dict(upto)
+    seen, waiting = split(bronze, found, floors, ends)
+    more = bool(waiting) or (reached is not None and _more(bronze, floors, ends))
+    times = {one.source: one.last_ms for one in found if one.last == ends.get(one.source) and one.last_ms is not None}
+    records = schemas(bronze, floors, ends) if described else []
+    return BatchProfile(cuts=ends, seen=seen, committed_ms=times, waiting=waiting, records=records, more=more)
+
+
+def last_before(
+    bronze: DataFrame, table: str, floors: Mapping[str, str], ends: list[tuple[str, str]]
+) -> list[str | None]:
+    """Return the position of a table's last change after its source's floor and before each end, a source and a position."""
+    changes = bronze.filter(within(floors) & (F.col("table") == table) & F.col("op").isNotNull())
+    found = changes.agg(
+        *(
+            F.max(F.when((F.col("source") == source) & (F.col("position") < end), F.col("position"))).alias(f"c{i}")
+            for i, (source, end) in enumerate(ends)
+        )
+    ).first()
+    assert found is not None
+    return list(found)
+
+
+def nothing(cuts: Positions) -> BatchProfile:
+    """Return an extent without changes."""
+    return BatchProfile(cuts=cuts, seen=[], committed_ms={}, waiting={}, records=[], more=False)
+
+
+def _more(bronze: DataFrame, floors: Mapping[str, str], ends: Mapping[str, str]) -> bool:
+    """Whether changes, messages or schema records stand beyond the cuts: a schema record may be there ahead of its change."""
+    needed = F.col("op").isNotNull() | _of_tables()
+    return not bronze.filter(within(floors) & needed & ~within({}, ends)).isEmpty()
+
+
+def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> Column:
+    """Return the condition of a range: each source's positions after its floor and, given cuts, up to its cut."""
+    source, position = F.col("source"), F.col("position")
+    wanted = F.lit(False)
+    if cuts is None:
+        wanted = ~source.isin(*floors) if floors else F.lit(True)
+        cuts = dict.fromkeys(floors, "")
+    for name, cut in sorted(cuts.items()):
+        part = source == name
+        if name in floors:
+            part &= position > floors[name]
+        if cut:
+            part &= position <= cut
+        wanted |= part
+    return wanted & position.isNotNull()
+
+
+def survey(
+    bronze: DataFrame, floors: Mapping[str, str], reached: Mapping[str, str] | None
+) -> tuple[list[TableProfile], bool]:
+    """Return what each source has for each table after its floor, and whether schema records are there.
+
+    Raises NeedsOperator for a source in several partitions.
+    """
+    change = F.col("op").isNotNull()
+    key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
+    whole = change & F.col("last") & (F.lit(True) if reached is None else within({}, reached))
+
+    def of_changes(name: str) -> Column:
+        return F.when(change, F.col(name))
+
+    rows = (
+        bronze.filter(within(floors))
+        .groupBy("source", "table")
+        .agg(
+            F.count("op").alias("changes"),
+            F.approx_count_distinct("key").alias("keys"),
+            F.count_if(~change & _of_tables()).alias("schemas"),
+            F.max(F.when(whole, F.col("position"))).alias("last"),
+            F.max_by(F.unix_millis("commit_time"), F.when(whole, F.col("position"))).alias("last_ms"),
+            F.min(of_changes("position")).alias("first"),
+            F.max(of_changes("position")).alias("final"),
+            F.collect_set(
+                F.when(F.col("op") == "t", F.struct("position", F.unix_micros("commit_time").alias("at")))
+            ).alias("truncates"),
+            F.bool_or(F.col("op") == "d").alias("deletes"),
+            F.bool_or(of_changes("partial")).alias("partial"),
+            F.bool_or(of_changes("rekeyed")).alias("rekeyed"),
+            F.min(F.when(key_less, F.col("position"))).alias("keyless"),
+            F.min(of_changes("partition")).alias("lowest"),
+            F.max(of_changes("partition")).alias("highest"),
+        )
+        .collect()
+    )
+    found = [row for row in rows if row["changes"]]
+    several = {row["source"] for row in found if row["lowest"] != row["highest"]}
+    if several:
+        raise NeedsOperator(
+            f"{', '.join(sorted(several))}: the source's records stand in several partitions, so their order is not known",
+            hint="Let each source own one partition of its stream in the bridge's file.",
+        )
+    return [_seen(row) for row in found], any(row["schemas"] for row in rows)
+
+
+def _seen(row: Row) -> TableProfile:
+    fields: dict[str, Any] = {name: row[name] for name in TableProfile.__dataclass_fields__}
+    truncates = sorted(Truncate(source=row["source"], **one.asDict()) for one in row["truncates"])
+    return TableProfile(**fields | {"truncates": tuple(truncates)})
+
+
+def cuts(seen: list[TableProfile], floors: Mapping[str, str]) -> Positions:
+    """Return up to where each source can be shown: its last whole transaction, or where it stands already."""
+    reached = dict(floors)
+    for one in seen:
+        if one.last is not None:
+            reached[one.source] = max(one.last, reached.get(one.source, ""))
+    return reached
+
+
+def split(
+    bronze: DataFrame, seen: list[TableProfile], floors: Mapping[str, str], upto: Mapping[str, str]
+) -> tuple[list[TableProfile], dict[str, int]]:
+    """Return what was seen, up to the cuts alone, and how many changes of each source wait for their transaction's end."""
+    # Logical messages end transactions as changes do, and belong to no table.
+    seen = [one for one in seen if one.table]
+    over = [one for one in seen if one.final > upto.get(one.source, "")]
+    if not over:
+        return seen, {}
+    beyond = (
+        bronze.filter(within(floors) & _of_tables() & F.col("op").isNotNull() & ~within({}, upto))
+        .groupBy("source", "table")
+        .count()
+    )
+    excess = {(row["source"], row["table"]): int(row["count"]) for row in beyond.collect()}
+    waiting: dict[str, int] = {}
+    for (source, _), count in excess.items():
+        waiting[source] = waiting.get(source, 0) + count
+    kept = [replace(one, changes=one.changes - excess.get((one.source, one.table), 0)) for one in seen]
+    return [one for one in kept if one.changes], waiting
+
+
+def _of_tables() -> Column:
+    """Return the condition that a record is about a table, as messages and the ends of transactions are not."""
+    return F.col("table").isNotNull()
+
+
+def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str]) -> list[SchemaRecord]:
+    """Return the schema records of a range in position order; raise CorruptInput for one that is none."""
+    rows = (
+        bronze.filter(within(floors, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
+        .select("topic", "partition", "offset", "source", "table", "position", "value")
+        .collect()
+    )
+    records = []
+    for row in sorted(rows, key=lambda row: row["position"]):
+        try:
+            schema = TableSchema.parse(row["value"])
+        except CorruptInput as error:
+            raise CorruptInput(
+                f"topic {row['topic']}, partition {row['partition']}, offset {row['offset']}: a record without 'op' that is no "
+                "schema record",
+                hint="Nothing of this load was published. See what wrote that record.",
+            ) from error
+        records.append(
+            SchemaRecord(
+                source=row["source"], table=row["table"], position=row["position"], value=row["value"], schema=schema
+            )
+        )
+    return records

@@ -1,0 +1,176 @@
+"""Writing the newest changes of a range into a silver table, in one Delta commit that carries the positions it reaches.
+
+The commit's note is the table's own progress: a load that is done again starts after it, so nothing is applied twice. The
+guard by position in the MERGE and the number of the commit (commit.py) hold even where a note is missing or two loads meet.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from delta import DeltaTable
+from delta.tables import DeltaMergeBuilder
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import NeedsOperator, Retryable
+from spark_jobs import quoting
+from spark_jobs.silver import clearing, key_range, merge_filter, types
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.commit import NOTE_SETTING
+from spark_jobs.silver.incompatible import retyped
+from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.truncates import Truncate
+
+#: Lets columns have names that Parquet does not: with spaces, commas, brackets.
+_MAPPING = "delta.columnMapping.mode"
+#: How many columns of a table Delta keeps statistics of, by which it chooses files.
+_WITH_STATISTICS = 32
+
+
+def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
+    """Make the table with these rows; raise Retryable when it was made meanwhile. Deleted ones are left out unless marked.
+
+    Columns that `lead` are the first ones of a wide table: Delta has statistics of the first ones alone.
+    """
+    kept = _leading(_without_deleted(rows), lead)
+    writer = _writer(kept, note, own).mode("error")
+    try:
+        (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+    except AnalysisException as error:
+        if error.getCondition() != "DELTA_PATH_EXISTS":
+            raise
+        raise Retryable(f"{path} was made by another load meanwhile", hint="Run this load again.") from error
+
+
+def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
+    """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
+    kept = _leading(_without_deleted(rows), lead)
+    writer = _writer(kept, note, own).mode("overwrite").option("overwriteSchema", "true")
+    (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+
+
+def _leading(rows: DataFrame, lead: Sequence[str]) -> DataFrame:
+    if len(rows.columns) <= _WITH_STATISTICS:
+        return rows
+    return rows.select(*map(_q, lead), *(_q(name) for name in rows.columns if name not in lead))
+
+
+def _without_deleted(rows: DataFrame) -> DataFrame:
+    """Return the rows without the kind of change, and without deleted ones unless these stay, marked."""
+    gone = OP in rows.columns and DELETED_AT not in rows.columns
+    return (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP)
+
+
+def append(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
+    """Add rows of a table without a key."""
+    _writer(rows.drop(OP), note, own).mode("append").save(path)
+
+
+def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:
+    return rows.write.format("delta").option("userMetadata", note).options(**own)
+
+
+def merge(
+    spark: SparkSession, rows: DataFrame, path: str, shape: TargetSchema, note: str, cleared: Sequence[Truncate]
+) -> None:
+    """Put, replace and remove rows by source and key, and remove, or mark, what a truncate of their source left behind.
+
+    The session is this table's own: the note is a setting of the session. Rows that truncates ended take a commit of their own:
+    one ahead of the MERGE that removes them, or one after it, with the note, that marks them, since the MERGE needs their values.
+    A load that dies between the two does both again.
+    """
+    table = DeltaTable.forPath(spark, path)
+    # Reads the rows, which are held, before the table changes.
+    same = same_row(rows, shape)
+    if cleared and shape.soft:
+        with clearing.beside_own_commit(spark):
+            _merge(spark, table, rows, same, shape)
+        spark.conf.set(NOTE_SETTING, note)
+        clearing.mark(table, cleared)
+        return
+    if cleared:
+        clear(spark, path, shape, cleared)
+    spark.conf.set(NOTE_SETTING, note)
+    _merge(spark, table, rows, same, shape)
+
+
+def clear(spark: SparkSession, path: str, shape: TargetSchema, cleared: Sequence[Truncate]) -> None:
+    """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
+    with clearing.beside_own_commit(spark):
+        (clearing.mark if shape.soft else clearing.remove)(DeltaTable.forPath(spark, path), cleared)
+
+
+def _merge(spark: SparkSession, table: DeltaTable, rows: DataFrame, same: Column, shape: TargetSchema) -> None:
+    if not merge_filter.pays(table):
+        _planned(table, rows, same, shape).execute()
+        return
+    with merge_filter.by(spark, rows) as chosen:
+        _planned(table, chosen, same, shape).execute()
+
+
+def _planned(table: DeltaTable, rows: DataFrame, same: Column, shape: TargetSchema) -> DeltaMergeBuilder:
+    columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
+    dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
+    newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
+    gone = F.col(f"s.{OP}") == "d"
+    plan = table.alias("t").merge(rows.alias("s"), same)
+    if not shape.soft:
+        plan = plan.whenMatchedDelete(gone & newer)
+    plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
+    return plan.whenNotMatchedInsert(F.lit(True) if shape.soft else ~gone, values=quoted(columns))
+
+
+def same_row(rows: DataFrame, shape: TargetSchema) -> Column:
+    """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at."""
+    same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
+    for name in shape.key:
+        same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
+    return same & key_range.of(rows, shape).condition("t.")
+
+
+def fit(spark: SparkSession, path: str, shape: TargetSchema) -> TargetSchema:
+    """Add columns that are new and widen those that became wider; return the shape with the table's own types.
+
+    Raises NeedsOperator when a column's new type cannot hold its old values, and when deleted rows stand where none shall stay.
+    Each step is harmless to repeat.
+    """
+    table = quoting.table(path)
+    fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
+    if DELETED_AT in fields and not shape.soft:
+        raise NeedsOperator(
+            f'{shape.table}: its deleted rows are in silver, marked, and the lake\'s file says deletes = "hard" now',
+            hint="To remove them, run 'headrace lake replay STREAM'; to go on as before, say deletes = \"soft\" again.",
+        )
+    columns = dict(shape.columns)
+    marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if shape.soft else {}
+    new = {name: kind for name, kind in (columns | marks).items() if name not in fields}
+    if new:
+        if _special(new):
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+        listed = ", ".join(f"{_q(name)} {kind.simpleString()}" for name, kind in new.items())
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({listed})")
+    for name, kind in shape.columns.items():
+        stored = fields.get(name, kind)
+        common = types.wider(stored, kind)
+        if common is None:
+            raise retyped(shape.table, name, stored.simpleString(), kind.simpleString())
+        if common != stored:
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {common.simpleString()}")
+        columns[name] = common
+    return dataclasses.replace(shape, columns=columns)
+
+
+def quoted(values: dict[str, Column]) -> dict[str, Column]:
+    """Return the values by their columns' quoted names, as a MERGE wants them."""
+    return {_q(name): value for name, value in values.items()}
+
+
+def _q(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _special(names: Iterable[str]) -> bool:
+    return any(set(name) & set(" ,;{}()\n\t=") for name in names)

@@ -1,0 +1,272 @@
+"""Folding changes in order, for ranges in which updates lack columns (unchanged TOAST) or change keys.
+
+A row's timeline is what happened at its key, by position. An update that changed the key stands in two timelines: at the old
+key it removes the row, at the new key it puts it. A column that an update did not carry takes its value from what went before
+it in its timeline: earlier changes of the range, or silver's own row; for one that changed the key, from the old key's
+timeline. What was never carried anywhere (the row was there before capture began) is null, and nothing is taken from before a
+delete. Where deleted rows stay, a delete has the values that the row had, and a truncate is a delete in every timeline.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from spark_jobs.errors import corrupt
+from spark_jobs.silver import changes as plain
+from spark_jobs.silver import key_range, truncates, types
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.truncates import Truncate
+
+#: Of a timeline's rows: the key, and whether it is silver's own row rather than a change.
+KEY, SEED = "_key", "_seed"
+_OLD, _UNCHANGED, _MOVED = "_old_key", "_unchanged", "_moved"
+#: How many deletes went before a row of a timeline.
+_LIFE = "_life"
+#: Keys up to which every task that reads stored rows is given them all, so that stored rows are not shuffled.
+_FEW_KEYS = 200_000
+#: Each round follows twice as many changes of a row's key, so this is more than there are positions.
+_MOST_ROUNDS = 64
+
+
+Keep = Callable[[DataFrame], DataFrame]
+
+
+def latest_rows(
+    changes: DataFrame,
+    shape: TargetSchema,
+    silver: DataFrame | None,
+    keep: Keep,
+    cleared: Sequence[Truncate],
+    *,
+    partial: bool,
+) -> DataFrame:
+    """Return the newest state of each key, as `changes.parsed` does.
+
+    `silver` is the table as it stands, None when new; `keep` persists a frame that is read more than once; `cleared` has the
+    range's truncates, which matter where deleted rows stay.
+    """
+    timeline = row_versions(changes, shape, silver, keep, cleared, partial=partial)
+    order = Window.partitionBy(SOURCE, KEY).orderBy(F.desc(POSITION), F.desc(SEED))
+    rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(SEED))
+    return rows.select(
+        *(F.col(f"{KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(SOURCE, POSITION, COMMIT_TIME, OP),
+        *plain.deleted_at(shape, F.col(OP), F.col(COMMIT_TIME)),
+    )
+
+
+def row_versions(
+    changes: DataFrame,
+    shape: TargetSchema,
+    silver: DataFrame | None,
+    keep: Keep,
+    cleared: Sequence[Truncate] = (),
+    *,
+    partial: bool,
+) -> DataFrame:
+    """Return every key's timeline, each change with all of its row's columns; silver's own rows in it are seeds."""
+    events = keep(_events(changes, shape))
+    timeline = _timeline(events)
+    if shape.soft:
+        names = [name for name in shape.columns if name not in shape.key]
+        seeded = _seeded(_truncated(timeline, cleared), shape, silver, names)
+        return _filled(_ended_once(seeded), names, keep, partial=partial)
+    if not partial:
+        return timeline
+    missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
+    names = [name for name in shape.columns if name in missing and name not in shape.key]
+    return _filled(_seeded(timeline, shape, silver, names), names, keep, partial=True)
+
+
+def _events(changes: DataFrame, shape: TargetSchema) -> DataFrame:
+    """Return the changes parsed, with the key, the old key of an update that changed it, and the columns not carried."""
+    keys = plain.read_columns(shape, shape.key)
+    structure = T.StructType(
+        [
+            T.StructField("after", plain.read_columns(shape, list(shape.columns))),
+            T.StructField("before", keys),
+            T.StructField("unchanged", T.ArrayType(T.StringType())),
+            T.StructField(types.CORRUPT, T.StringType()),
+        ]
+    )
+    frame = changes.withColumn("row", F.from_json("value", structure, types.JSON_OPTIONS))
+    frame = frame.withColumn("named", F.from_json("key", keys))
+    before = F.col("row.before")
+    whole = F.lit(True)
+    for name in shape.key:
+        whole &= before[name].isNotNull()
+    old = F.when((F.col("op") == "u") & whole, _key(shape, [before]))
+    return frame.select(
+        *(_value(shape, name).alias(name) for name in shape.columns if name not in shape.key),
+        F.col("source").alias(SOURCE),
+        F.when(F.col(f"row.{types.CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
+        F.col("commit_time").alias(COMMIT_TIME),
+        F.col("op").alias(OP),
+        # The record's own key; under a former key, the row's columns.
+        _key(shape, [F.col("named"), F.col("row.after"), before]).alias(KEY),
+        old.alias(_OLD),
+        plain.unchanged(shape, F.col("row.unchanged")).alias(_UNCHANGED),
+        F.lit(False).alias(SEED),
+    ).withColumn(_MOVED, F.coalesce(F.col(_OLD) != F.col(KEY), F.lit(False)))
+
+
+def _value(shape: TargetSchema, name: str) -> Column:
+    return plain.told(shape, name, F.col("row")["after"])
+
+
+def _key(shape: TargetSchema, places: list[Column]) -> Column:
+    """Return the key from the first place that has each of its columns; fail where none has one."""
+    cells = {
+        name: plain.declared(
+            shape, name, types.value(F.coalesce(*(place[name] for place in places)), shape.columns[name], name)
+        )
+        for name in shape.key
+    }
+    known = (F.coalesce(cell, corrupt(name).cast(shape.columns[name])).alias(name) for name, cell in cells.items())
+    return F.struct(*known)
+
+
+def _timeline(events: DataFrame) -> DataFrame:
+    """Return every key's changes: an update that changed the key is also a removal at the old one."""
+    removals = events.filter(_MOVED).withColumns({KEY: F.col(_OLD), OP: F.lit("d"), _MOVED: F.lit(False)})
+    return events.unionByName(removals)
+
+
+def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
+    """Return the timelines with the truncates of their source in each."""
+    if not cleared:
+        return timeline
+    of_source = F.filter(truncates.listed(cleared), lambda one: one["source"] == F.col(SOURCE))
+    keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
+    ends = keys.select(
+        *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),
+        F.timestamp_micros("_truncate.at").alias(COMMIT_TIME),
+        *(F.lit("t").alias(OP), F.array().cast("array<string>").alias(_UNCHANGED)),
+        *(F.lit(False).alias(SEED), F.lit(False).alias(_MOVED)),
+    )
+    return timeline.unionByName(ends, allowMissingColumns=True)
+
+
+def _ended_once(timeline: DataFrame) -> DataFrame:
+    """Return the timelines in which truncates are deletes, of rows that lived: what is deleted already stays as it is."""
+    previous = F.lag(OP).over(Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED))
+    told = timeline.withColumn("_again", _ends() & (previous.isin("d", "t") | ((F.col(OP) == "t") & previous.isNull())))
+    kept = told.filter(F.col(SEED) | ~F.coalesce("_again", F.lit(False))).drop("_again")
+    return kept.withColumn(OP, F.when(_ends(), "d").otherwise(F.col(OP)))
+
+
+def _ends() -> Column:
+    return F.col(OP).isin("d", "t")
+
+
+def _seeded(timeline: DataFrame, shape: TargetSchema, silver: DataFrame | None, names: list[str]) -> DataFrame:
+    """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
+    cells = {f"_cell_{i}": _carried(name) for i, name in enumerate(names)}
+    timeline = timeline.withColumns(cells)
+    if silver is None:
+        return timeline
+    needed = F.size(_UNCHANGED) > 0
+    wanted = timeline.filter(needed | _ends() if shape.soft else needed).select(SOURCE, KEY).distinct()
+    known = silver.withColumn(KEY, F.struct(*(_stored(silver, shape, name).alias(name) for name in shape.key)))
+    seeds = having(known, wanted, shape).drop(*(_q(name) for name in shape.key))
+    seeds = seeds.withColumns({f"_cell_{i}": _cell(_stored(silver, shape, name)) for i, name in enumerate(names)})
+    gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
+    seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
+    return timeline.unionByName(
+        seeds.select(*(c for c in timeline.columns if c in seeds.columns)), allowMissingColumns=True
+    )
+
+
+def having(stored: DataFrame, keys: DataFrame, shape: TargetSchema) -> DataFrame:
+    """Return the stored rows, which have a column KEY, of some sources and keys; files without such keys are not read."""
+    columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in shape.key]
+    found = key_range.of(keys.select(SOURCE, *columns), shape)
+    few = F.broadcast(keys) if found.rows <= _FEW_KEYS else keys
+    return stored.filter(found.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
+
+
+def _stored(silver: DataFrame, shape: TargetSchema, name: str) -> Column:
+    """Return a column of silver's own rows, in the type that the range's schemas give it; null where it is new."""
+    there = F.col(_q(name)) if name in silver.columns else F.lit(None)
+    return there.cast(shape.columns[name])
+
+
+def _carried(name: str) -> Column:
+    """Return what a change says of a column: its value; not known yet, for one that came from another key; or nothing."""
+    absent = F.array_contains(_UNCHANGED, name)
+    value = F.col(_q(name))
+    told = F.when(~absent, _cell(value)).when(F.col(_MOVED), _cell(value, of=F.col(POSITION)))
+    return F.when(~_ends(), told)
+
+
+def _cell(value: Column, of: Column | None = None) -> Column:
+    """Return a value; or, with `of`, the value that the row had under its old key before the change at that position."""
+    return F.struct(value.alias("value"), (F.lit(None).cast("string") if of is None else of).alias("of"))
+
+
+def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool) -> DataFrame:
+    """Return the timelines with every column that was not carried taken from what went before it.
+
+    Without `partial` that is deletes alone, and nothing comes from another key.
+    """
+    cells = [f"_cell_{i}" for i in range(len(names))]
+    if not cells:
+        return timeline
+    earlier = Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED).rowsBetween(Window.unboundedPreceding, -1)
+    timeline = timeline.withColumn(_LIFE, F.coalesce(F.sum((F.col(OP) == "d").cast("int")).over(earlier), F.lit(0)))
+    order = (
+        Window.partitionBy(SOURCE, KEY, _LIFE)
+        .orderBy(POSITION, SEED)
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    if partial and not timeline.filter(F.col(_MOVED) & _unknown(cells)).isEmpty():
+        filled = keep(_carried_on(timeline, cells, order))
+        removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
+        left = _resolved(removals.select(SOURCE, POSITION, *cells), cells)
+        joined = timeline.join(
+            left.withColumnsRenamed({cell: f"{cell}_left" for cell in cells}), on=[SOURCE, POSITION], how="left"
+        )
+        taken = {
+            # Where the old key had no row, the value is null, and not that of an earlier row of the new key.
+            cell: F.when(F.col(f"{cell}.of").isNotNull(), F.coalesce(f"{cell}_left", cell)).otherwise(F.col(cell))
+            for cell in cells
+        }
+        timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells))
+    filled = _carried_on(timeline, cells, order)
+    values = {name: F.col(f"{cell}.value") for name, cell in zip(names, cells, strict=True)}
+    return filled.withColumns(values).drop(*cells, _LIFE)
+
+
+def _unknown(cells: list[str]) -> Column:
+    return functools.reduce(operator.or_, (F.col(f"{cell}.of").isNotNull() for cell in cells))
+
+
+def _carried_on(timeline: DataFrame, cells: list[str], order: WindowSpec) -> DataFrame:
+    return timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells})
+
+
+def _resolved(left: DataFrame, cells: list[str]) -> DataFrame:
+    """Return what each key left behind when it was changed, with no value that is only "as it was before another change".
+
+    Each round follows twice as many changes of the key as the one before, so the rounds are few however many changes there are.
+    """
+    for _ in range(_MOST_ROUNDS):
+        if left.filter(_unknown(cells)).isEmpty():
+            return left
+        for cell in cells:
+            earlier = left.select(SOURCE, F.col(POSITION).alias("_of"), F.col(cell).alias("_earlier"))
+            followed = left.withColumn("_of", F.col(f"{cell}.of")).join(earlier, on=[SOURCE, "_of"], how="left")
+            value = F.when(F.col("_of").isNotNull(), F.col("_earlier")).otherwise(F.col(cell))
+            left = followed.withColumn(cell, value).drop("_of", "_earlier")
+        left = left.localCheckpoint()
+    raise AssertionError("changes of keys that refer to each other")
+
+
+def _q(name: str) -> str:
+    """Return a column's name quoted: it may hold dots and spaces."""
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,118 @@
+"""A table's history: every version that a row ever had, with the times at its source between which it was so (SCD type 2).
+
+A version is named by its source, its key and the position that it began at, so writing it again changes nothing: any replay is
+harmless. Columns beside the table's own: `_source`, `__START_AT` and `__END_AT` (commit times at the source; null while it is
+so), `_start_position` and `_end_position` (exact, where one transaction changed a row twice). The vocabulary is that of AUTO CDC.
+Called for a table at each load, after its current rows.
+"""
+
+from collections.abc import Sequence
+
+from delta import DeltaTable
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from spark_jobs.quoting import name as _q
+from spark_jobs.silver import clearing, ordered_apply, truncates
+from spark_jobs.silver import merge as write
+from spark_jobs.silver.changes import OP
+from spark_jobs.silver.commit import NOTE_SETTING
+from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.truncates import Truncate
+from spark_jobs.state import places
+
+NOTE = "history"
+START, END, FROM, UPTO = "__START_AT", "__END_AT", "_start_position", "_end_position"
+_VERSION, _BEGINS = "_version", "_begins"
+
+
+def path(lake: LakeFile, stream: str, table: str) -> str:
+    """Return the path of a table's history."""
+    return f"{lake.root}/history/{stream}/{places.folder(table)}"
+
+
+def versions(
+    timeline: DataFrame, shape: TargetSchema, current: DataFrame | None, tracked: Sequence[str], cleared: list[Truncate]
+) -> DataFrame:
+    """Return the versions that a range of changes begins, goes on with or ends.
+
+    `current` holds the history's rows that have not ended; those of keys that the range touches are among the versions.
+    """
+    events = timeline.filter(~F.col(ordered_apply.SEED)).select(
+        *_event_columns(shape), F.lit(None).cast("string").alias(FROM)
+    )
+    if current is not None:
+        events = events.unionByName(_open(current, events, shape))
+    of_key = Window.partitionBy(SOURCE, ordered_apply.KEY).orderBy(POSITION)
+    here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
+    previous = F.lag(here).over(of_key)
+    events = events.withColumn("_previous", F.lag(POSITION).over(of_key))
+    cut = truncates.first_after(F.col("_previous"), cleared)["position"] < F.col(POSITION)
+    begins = previous.isNull() | ~here.eqNullSafe(previous) | F.coalesce(cut, F.lit(False))
+    numbered = events.withColumn(_BEGINS, begins.cast("int")).withColumn(_VERSION, F.sum(_BEGINS).over(of_key))
+    of_version = Window.partitionBy(SOURCE, ordered_apply.KEY, _VERSION)
+    first = of_version.orderBy(POSITION).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    last = numbered.withColumns(
+        {
+            FROM: F.first(F.coalesce(FROM, POSITION)).over(first),
+            START: F.first(COMMIT_TIME).over(first),
+            "_rank": F.row_number().over(of_version.orderBy(F.desc(POSITION))),
+        }
+    ).filter(F.col("_rank") == 1)
+    return _ended(last, cleared).select(
+        *(F.col(f"{ordered_apply.KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(SOURCE, START, END, FROM, UPTO),
+    )
+
+
+def _event_columns(shape: TargetSchema) -> list[str]:
+    own = [_q(name) for name in shape.columns if name not in shape.key]
+    return [*own, SOURCE, ordered_apply.KEY, POSITION, COMMIT_TIME, OP]
+
+
+def _open(current: DataFrame, events: DataFrame, shape: TargetSchema) -> DataFrame:
+    """Return the rows that have not ended, of keys that the events touch, as the first events of their keys."""
+    keyed = current.withColumn(ordered_apply.KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
+    touched = ordered_apply.having(keyed, events.select(SOURCE, ordered_apply.KEY).distinct(), shape)
+    rows = touched.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START), OP: F.lit("r")})
+    return rows.select(*_event_columns(shape), FROM)
+
+
+def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
+    """Return the versions of rows with their ends: the next change of the key, or a truncate before it."""
+    of_key = Window.partitionBy(SOURCE, ordered_apply.KEY).orderBy(FROM)
+    following = F.struct(F.lead(FROM).over(of_key).alias("position"), F.lead(START).over(of_key).alias("at"))
+    truncate = truncates.first_after(F.col(FROM), cleared)
+    sooner = truncate["position"].isNotNull() & (
+        following["position"].isNull() | (truncate["position"] < following["position"])
+    )
+    end = F.when(sooner, truncate).otherwise(following)
+    return (
+        versions.withColumn("_end", end)
+        .filter(F.col(OP) != "d")
+        .withColumns({END: F.col("_end.at"), UPTO: F.col("_end.position")})
+    )
+
+
+def merge(
+    spark: SparkSession, rows: DataFrame, place: str, shape: TargetSchema, note: str, cleared: list[Truncate]
+) -> None:
+    """Write versions: those that are there get their new values and ends; a truncate ends what its source had.
+
+    The session is this table's own: the note is a setting of the session.
+    """
+    table = DeltaTable.forPath(spark, place)
+    same = write.same_row(rows, shape) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
+    values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
+    plan = table.alias("t").merge(rows.alias("s"), same)
+    plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
+    if not cleared:
+        spark.conf.set(NOTE_SETTING, note)
+        plan.execute()
+        return
+    # The MERGE needs the versions as they were; a load that dies in between does both again.
+    with clearing.beside_own_commit(spark):
+        plan.execute()
+    spark.conf.set(NOTE_SETTING, note)
+    clearing.end(table, cleared, begins=FROM, ends=UPTO, ends_at=END)

@@ -1,0 +1,129 @@
+"""A silver table's columns and key, from the schema records of all its sources and of every age in the range to load.
+
+Guarantees that every record of the range can be read by the shape, or raises NeedsOperator for this table alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import NeedsOperator
+from headrace.schema import Column, TableSchema
+from spark_jobs.silver import types
+from spark_jobs.silver.incompatible import rekeyed, retyped
+from spark_jobs.silver.schema_versions import Span
+
+SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
+#: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
+NAN = "_nan"
+OWN = (SOURCE, POSITION, COMMIT_TIME)
+#: When a row was deleted at its source; null while it lives. Only where deleted rows stay.
+DELETED_AT = "_deleted_at"
+#: Names of columns that a load adds while it works.
+_WORKING = ("_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank")
+
+
+@dataclass(frozen=True)
+class TargetSchema:
+    """What a table looks like in silver."""
+
+    #: The source's `schema.table`.
+    table: str
+    #: Key columns in key order; empty for a table without a key.
+    key: tuple[str, ...]
+    #: The table's own columns in order, with the types that silver stores.
+    columns: dict[str, T.DataType]
+    #: Whether equal keys always have equal text in the records.
+    canonical_key: bool
+    #: Whether deleted rows stay, marked.
+    soft: bool = False
+    #: Key columns of the schemas that others replaced in the range, where they differ from the key.
+    former_keys: tuple[tuple[str, ...], ...] = ()
+    #: Where the source declared a column with single precision.
+    single_precision: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Return the columns that stand beside the table's own."""
+        return (*OWN, DELETED_AT) if self.soft else OWN
+
+
+def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema] = ()) -> TargetSchema:
+    """Return the shape that holds the latest schema of each source, and every earlier one of the range."""
+    if not latest:
+        raise NeedsOperator(
+            f"{table}: no schema record goes ahead of its changes",
+            hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
+        )
+    keys = {tuple(schema.key) for schema in latest}
+    former = {tuple(schema.key) for schema in earlier} - keys
+    if len(keys) > 1 or (keys == {()} and former):
+        raise NeedsOperator(
+            f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(listed, keys | former)))}",
+            hint="Give the table the same key in every source of the stream: the next load then continues with it.",
+        )
+    (key,) = keys
+    for schema in earlier:
+        if missing := [name for name in key if name not in {column.name for column in schema.columns}]:
+            raise rekeyed(table, listed(tuple(schema.key)), listed(key), ", ".join(missing))
+    columns: dict[str, T.DataType] = {}
+    # In the order in which they appeared, as loads that read each schema on its own would add them.
+    for schema in (*earlier, *latest):
+        for column in schema.columns:
+            if column.form is not None:
+                raise _formed(table, column)
+            columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
+    _check_names(table, columns)
+    if any(
+        _may_be_nan(column, columns)
+        for schema in (*latest, *earlier)
+        for column in schema.columns
+        if column.name not in key
+    ):
+        columns[NAN] = T.ArrayType(T.StringType())
+    # Under another key the records' own keys say nothing of this one: it is read from the rows.
+    canonical = not former and all(
+        types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
+    )
+    return TargetSchema(
+        table=table, key=key, columns=columns, canonical_key=canonical, former_keys=tuple(sorted(former))
+    )
+
+
+def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:
+    common = types.wider(known, new) if known is not None else new
+    if common is None:
+        raise retyped(table, name, str(known and known.simpleString()), new.simpleString())
+    return common
+
+
+def _may_be_nan(column: Column, columns: dict[str, T.DataType]) -> bool:
+    return column.type_name == "numeric" and isinstance(columns[column.name], T.DecimalType)
+
+
+def _formed(table: str, column: Column) -> NeedsOperator:
+    return NeedsOperator(
+        f"{table}: the edge writes column {column.name} in Debezium's form {column.form}, which silver does not read",
+        hint="Leave [records] decimal and time in the edge's file as they are by default for sources that silver loads: "
+        "other forms are for other consumers. Rows written so stay readable in bronze alone.",
+    )
+
+
+def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
+    folded = [name.casefold() for name in columns]
+    taken = sorted(
+        name
+        for name in columns
+        if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, DELETED_AT, NAN, *_WORKING)
+    )
+    if taken:
+        raise NeedsOperator(
+            f"{table}: columns {', '.join(taken)} differ by case alone, or have names that silver uses itself",
+            hint="Leave such columns out of the publication, or rename them at the source.",
+        )
+
+
+def listed(key: tuple[str, ...]) -> str:
+    """Return a key as messages name it."""
+    return f"({', '.join(key)})" if key else "none"

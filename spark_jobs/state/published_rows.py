@@ -1,0 +1,146 @@
+"""What is published of a stream, in memory and as rows: the stream itself, and each of its tables."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_jobs.state import schema_texts
+
+Positions = dict[str, str]
+
+#: A row for each table of a stream, and one without a table for the stream itself.
+COLUMNS = (
+    "stream string, `table` string, path string, version bigint, load bigint, positions map<string, string>, state string, "
+    "reason string, history bigint, changes bigint, since bigint, keyed boolean, schemas map<string, string>, "
+    "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
+    "bronze_done bigint"
+)
+
+
+#: Stands for the number of the load that publishes a table whose folder it has made.
+NEW = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A silver table as published."""
+
+    #: The source's `schema.table`.
+    table: str
+    #: The Delta version to read; None when the table could not be made yet.
+    version: int | None = None
+    #: Changes that the load applied.
+    changes: int = 0
+    #: Positions up to which the table shows each source.
+    positions: Positions = field(default_factory=dict)
+    #: The newest schema record of each source, as it came.
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    #: Why the table stopped, when it did.
+    problem: str | None = None
+    #: The Delta version of its history; None when none is kept.
+    history: int | None = None
+    #: Why its rows may differ from their source, by source and position of the schema that changed (copy_needed.py).
+    warnings: dict[str, str] = field(default_factory=dict)
+    #: Whether a source gives it a key.
+    keyed: bool = False
+    #: The load that made its folder: versions published before are those of another one. None: of an earlier release.
+    since: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What is published of a stream; number 0 is the state before the first load."""
+
+    stream: str
+    #: Number of the publication: of a load, a replay or maintenance.
+    load: int = 0
+    #: Number of the last one that was not maintenance.
+    data: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    bronze_version: int | None = None
+    #: Newest version of bronze of which nothing is left to do: what is beyond the positions came after it. None: not known.
+    bronze_done: int | None = None
+    changes: int = 0
+    #: Positions up to which each source is published.
+    positions: Positions = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+
+
+def rows(done: Published, changed: Mapping[str, Table]) -> list[dict[str, Any]]:
+    """Return the rows that a publication appends: of the stream, and of the tables that it changed."""
+    common = {"stream": done.stream, "load": done.load, "finished_at": done.finished_at}
+    own = {name: getattr(done, name) for name in ("data", "started_at", "bronze_version", "bronze_done", "changes")}
+    found = [{**common, **own, "table": None, "positions": done.positions, "state": "published"}]
+    return found + [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
+
+
+def _columns(done: Published, one: Table) -> dict[str, Any]:
+    behind = one.positions != done.positions
+    return {
+        "table": one.table,
+        "version": one.version,
+        "history": one.history,
+        # None is the stream's own: the rows of tables that a load does not change need not be written again.
+        "positions": one.positions if behind else None,
+        "state": "stopped" if one.problem is not None else "behind" if behind else "current",
+        "reason": one.problem,
+        "changes": one.changes,
+        "since": one.since,
+        "keyed": one.keyed,
+        "schemas": schema_texts.digests(one.schemas),
+        "warnings": one.warnings,
+    }
+
+
+def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapping[str, str]]) -> dict[str, Published]:
+    """Return what is published by stream, of the newest row of each stream and table; `texts` makes schemas of digests."""
+    streams = {row["stream"]: row for row in found if row["table"] is None}
+    names = ("stream", "load", "data", "bronze_version", "bronze_done", "changes")
+    made = {
+        stream: Published(
+            **{name: row[name] for name in names},
+            # PySpark hands out times without a zone, in this machine's.
+            started_at=row["started_at"].astimezone(UTC) if row["started_at"] else None,
+            finished_at=row["finished_at"].astimezone(UTC) if row["finished_at"] else None,
+            positions=dict(row["positions"] or {}),
+            tables={},
+        )
+        for stream, row in streams.items()
+    }
+    for row in found:
+        if row["table"] is not None and row["stream"] in made:
+            made[row["stream"]].tables[row["table"]] = _table(row, made[row["stream"]], texts)
+    return made
+
+
+def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Table:
+    return Table(
+        table=row["table"],
+        version=row["version"],
+        changes=row["changes"] if row["load"] == state.load else 0,
+        positions=state.positions if row["positions"] is None else dict(row["positions"]),
+        schemas=texts(row["schemas"] or {}),
+        problem=row["reason"],
+        history=row["history"],
+        keyed=row["keyed"],
+        warnings=dict(row["warnings"] or {}),
+        since=row["since"],
+    )
+
+
+def changed(before: Published, after: Published) -> dict[str, Table]:
+    """Return the tables whose rows a publication has to write: the others go with the stream."""
+
+    def plain(state: Published, one: Table | None) -> tuple[Table | None, bool]:
+        if one is None:
+            return None, False
+        whole = one.positions == state.positions
+        return replace(one, changes=0, positions={} if whole else one.positions), whole
+
+    return {
+        name: one
+        for name, one in after.tables.items()
+        if one.changes or plain(after, one) != plain(before, before.tables.get(name))
+    }

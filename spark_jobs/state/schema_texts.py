@@ -1,0 +1,109 @@
+"""The schema records of published tables, each kept once: `<root>/schemas` has a row for each text, by the text's own digest.
+
+What is published names schemas by digest, so publishing costs nothing for schemas that did not change. A text that was written
+and never published, or twice, does no harm. Called by published.py.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from spark_jobs.errors import is_conflict
+from spark_jobs.state import delta_log
+
+_TRIES = 8
+#: Texts by digest, of each table of them, that this process has read or written; one never changes.
+_known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+
+
+class SchemaTexts(Mapping[str, str]):
+    """The newest schema record of each source, read when it is asked for."""
+
+    def __init__(self, spark: SparkSession, place: str, digests: Mapping[str, str]) -> None:
+        self._spark, self._place = spark, place
+        self.digests = dict(digests)
+
+    def __getitem__(self, source: str) -> str:
+        """Return the record of a source, with all of the table in one reading."""
+        one = self.digests[source]
+        if one not in _known[self._place]:
+            fetch(self._spark, self._place, self.digests.values())
+        return _known[self._place][one]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the sources."""
+        return iter(self.digests)
+
+    def __len__(self) -> int:
+        """Return how many sources there are."""
+        return len(self.digests)
+
+    def __or__(self, other: Mapping[str, str]) -> dict[str, str]:
+        """Return the records with others in their place."""
+        return {**self, **other}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the records are the same, which their digests tell."""
+        return isinstance(other, Mapping) and self.digests == digests(other)
+
+    def __hash__(self) -> int:
+        """Return the hash that goes with equality."""
+        return hash(frozenset(self.digests.items()))
+
+
+def path(lake: LakeFile) -> str:
+    """Return the path of the table."""
+    return f"{lake.root}/schemas"
+
+
+def digests(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the digest of each source's schema record."""
+    return dict(texts.digests) if isinstance(texts, SchemaTexts) else {s: _digest(t) for s, t in texts.items()}
+
+
+def fetch(spark: SparkSession, place: str, wanted: Iterable[str]) -> None:
+    """Read texts that this process does not know yet, all at once; raise NeedsOperator when one is lost."""
+    known = _known[place]
+    if not (missing := sorted(set(wanted) - known.keys())):
+        return
+    if delta_log.is_table(spark, place):
+        rows = spark.read.format("delta").load(place).filter(F.col("digest").isin(missing)).collect()
+        known.update((row["digest"], row["text"]) for row in rows)
+    if set(missing) - known.keys():
+        raise NeedsOperator(
+            f"{place} lacks schema records of tables that are published",
+            hint="Somebody changed or removed that table. Restore it, or make silver again: 'headrace lake replay STREAM'.",
+        )
+
+
+def keep(spark: SparkSession, place: str, texts: Iterable[str]) -> None:
+    """Append the texts that are not known to be there."""
+    if not delta_log.is_table(spark, place):
+        _known[place].clear()
+    new = {digest: text for text in texts if (digest := _digest(text)) not in _known[place]}
+    if not new:
+        return
+    # From text, so that no Python process is started for a few rows.
+    rows = (F.struct(F.lit(digest).alias("digest"), F.lit(text).alias("text")) for digest, text in sorted(new.items()))
+    frame = spark.range(1).select(F.inline(F.array(*rows))).coalesce(1)
+    for tries in range(_TRIES):
+        try:
+            frame.write.format("delta").mode("append").save(place)
+        except (PySparkException, Py4JError) as error:
+            # The first loads of many streams make the table at the same time.
+            if tries + 1 == _TRIES or not is_conflict(error):
+                raise
+        else:
+            break
+    _known[place].update(new)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

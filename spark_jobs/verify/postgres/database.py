@@ -1,0 +1,176 @@
+"""A source's PostgreSQL database, read in one snapshot at one place of its log: its tables, and the answers to queries.
+
+All queries of a connection see the same moment (repeatable read) and cannot write. The moment is the one at which a temporary
+slot becomes consistent: it sees every transaction whose commit record is below that LSN, and none at or above it. The slot is
+dropped as soon as the snapshot is taken over, so no log is retained while tables are read; a marker in the log is all that is
+written. Called by command.py and side.py. The only module here that imports psycopg2.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import psycopg2
+from psycopg2.extras import LogicalReplicationConnection
+
+from headrace.configuration.postgresql import PostgresqlConnection
+from spark_jobs.verify import canonical
+from spark_jobs.verify.canonical import Column, SourceType
+from spark_jobs.verify.engine import Forms, Place, SourceTable
+from spark_jobs.verify.postgres import problems
+from spark_jobs.verify.postgres.side import PostgresSide
+
+_log = logging.getLogger(__name__)
+
+#: The settings under which the edge reads values, so that the server prints them the same way.
+_SETTINGS = {
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "timezone": "UTC",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+}
+#: Prefix of logical messages that every edge makes a record of.
+_MARKER = "headrace.marker"
+#: A slot waits for the transactions that are open when it is made, so long at most.
+_SLOT_PATIENCE = "60s"
+_TABLES = files("spark_jobs.verify.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
+
+
+class _Exported(NamedTuple):
+    #: Commits below it are in the snapshot.
+    place: Place
+    snapshot: str
+
+
+class SourceDatabase:
+    """A database of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
+
+    forms: Forms = canonical
+    #: PostgreSQL's log has none.
+    sequences: frozenset[str] = frozenset()
+
+    def __init__(self, source: str, address: PostgresqlConnection, connection: Any, place: Place | None) -> None:
+        #: Every transaction that committed below it is seen, no other; None for a snapshot that stands nowhere.
+        self.place = place
+        self._source = source
+        self._address = address
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def connect(cls, source: str, address: PostgresqlConnection, *, placed: bool = False) -> Iterator["SourceDatabase"]:
+        """Give the database in a snapshot that lasts as long as the context; `placed`, at an LSN that is known.
+
+        Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to make a slot.
+        """
+        connection = _connect(source, address, " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()))
+        try:
+            connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            if not placed:
+                yield cls(source, address, connection, None)
+                return
+            with _exported(source, address) as exported, connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported.snapshot,))
+            _mark(source, address)
+            yield cls(source, address, connection, exported.place)
+        finally:
+            connection.close()
+
+    def tables(self) -> list[SourceTable]:
+        """Return the tables that can be captured, by name; system tables, unlogged and temporary ones are none."""
+        return [
+            SourceTable(
+                schema=schema,
+                name=name,
+                partitioned=partitioned,
+                partition_of=frozenset(above),
+                columns={column: _type(kind, modifier) for column, kind, modifier in columns},
+                key=tuple(key),
+            )
+            for schema, name, partitioned, above, columns, key in self.query(_TABLES, "the catalog")
+        ]
+
+    def side(
+        self,
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> PostgresSide:
+        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
+        return PostgresSide(self.query, table, columns, key, tell=tell)
+
+    def idle_since(self, commit: int) -> bool:  # noqa: ARG002 - as every engine.
+        """Return False: the marker tells."""
+        return False
+
+    def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
+        """Return a statement's rows; an error says what the statement was about, never what a row holds."""
+        try:
+            with self._connection.cursor() as cursor:
+                # A statement that fails is undone alone: the snapshot goes on.
+                cursor.execute("SAVEPOINT asked")
+                try:
+                    cursor.execute(statement)
+                    rows: list[tuple[Any, ...]] = cursor.fetchall()
+                finally:
+                    if not self._connection.closed:
+                        cursor.execute("ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked")
+                return rows
+        except psycopg2.Error as error:
+            lost = isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError))
+            raise problems.reading(self._source, self._address, about, None if lost else error.pgcode) from error
+
+
+def _connect(source: str, address: PostgresqlConnection, options: str, **more: Any) -> Any:
+    try:
+        return psycopg2.connect(
+            **address.parameters(), application_name="headrace verify", client_encoding="UTF8", options=options, **more
+        )
+    except psycopg2.OperationalError as error:
+        raise problems.refused(source, address, str(error)) from error
+
+
+@contextmanager
+def _exported(source: str, address: PostgresqlConnection) -> Iterator[_Exported]:
+    """Give a snapshot and where in the log it sits; both are gone with the context, unless a transaction took the snapshot."""
+    options = f"-c lock_timeout={_SLOT_PATIENCE}"
+    connection = _connect(source, address, options, connection_factory=LogicalReplicationConnection)
+    try:
+        with connection.cursor() as cursor:
+            # The form that every server since PostgreSQL 10 reads.
+            name = f"headrace_verify_{uuid4().hex[:12]}"
+            cursor.execute(f'CREATE_REPLICATION_SLOT "{name}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT')
+            _, consistent_point, snapshot, _ = cursor.fetchone()
+        high, _, low = consistent_point.partition("/")
+        yield _Exported(Place(int(high, 16) << 32 | int(low, 16), f"LSN {consistent_point}"), snapshot)
+    except psycopg2.Error as error:
+        raise problems.no_slot(source, address, error.pgcode, _SLOT_PATIENCE) from error
+    finally:
+        connection.close()
+
+
+def _type(name: str, modifier: int) -> SourceType:
+    if name != "numeric" or modifier < 0:
+        return SourceType(name=name)
+    # The scale is the low 11 bits of the modifier (less 4), as a number with a sign.
+    return SourceType(name=name, scale=(((modifier - 4) & 0x7FF) ^ 1024) - 1024)
+
+
+def _mark(source: str, address: PostgresqlConnection) -> None:
+    """Write a marker to the log, which the edge makes a record: when it has come, so has all that was committed before it."""
+    connection = _connect(source, address, "")
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
+    except psycopg2.Error as error:
+        # Where changes come all the time they tell the same.
+        _log.info("source %s: no marker is written: PostgreSQL error %s", source, error.pgcode)
+    finally:
+        connection.close()

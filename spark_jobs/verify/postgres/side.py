@@ -1,0 +1,136 @@
+"""PostgreSQL's side of a comparison: one table's rows, summed by the server.
+
+Ranges of an integer key are a query each, which finds its rows by the key's index; ranges of hashes are one query that reads
+the table once. Only sums, hashes and keys leave the server. Called by database.py.
+"""
+# Statements are built from quoted names of the catalog and from numbers, nothing else.
+# ruff: noqa: S608
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from spark_jobs.verify import canonical
+from spark_jobs.verify.canonical import Column
+from spark_jobs.verify.digest import DIGITS, Digest, Row
+from spark_jobs.verify.engine import SourceTable
+from spark_jobs.verify.ranges import Grid, Span
+
+#: Types of a leading key column whose numbers make the ranges.
+_INTEGERS = {"int2", "int4", "int8", "oid"}
+#: Hashes are read as two numbers of 60 bits; their sum is a numeric, which has no end.
+_SUMS = "count(*), " + ", ".join(
+    f"coalesce(sum(('x' || substr(h, {start}, {DIGITS}))::bit({DIGITS * 4})::bigint), 0)" for start in (1, 1 + DIGITS)
+)
+_PLACE = f"('x' || left(k, {DIGITS}))::bit({DIGITS * 4})::bigint"
+
+
+class PostgresSide:
+    """A table of PostgreSQL as a side of a comparison."""
+
+    def __init__(
+        self,
+        query: Callable[[str, str], list[tuple[Any, ...]]],
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        self._query = query
+        self._table = table
+        self._columns = columns
+        self._key = key
+        # A table with children by inheritance has its own rows alone; a partitioned one has none but its partitions'.
+        self._from = f"{'' if table.partitioned else 'ONLY '}{_quoted(table)}"
+        self._row = canonical.source_row(columns)
+        self._key_hash = _md5(canonical.source_row(key or columns))
+        self._lead = canonical.source_name(key[0].name) if key else ""
+        self._tell = tell
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""
+        if not self._key or self._table.columns[self._key[0].name].name not in _INTEGERS:
+            return None
+        ((least, greatest),) = self._ask(
+            f"SELECT min({self._lead})::bigint, max({self._lead})::bigint FROM {self._from}"
+        )
+        return None if least is None else (least, greatest)
+
+    def about(self) -> int:
+        """Return about how many rows there are, as the server's planner estimates."""
+        ((plan,),) = self._ask(f"EXPLAIN (FORMAT JSON) SELECT FROM {self._from}")
+        return int(plan[0]["Plan"]["Plan Rows"])
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+        ((rows,),) = self._ask(f"SELECT count(*) FROM {self._from}")
+        return int(rows)
+
+    def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
+        """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
+        wanted = sorted(cells) if cells is not None else range(grid.cells)
+        if grid.span.by == "key":
+            return self._by_key(grid, wanted)
+        chosen = "" if cells is None else f" AND (p - {grid.span.low}) / {grid.width} IN ({_listed(wanted)})"
+        placed = f"SELECT {_PLACE} AS p, h FROM ({self._hashed(grid.within)}) s"
+        found = self._ask(
+            f"SELECT (p - {grid.span.low}) / {grid.width}, {_SUMS} FROM ({placed}) r "
+            f"WHERE {grid.span.condition('p')}{chosen} GROUP BY 1"
+        )
+        digests = {int(cell): Digest(rows, int(first), int(second)) for cell, rows, first, second in found}
+        self._said(digests)
+        return digests
+
+    def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
+        """Return the rows in some cells of a grid, by key hash, `most` at most."""
+        keys = ", ".join(f"format('%s', {canonical.source_name(column.name)})" for column in self._key)
+        hashes = ", ".join(_md5(canonical.source_row([column])) for column in self._columns)
+        spans = [grid.cell(cell) for cell in cells]
+        by_key = grid.span.by == "key"
+        where = [span.condition(self._lead) for span in grid.within]
+        where += [f"({' OR '.join(span.condition(self._lead) for span in spans)})"] if by_key else []
+        hashed = (
+            f"SELECT {self._key_hash} AS k, ARRAY[{keys}]::text[] AS names, ARRAY[{hashes}]::text[] AS hashes "
+            f"FROM {self._from} WHERE {' AND '.join(where) or 'true'} OFFSET 0"
+        )
+        placed = f"SELECT k, names, hashes, {_PLACE} AS p FROM ({hashed}) s"
+        chosen = "true" if by_key else " OR ".join(span.condition("p") for span in spans)
+        found = self._ask(
+            f'SELECT k, names, hashes FROM ({placed}) r WHERE {chosen} ORDER BY k COLLATE "C", hashes LIMIT {most}'
+        )
+        return [Row(key_hash=key_hash, key=tuple(key), columns=tuple(columns)) for key_hash, key, columns in found]
+
+    def _by_key(self, grid: Grid, cells: Sequence[int]) -> dict[int, Digest]:
+        digests = {}
+        for cell in cells:
+            within = (*grid.within, grid.cell(cell))
+            ((rows, first, second),) = self._ask(f"SELECT {_SUMS} FROM ({self._hashed(within)}) r")
+            if rows:
+                digests[cell] = Digest(rows, int(first), int(second))
+                self._said({cell: digests[cell]})
+        return digests
+
+    def _hashed(self, within: Sequence[Span]) -> str:
+        """Return the statement that gives key hash `k` and row hash `h` of the rows in some spans of the key."""
+        where = " AND ".join(span.condition(self._lead) for span in within) or "true"
+        return f"SELECT {self._key_hash} AS k, {_md5(self._row)} AS h FROM {self._from} WHERE {where} OFFSET 0"
+
+    def _said(self, digests: dict[int, Digest]) -> None:
+        if self._tell:
+            self._tell(sum(digest.rows for digest in digests.values()))
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return self._query(statement, str(self._table))
+
+
+def _md5(text: str) -> str:
+    # Bytes in UTF-8, as Spark hashes them, whatever the database's own encoding.
+    return f"md5(convert_to({text}, 'UTF8'))"
+
+
+def _listed(numbers: Collection[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _quoted(table: SourceTable) -> str:
+    return f"{canonical.source_name(table.schema)}.{canonical.source_name(table.name)}"

@@ -1,0 +1,108 @@
+"""Which topics are a stream's, and when all of a source is in bronze, are told from names and numbers alone."""
+
+import pytest
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError, NeedsOperator
+from spark_jobs.kafka import groups, preflight, topics
+from spark_jobs.kafka.client import Place, Topic
+from spark_jobs.kafka.topics import Reach
+
+LAKE = """
+[lake]
+root = "."
+[kafka]
+bootstrap = "127.0.0.1:1"
+[streams.bank]
+sources = ["jakarta/bank"]
+topic_per_table = true
+[streams.retail]
+topic = "bank.eu.retail"
+prefix = "bank.eu"
+sources = ["london/bank"]
+topic_per_table = true
+[streams.plain]
+topic = "bank.public.plain"
+sources = ["london/plain"]
+"""
+
+
+@pytest.fixture
+def lake(tmp_path):
+    file = tmp_path / "lake.toml"
+    file.write_text(LAKE)
+    return load(file, LakeFile)
+
+
+@pytest.mark.parametrize(
+    ("name", "stream"),
+    [
+        ("bank", "bank"),
+        ("bank.public.accounts", "bank"),
+        ("bank.public.a.b", "bank"),
+        ("bank.dead-letters", None),
+        ("banking.public.accounts", None),
+        ("bank.eu.public.accounts", "retail"),
+        ("bank.eu.retail", "retail"),
+        ("bank.public.plain", None),
+    ],
+)
+def test_a_topic_is_of_one_stream_at_most(lake, name, stream):
+    assert [each for each in ("bank", "retail") if topics.belongs(lake, each, name)] == ([stream] if stream else [])
+
+
+def test_a_prefix_goes_with_a_topic_for_each_table(tmp_path):
+    file = tmp_path / "lake.toml"
+    file.write_text(LAKE.replace("topic_per_table = true", ""))
+    with pytest.raises(ConfigurationError, match="topic_per_table"):
+        load(file, LakeFile)
+
+
+def test_positions_are_reached_when_all_ends_are_passed():
+    reach = Reach({"jakarta/bank": "p"}, {Place("bank", 0): 5, Place("bank.public.t", 0): 9, Place("bank", 1): 0})
+    assert reach.passed({"bank": {0: 5}, "bank.public.t": {0: 12}})
+    assert not reach.passed({"bank": {0: 5}, "bank.public.t": {0: 8}})
+    assert not reach.passed({"bank": {0: 5}})
+
+
+def test_the_newest_note_of_a_source_s_group_tells_its_position(lake, monkeypatch):
+    older, newer = "692010c0/0000000001a00000/00000000", "692010c0/0000000001a00001/00000003"
+    asked = []
+
+    def position(*former, shared=()):
+        held = {"headrace.bridges": list(shared), "headrace.jakarta/bank": list(former)}
+        asked.clear()
+        monkeypatch.setattr(groups, "committed", lambda _kafka, group, _places: asked.append(group) or held[group])
+        return topics._positions(lake, ["jakarta/bank"], [Place("bank", 0)]).get("jakarta/bank")
+
+    # In the group of bridges each entry names its source; only where it has none, the group of a former release is read.
+    entries = [
+        f"2 {newer} 2026-01-31T09:15:01.000Z jakarta/bank one",
+        f"2 {older} 2026-01-31T09:15:02.000Z london/bank one",
+    ]
+    assert position(f"{older} 2026-01-31T09:15:00.999Z two", shared=entries) == newer
+    # L19: one request for all sources.
+    assert asked == ["headrace.bridges"]
+    assert position(f"{older} 2026-01-31T09:15:00.999Z two", shared=entries[1:]) == older
+    with pytest.raises(NeedsOperator, match=r"group headrace\.bridges holds offsets"):
+        position(shared=["mine"])
+    assert position(f"{newer} 2026-01-31T09:15:01.000Z one", f"{older} 2026-01-31T09:15:00.999Z two") == newer
+    assert position("- 2026-01-31T09:15:01.000Z one") is None
+    assert position() is None
+    for foreign in ("", "mine", "mine 2026 x"):
+        with pytest.raises(NeedsOperator, match=r"group headrace\.jakarta/bank holds offsets"):
+            position(foreign)
+
+
+def test_a_topic_that_the_stream_no_longer_has_is_named():
+    bank = Topic(name="bank", id="one", starts={0: 0}, ends={0: 10})
+    preflight.check_known({"bank"}, [bank], table="/lake/bronze/bank")
+    with pytest.raises(NeedsOperator, match=r"was loaded from bank\.public\.t, which"):
+        preflight.check_known({"bank", "bank.public.t"}, [bank], table="/lake/bronze/bank")
+
+
+def test_a_compacted_topic_is_refused():
+    preflight.check_compacted([])
+    with pytest.raises(NeedsOperator, match=r"compacts bank\.public\.t"):
+        preflight.check_compacted(["bank.public.t"])

@@ -1,0 +1,112 @@
+"""A silver table's shape holds the records of every source and of every age of the table."""
+
+import msgspec
+import pytest
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
+
+from headrace.errors import NeedsOperator
+from headrace.schema import Column, TableSchema
+from spark_jobs.silver import target_schema, types
+
+
+def schema(key=("id",), **columns):
+    given = [
+        Column(name=n, type_name=t[0], length=t[1], scale=t[2], position=i)
+        for i, (n, t) in enumerate({n: (*t, None, None)[:3] for n, t in columns.items()}.items(), 1)
+    ]
+    return TableSchema(schema="public", table="t", key=list(key), columns=given)
+
+
+@pytest.mark.parametrize(
+    ("declared", "stored"),
+    [
+        (("int2",), "smallint"),
+        (("oid",), "bigint"),
+        (("numeric", 10, 2), "decimal(10,2)"),
+        (("numeric", 10, None), "decimal(10,0)"),
+        (("numeric", 3, 5), "decimal(5,5)"),
+        (("numeric", 39, 2), "string"),
+        (("numeric", 3, -2), "string"),
+        (("numeric",), "string"),
+        (("money",), "string"),
+        (("varchar", 20, None), "string"),
+        (("timestamp",), "timestamp_ntz"),
+        (("timestamptz",), "timestamp"),
+        (("_int4",), "string"),
+        (("bytea",), "binary"),
+    ],
+)
+def test_type_is_stored_without_loss(declared, stored):
+    name, length, scale = (*declared, None, None)[:3]
+    column = Column(name="c", type_name=name, length=length, scale=scale, position=1)
+    assert types.of(column).simpleString() == stored
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (T.ShortType(), T.LongType(), T.LongType()),
+        (T.FloatType(), T.DoubleType(), T.DoubleType()),
+        (T.DecimalType(5, 1), T.DecimalType(12, 3), T.DecimalType(12, 3)),
+        (T.DecimalType(10, 0), T.DecimalType(5, 5), T.DecimalType(15, 5)),
+        (T.DecimalType(38, 0), T.DecimalType(10, 10), None),
+        (T.LongType(), T.StringType(), None),
+        (T.LongType(), T.DoubleType(), None),
+    ],
+)
+def test_wider_type_holds_both_or_there_is_none(one, other, both):
+    assert types.wider(one, other) == types.wider(other, one) == both
+
+
+def test_shape_has_the_columns_of_all_sources_and_ages():
+    # when
+    found = target_schema.of(
+        "public.t",
+        [schema(id=("int8",), name=("text",)), schema(id=("int4",), added=("date",))],
+        [schema(id=("int4",), dropped=("bool",))],
+    )
+    # then
+    assert {name: kind.simpleString() for name, kind in found.columns.items()} == {
+        "id": "bigint",
+        "name": "string",
+        "added": "date",
+        "dropped": "boolean",
+    }
+    assert found.key == ("id",)
+    assert found.canonical_key
+
+
+def test_key_whose_text_may_differ_for_equal_values_is_known():
+    assert not target_schema.of("public.t", [schema(id=("numeric", 10, 2))]).canonical_key
+
+
+def test_key_that_was_given_later_is_read_from_the_rows():
+    found = target_schema.of("public.t", [schema(id=("int8",))], [schema((), id=("int8",))])
+    assert found.key == ("id",)
+    assert not found.canonical_key
+    with pytest.raises(NeedsOperator, match="was dropped"):
+        target_schema.of("public.t", [schema((), id=("int8",))], [schema(id=("int8",))])
+
+
+@pytest.mark.parametrize(
+    ("latest", "said"),
+    [
+        ([], "no schema record"),
+        ([schema(id=("int8",)), schema(("id", "n"), id=("int8",), n=("int4",))], "key differs"),
+        ([schema(id=("int8",)), schema(id=("text",))], "column id is bigint here and string there"),
+        ([schema(id=("int8",), Id=("int8",))], "differ by case"),
+        ([schema(id=("int8",), _source=("text",))], "names that silver uses itself"),
+        ([schema(id=("int8",), _deleted_at=("timestamptz",))], "names that silver uses itself"),
+    ],
+)
+def test_shape_that_cannot_be_stops_the_table(latest, said):
+    with pytest.raises(NeedsOperator, match=said):
+        target_schema.of("public.t", latest)
+
+
+def test_column_in_a_form_that_silver_does_not_read_stops_its_table_and_says_what_to_set():
+    told = schema(id=("int8",), amount=("numeric", 9, 2))
+    told.columns[1] = msgspec.structs.replace(told.columns[1], form="org.apache.kafka.connect.data.Decimal")
+    with pytest.raises(NeedsOperator, match="amount") as stopped:
+        target_schema.of("public.t", [told])
+    assert "[records] decimal" in stopped.value.hint
