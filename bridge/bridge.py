@@ -113,9 +113,9 @@ class Bridge:
                 file.group,
                 len(self.registry.states),
             )
-            member = KafkaMember(file.kafka, file.group, file.instance, file.sharing.session_seconds)
+            member = KafkaMember(file.kafka, self._admin, file.group, file.instance, file.sharing.session_seconds)
             first = {state.route.places[0]: source for source, state in self.registry.states.items()}
-            self._membership = Membership(member, first, self.registry)
+            self._membership = Membership(member, first, self.registry, file.sharing.session_seconds)
             self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)

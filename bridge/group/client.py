@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bridge.kafka.client import KafkaError, is_instance_fenced, member, translated
+from bridge.kafka.client import PATIENCE, KafkaError, is_instance_fenced, member, translated
 from bridge.kafka.ports import GroupMetadata, InstanceFenced, Partition
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import Retryable
@@ -20,12 +20,17 @@ Named = Callable[[Collection[Partition]], None]
 class KafkaMember:
     """Implements `GroupMember`."""
 
-    def __init__(self, connection: KafkaConnection, group: str, instance: str, session_seconds: float) -> None:
+    def __init__(
+        self, connection: KafkaConnection, admin: Any, group: str, instance: str, session_seconds: float
+    ) -> None:
+        self._admin = admin
         self._group = group
         self._instance = instance
         self._fatal = ""
-        self._consumer = member(connection, group, instance, session_seconds, self._noted)
+        self._make = lambda: member(connection, group, instance, session_seconds, self._noted)
+        self._consumer = self._make()
         self._known: tuple[bytes, GroupMetadata | None] = (b"", None)
+        self._subscribe: Callable[[], None] = lambda: None
 
     def join(self, topics: Collection[str], assigned: Named, revoked: Named, lost: Named) -> None:
         """Join the group."""
@@ -44,7 +49,11 @@ class KafkaMember:
             lost(_places(partitions))
             consumer.incremental_unassign(partitions)
 
-        self._consumer.subscribe(sorted(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+        def subscribe() -> None:
+            self._consumer.subscribe(sorted(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+
+        self._subscribe = subscribe
+        subscribe()
 
     def poll(self, seconds: float) -> None:
         """Take part for a moment."""
@@ -72,12 +81,45 @@ class KafkaMember:
     def close(self, *, leave: bool) -> None:
         """End; a static member that only closes is expected back, one that unsubscribes leaves."""
         if leave and not self._fatal:
-            self._consumer.unsubscribe()
-            until = time.monotonic() + _LEAVE_SECONDS
-            while time.monotonic() < until and self._consumer.assignment():
-                self._consumer.poll(0.05)
-            self._consumer.poll(0.2)
+            self._leave()
         self._consumer.close()
+
+    def unassigned(self, partitions: Collection[Partition]) -> set[Partition] | None:
+        """Ask the group's coordinator which of some partitions nobody has; None while members join or leave."""
+        group = self._described()
+        if group.state.name != "STABLE":
+            return None
+        return set(partitions) - {
+            (place.topic, place.partition)
+            for each in group.members
+            if each.assignment is not None
+            for place in each.assignment.topic_partitions
+        }
+
+    def rejoin(self) -> None:
+        """Leave the group and join it again."""
+        self._leave()
+        self._subscribe()
+
+    def is_known(self) -> bool:
+        """Ask the group's coordinator whether it has a member of this instance's name."""
+        return any(each.group_instance_id == self._instance for each in self._described().members)
+
+    def reset(self) -> None:
+        """Go on with a new client: one that was fenced is of no more use."""
+        self._consumer.close()
+        self._consumer, self._fatal = self._make(), ""
+
+    def _described(self) -> Any:
+        with translated(f"read who is in group {self._group}"):
+            return self._admin.describe_consumer_groups([self._group], request_timeout=PATIENCE)[self._group].result()
+
+    def _leave(self) -> None:
+        self._consumer.unsubscribe()
+        until = time.monotonic() + _LEAVE_SECONDS
+        while time.monotonic() < until and self._consumer.assignment():
+            self._consumer.poll(0.05)
+        self._consumer.poll(0.2)
 
     def _noted(self, error: Any) -> None:
         if is_instance_fenced(error):

@@ -9,27 +9,41 @@ import time
 from collections.abc import Collection, Mapping
 
 from bridge.group.registry import SourceRegistry
-from bridge.kafka.ports import GroupMember, Partition
-from headrace.errors import NotConnected, Retryable
+from bridge.kafka.ports import GroupMember, InstanceFenced, Partition
+from headrace.errors import NeedsOperator, NotConnected, Retryable
 
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 #: Without an assignment for so long, in seconds, something is wrong with the group.
 _LONG_SECONDS = 30.0
+#: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
+#: and again where that could not be said.
+_LOOK_SECONDS = 1.0
+#: How much longer than a session it takes at most until Kafka has removed a member that is not heard, in seconds.
+_MARGIN_SECONDS = 2.0
 
 
 class Membership:
     """One bridge's part in the group."""
 
-    def __init__(self, member: GroupMember, sources: Mapping[Partition, str], registry: SourceRegistry) -> None:
+    def __init__(
+        self, member: GroupMember, sources: Mapping[Partition, str], registry: SourceRegistry, session_seconds: float
+    ) -> None:
         self._member = member
+        self._session_seconds = session_seconds
         #: Which source a partition stands for; others stand for none.
         self._sources = sources
         self._registry = registry
         self._trouble = ""
         self._joined = False
         self._since = time.monotonic()
+        #: When to look whether all sources have a member; None where there is no need.
+        self._look_at: float | None = None
+        self._looked = False
+        #: What was raised when another member took this instance's place, and when; None while nobody did.
+        self._fenced: InstanceFenced | None = None
+        self._fenced_at = 0.0
         #: How often this member was assigned partitions, or they were taken from it.
         self.rebalances = 0
 
@@ -44,12 +58,18 @@ class Membership:
         return f"not a member of the group for {waited:.0f} s" if waited > _LONG_SECONDS else ""
 
     def turn(self) -> None:
-        """Take part for a moment; raise InstanceFenced when another process has this instance's name."""
+        """Take part for a moment; raise InstanceFenced when another process has this instance's name and stays."""
+        if self._fenced is not None:
+            self._wait_for_other(self._fenced)
+            return
         if not self._joined:
             self._member.join({topic for topic, _ in self._sources}, self._assigned, self._revoked, self._lost)
             self._joined = True
         try:
             self._member.poll(_POLL_SECONDS)
+        except InstanceFenced as error:
+            self._leave_place(error)
+            return
         except (NotConnected, Retryable) as error:
             # The client goes on by itself.
             if error.message != self._trouble:
@@ -59,6 +79,8 @@ class Membership:
         else:
             self._trouble = ""
         self._publish()
+        if self._look_at is not None and time.monotonic() >= self._look_at:
+            self._look()
 
     @property
     def is_alone(self) -> bool:
@@ -69,6 +91,55 @@ class Membership:
         """End the membership; with `leave` the others take over at once, else this instance is expected back."""
         self._member.close(leave=leave)
 
+    def _leave_place(self, error: InstanceFenced) -> None:
+        """Give everything up: another member of this instance's name has joined.
+
+        That may be a process of which nothing is left but a late request, such as this bridge's own before it was started again.
+        """
+        _log.warning("%s; waiting whether it is heard again", error.message)
+        self._fenced, self._fenced_at, self._trouble = error, time.monotonic(), error.message
+        self._registry.lost(list(self._registry.ownership.snapshot.leases))
+        self._registry.ownership.publish(None)
+
+    def _wait_for_other(self, error: InstanceFenced) -> None:
+        """Join again once the other member is not heard for a session; raise InstanceFenced when it is."""
+        if time.monotonic() < self._fenced_at + self._session_seconds + _MARGIN_SECONDS:
+            time.sleep(_POLL_SECONDS)
+            return
+        try:
+            is_there = self._member.is_known()
+        except (NotConnected, Retryable, NeedsOperator) as failed:
+            _log.debug("%s", failed.message)
+            time.sleep(_POLL_SECONDS)
+            return
+        if is_there:
+            raise error
+        _log.info(
+            "the other member of this instance's name was not heard for %s s: joining again", self._session_seconds
+        )
+        self._member.reset()
+        self._joined, self._fenced, self._trouble = False, None, ""
+
+    def _look(self) -> None:
+        """Join again where nobody has a source of this bridge's file.
+
+        Kafka gives a static member that returns within its session what it had before, and asks nobody for an assignment: it does
+        not have the topics and partitions that came into its file since.
+        """
+        others = [place for place, source in self._sources.items() if self._registry.states[source].token is None]
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        try:
+            forgotten = self._member.unassigned(others) if others else set()
+        except (NotConnected, Retryable, NeedsOperator) as error:
+            _log.debug("%s", error.message)
+            return
+        if forgotten is None:
+            return
+        self._look_at = None
+        if forgotten:
+            _log.info("the group has no bridge for %d sources: joining again", len(forgotten))
+            self._member.rejoin()
+
     def _publish(self) -> None:
         metadata = self._member.metadata()
         self._registry.ownership.publish(metadata)
@@ -78,6 +149,8 @@ class Membership:
     def _assigned(self, partitions: Collection[Partition]) -> None:
         self.rebalances += 1
         self._registry.assigned(self._named(partitions), self._member.metadata())
+        if not self._looked:
+            self._looked, self._look_at = True, time.monotonic() + _LOOK_SECONDS
 
     def _revoked(self, partitions: Collection[Partition]) -> None:
         self.rebalances += 1

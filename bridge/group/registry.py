@@ -22,6 +22,10 @@ _log = logging.getLogger(__name__)
 
 #: What an edge gets whose source another bridge serves: it tries its next address.
 ELSEWHERE = "amqp:link:redirect"
+#: What is known of a source that was taken away without this bridge being asked.
+DROPPED = (
+    "the group of bridges has not heard this bridge in time; it joins again, and another bridge may have the source"
+)
 #: How long revoked sources may take to finish their transaction, in seconds.
 FINISH_SECONDS = 3.0
 
@@ -39,7 +43,7 @@ class SourceRegistry:
         #: Has the position of a source read, for a lease, after some seconds.
         self._recover = recover
         self._lock = threading.RLock()
-        # Before the first assignment links wait, without credit.
+        # Before the first assignment, and the first one after the group dropped this bridge, it is not known who has the others.
         self._is_assigned = False
 
     # The membership's thread.
@@ -53,8 +57,9 @@ class SourceRegistry:
                 self._recover(source, lease, 0.0)
             if not self._is_assigned:
                 self._is_assigned = True
-                for source in self.states.keys() - set(sources):
-                    self._decline(source)
+                for source, state in self.states.items():
+                    if state.token is None:
+                        self._decline(source)
         _log.info("%d sources are assigned to this bridge: %s", len(sources), ", ".join(sorted(sources)[:20]) or "none")
 
     def revoked(self, sources: Collection[str], seconds: float = FINISH_SECONDS) -> None:
@@ -65,9 +70,15 @@ class SourceRegistry:
         self._give_up(sources, sessions)
 
     def lost(self, sources: Collection[str]) -> None:
-        """Drop sources that another bridge may have by now."""
+        """Drop sources that another bridge may have by now, until the group admits this bridge again and says who has them."""
         self.ownership.lose(sources)
-        self._give_up(sources, self._close(sources, revoke=True))
+        sessions = self._close(sources, revoke=True)
+        with self._lock:
+            self._release(sessions)
+            self._is_assigned = False
+            for source in sources:
+                self.states[source].drop(DROPPED)
+                self._deliverer.refuse(source, ELSEWHERE, f"{source} may be served by another bridge")
         if sources:
             _log.warning("%d sources were taken from this bridge: it was not heard in time", len(sources))
 

@@ -136,6 +136,18 @@ class GroupMember(Protocol):
     def metadata(self) -> GroupMetadata | None:
         """Return what commits have to name now, None while the group has not admitted this member."""
 
+    def unassigned(self, partitions: Collection[Partition]) -> set[Partition] | None:
+        """Return those of some partitions that no member of the group has; None while members join or leave."""
+
+    def rejoin(self) -> None:
+        """Leave the group and join it again, as a member that it does not know."""
+
+    def is_known(self) -> bool:
+        """Return whether the group has a member of this instance's name, be it this one or another."""
+
+    def reset(self) -> None:
+        """Forget a membership that another one has taken over; `join` begins the next."""
+
     def close(self, *, leave: bool) -> None:
         """End; with `leave` the others take over at once, else after the session's time, or this instance when it returns."""
 

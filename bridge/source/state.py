@@ -110,6 +110,11 @@ class SourceState:
             return 0.0
         return OPERATOR_PAUSE if isinstance(error, NeedsOperator) else self._backoff.pause()
 
+    def drop(self, reason: str) -> None:
+        """Note that the source was taken away, and that nobody knows yet whether another bridge serves it."""
+        self.token = None
+        self.figures.set_back("waiting for Kafka", reason)
+
     def end(self, state: str) -> None:
         """Note that this bridge does not serve the source any more."""
         self.token = None

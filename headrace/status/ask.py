@@ -22,6 +22,8 @@ from headrace.status.answer import Answer, SourceStatus
 _PATIENCE = 5.0
 #: The state of a source that another bridge serves.
 _ELSEWHERE = "elsewhere"
+#: The state of a source that the bridge itself serves.
+_SERVING = "serving"
 
 #: Returns what is durable for the sources of a file.
 Durable = Callable[[EdgeFile | BridgeFile], list[SourceStatus]]
@@ -55,11 +57,13 @@ def ask(path: Path, at: tuple[str, ...] = ()) -> Answer:
 
 
 def _together(answers: list[Answer], silences: list[str]) -> Answer:
-    """Return one answer, in which each source stands as whoever serves it sees it."""
+    """Return one answer, in which each source is shown as the bridge that serves it sees it."""
     sources: dict[str, SourceStatus] = {}
     for answer in answers:
         for source in answer.sources:
-            if source.source not in sources or source.state != _ELSEWHERE:
+            known = sources.get(source.source)
+            # A bridge that the group dropped shows what it had as waiting, until it knows who has it.
+            if known is None or _rank(source) > _rank(known):
                 sources[source.source] = source
     together = answers[0]
     together.address = ", ".join(answer.address for answer in answers)
@@ -67,6 +71,10 @@ def _together(answers: list[Answer], silences: list[str]) -> Answer:
     together.reason = "; ".join([*(answer.reason for answer in answers), *silences])
     together.sources = list(sources.values())
     return together
+
+
+def _rank(source: SourceStatus) -> int:
+    return {_SERVING: 2, _ELSEWHERE: 0}.get(source.state, 1)
 
 
 def _loaded(path: Path) -> EdgeFile | BridgeFile:

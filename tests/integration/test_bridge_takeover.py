@@ -5,6 +5,7 @@ import signal
 import time
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from headrace.errors import NeedsOperator
 from tests.edge_double import Edge, Sender, message, send
@@ -67,6 +68,21 @@ def test_a_bridge_that_ends_hands_its_sources_over_at_once(kafka, topic, inside)
     began = time.monotonic()
     eventually(lambda: len(served(second)) == 4, saying="the other one serves all")
     assert time.monotonic() - began < 3
+
+
+def test_a_bridge_that_is_started_again_with_another_source_in_its_file_serves_it(kafka, topic, inside):
+    # Kafka gives a static member that returns its former assignment, which knows nothing of a partition that was added since.
+    name, one, two = topic(), "grown/one", "grown/two"
+    first = inside(kafka.bootstrap, {one: [0]}, topic=name)
+    first.serves(one)
+    first.stop()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(60)
+    # when
+    second = inside(kafka.bootstrap, {one: [0], two: [1]}, topic=name)
+    second.serves(one)
+    second.serves(two)
+    assert send(second.port, f"cdc/{two}", [message(cut(two, log(two, 20), lambda: 20)[0])])[0].state == "accepted"
 
 
 def test_a_bridge_started_again_while_the_broker_stands_still_serves_when_it_goes_on_e7(private_kafka, outside):

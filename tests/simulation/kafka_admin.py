@@ -108,6 +108,24 @@ class AdminClient:
             else SimpleNamespace(valid=[SimpleNamespace(group_id=name) for name in value], errors=[])
         )
 
+    def describe_consumer_groups(self, groups: list[str], request_timeout: float = 10.0, **_: Any) -> dict[str, Future]:
+        """Return the members of groups and what they have."""
+
+        def read(name: str) -> Any:
+            group = self.broker.group(name)
+            members = [
+                SimpleNamespace(
+                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in one.assignment])
+                )
+                for one in group.members.values()
+            ]
+            state = "STABLE" if group.state == "stable" else "PREPARING_REBALANCING"
+            return SimpleNamespace(state=SimpleNamespace(name=state), members=members)
+
+        return {
+            name: self._future(self._ask("DescribeGroups", lambda n=name: read(n), request_timeout)) for name in groups
+        }
+
     def list_offsets(self, requests: dict[Any, Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
         """Return the ends of partitions."""
         found = {}

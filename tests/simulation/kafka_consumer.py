@@ -55,7 +55,7 @@ class Consumer:
 
     def subscribe(self, topics: list[str], on_assign: Any = None, on_revoke: Any = None, on_lost: Any = None) -> None:
         """Take part in the group."""
-        self._topics = list(topics)
+        self._topics, self._leaving = list(topics), False
         self._callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost or on_revoke}
         self._join()
 

@@ -76,13 +76,13 @@ def test_where_nobody_can_be_asked_what_is_durable_is_shown_with_the_reason(edge
 
 def test_of_bridges_that_share_sources_each_source_is_shown_once_as_its_own_bridge_sees_it(monkeypatch, edge):
     def asked(listen):
-        state = {"a:1": "serving", "b:1": "elsewhere"}.get(listen)
+        state = {"a:1": "serving", "b:1": "elsewhere", "d:1": "waiting for Kafka"}.get(listen)
         sources = [SourceStatus(source="jakarta/bank", state=state)] if state else []
         answer = Answer(part="bridge", running=True, ready=True, reason="fine", address=listen, sources=sources)
         return (answer, "") if state else (None, f"nobody answers at {listen}")
 
     monkeypatch.setattr(asking, "_asked", asked)
-    for order in (("a:1", "b:1"), ("b:1", "a:1")):
+    for order in (("a:1", "b:1"), ("b:1", "a:1"), ("a:1", "d:1"), ("d:1", "a:1")):
         answer = asking.ask(edge(), order)
         assert [source.state for source in answer.sources] == ["serving"]
         assert answer.ready
