@@ -2,7 +2,6 @@
 
 import gc
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from headrace import logs
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
+from headrace.options import HOLD
 
 _CONFIG = click.option(
     "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."
@@ -37,18 +37,19 @@ bridge.add_command(new_bridge)
     show_default=True,
     help="Idle sources commit their position again after so long, before Kafka forgets it.",
 )
-def run(path: Path, recommit_seconds: float) -> None:
+@HOLD
+def run(path: Path, recommit_seconds: float, *, hold: bool) -> None:
     """Serve the sources of a file until SIGTERM or SIGINT."""
     from bridge.bridge import Bridge
+    from headrace.hold import run_part
 
     file = load(path, BridgeFile)
     logs.serve("bridge")
     served = Bridge(file, recommit_seconds=recommit_seconds)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: served.stop())
     # What is loaded stays: to look through it for garbage again and again would hold records up, for 17 ms each time.
     gc.freeze()
-    served.run()
+    sources = [source for stream in file.streams.values() for source in stream.sources]
+    run_part("bridge", served.run, served.stop, sources=sources, listen=file.metrics.listen, hold=hold)
 
 
 @bridge.command()

@@ -137,6 +137,12 @@ class SourceMetrics:
         )
 
     @property
+    @worked_out("edge_needs_operator", "1 while the last that the edge reported of itself is that it needs an operator.")
+    def edge_needs_operator(self) -> int | None:
+        """Whether the edge has ended with an error that only a person can pass; it is silent since."""
+        return int(self.edge.get("state") == "needs an operator") if self.served else None
+
+    @property
     @worked_out("edge_warned", "1 while the edge tells of a warning, 0 while not.")
     def edge_warned(self) -> int | None:
         """Whether the edge has something to say."""

@@ -3,9 +3,7 @@
 import gc
 import json
 import logging
-import signal
 import sys
-from types import FrameType
 
 import click
 
@@ -15,6 +13,7 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_edge
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.options import HOLD
 from headrace.position import Position
 
 _CONFIG = click.option(
@@ -33,28 +32,25 @@ edge.add_command(snapshot)
 
 @edge.command()
 @_CONFIG
-def run(path: str) -> None:
+@HOLD
+def run(path: str, *, hold: bool) -> None:
     """Capture and send until SIGTERM or SIGINT.
 
     Stopping waits up to ten seconds for what is on the way to be acknowledged. Exit codes: 0 stopped; 2 the
     configuration is wrong; 3 an operator must decide; 4 the log holds what cannot be decoded.
     """
     from edge.agent import Agent
+    from headrace.hold import run_part
 
     config = load(path, EdgeFile)
     logs.serve("edge", config.source.name)
     agent = Agent(config)
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        agent.stop()
-
     # The driver's own lines say less than ours.
     logging.getLogger("proton").setLevel(logging.WARNING)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
     # What is loaded stays: to look through it for garbage again and again would hold changes up, for 17 ms each time.
     gc.freeze()
-    agent.run()
+    run_part("edge", agent.run, agent.stop, sources=[config.source.name], listen=config.metrics.listen, hold=hold)
 
 
 @edge.command()

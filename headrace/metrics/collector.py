@@ -25,10 +25,7 @@ class FiguresCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield every metric, with the sources of which it is known."""
-        about = "Always 1; its label says which release runs."
-        release = GaugeMetricFamily(f"{self._prefix}_build_info", about, labels=["version"])
-        release.add_metric([__version__], 1)
-        yield release
+        yield build_info(self._prefix)
         by_source = self._figures()
         for attribute, metric in self._metrics.items():
             family = _family(f"{self._prefix}_{metric.name}", metric)
@@ -40,14 +37,29 @@ class FiguresCollector(Collector):
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return generate_latest(registry)
+        return text_of(self)
+
+
+def text_of(collector: Collector) -> bytes:
+    """Return the metrics of a collector in Prometheus's text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry)
+
+
+def build_info(prefix: str) -> GaugeMetricFamily:
+    """Return the metric that says which release runs."""
+    release = GaugeMetricFamily(
+        f"{prefix}_build_info", "Always 1; its label says which release runs.", labels=["version"]
+    )
+    release.add_metric([__version__], 1)
+    return release
 
 
 def names(prefix: str, kind: type) -> set[str]:
-    """Return the names of all metrics of a class of figures, as they are scraped."""
-    return {f"{prefix}_{metric.name}" for metric in metrics_of(kind).values()} | {f"{prefix}_build_info"}
+    """Return the names of all metrics of a part, as they are scraped, those of a part that is held included."""
+    figures = {f"{prefix}_{metric.name}" for metric in metrics_of(kind).values()}
+    return figures | {f"{prefix}_build_info", f"{prefix}_held"}
 
 
 def _family(name: str, metric: Metric) -> Family:

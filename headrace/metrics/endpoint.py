@@ -8,15 +8,12 @@ import http.server
 import logging
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from headrace.errors import ConfigurationError
 from headrace.status.answer import Answer, Health
-
-if TYPE_CHECKING:
-    from headrace.metrics.collector import FiguresCollector
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +24,18 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE = 5.0
 
 
+class Metrics(Protocol):
+    """Metrics in Prometheus's text format."""
+
+    def text(self) -> bytes:
+        """Return all of them."""
+
+
 class Served(Protocol):
     """What an endpoint asks of its part, from its own threads."""
 
     @property
-    def collector(self) -> "FiguresCollector":
+    def collector(self) -> Metrics:
         """What Prometheus reads."""
 
     def live(self) -> Health:

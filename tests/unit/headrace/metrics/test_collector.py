@@ -74,7 +74,7 @@ def test_durations_fall_into_buckets_that_add_up():
 def test_every_declared_name_is_told():
     told = {
         f"headrace_test_{name}"
-        for name in ("done_total", "room_bytes", "state", "took_seconds", "doubled", "build_info")
+        for name in ("done_total", "room_bytes", "state", "took_seconds", "doubled", "build_info", "held")
     }
     assert names("headrace_test", Figures) == told
 
