@@ -137,7 +137,9 @@ class SourceMetrics:
         )
 
     @property
-    @worked_out("edge_needs_operator", "1 while the last that the edge reported of itself is that it needs an operator.")
+    @worked_out(
+        "edge_needs_operator", "1 while the last that the edge reported of itself is that it needs an operator."
+    )
     def edge_needs_operator(self) -> int | None:
         """Whether the edge has ended with an error that only a person can pass; it is silent since."""
         return int(self.edge.get("state") == "needs an operator") if self.served else None

@@ -83,11 +83,13 @@ class EdgeUnderTest:
             **options,
         )
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Run the edge in a process of its own."""
         with (self.folder / "edge.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", "edge", "run", "--config", str(self.path)], stderr=log, text=True
+                [sys.executable, "-m", "headrace", "edge", "run", *options, "--config", str(self.path)],
+                stderr=log,
+                text=True,
             )
 
     def kill(self) -> None:

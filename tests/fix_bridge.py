@@ -67,11 +67,13 @@ class Inside:
 class Outside:
     """A bridge as a process of its own, which can be killed."""
 
-    def __init__(self, path: Path, log: Path) -> None:
+    def __init__(self, path: Path, log: Path, options: tuple[str, ...] = ()) -> None:
         self.log = log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", "bridge", "run", "--config", str(path)], stdout=out, stderr=out
+                [sys.executable, "-m", "headrace", "bridge", "run", *options, "--config", str(path)],
+                stdout=out,
+                stderr=out,
             )
 
     @property
@@ -129,10 +131,11 @@ def outside(tmp_path: Path) -> Iterator[Callable[..., Outside]]:
         *,
         topic: str = "",
         path: Path | None = None,
+        options: tuple[str, ...] = (),
         **settings: Any,
     ) -> Outside:
         path = path or bridge_file(tmp_path, bootstrap, sources or {}, topic=topic, **settings)
-        made.append(Outside(path, tmp_path / f"bridge-{len(made)}.log"))
+        made.append(Outside(path, tmp_path / f"bridge-{len(made)}.log", options))
         return made[-1]
 
     yield start

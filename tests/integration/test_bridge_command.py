@@ -4,6 +4,8 @@ import json
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -75,6 +77,35 @@ def test_run_refuses_topics_that_are_missing_too_small_or_compacted(kafka, topic
     code, _, said = headrace("run", "--config", compacted)
     assert code == 3
     assert "cleanup.policy=compact" in said
+
+
+def test_a_bridge_that_is_held_is_not_ready_and_shows_why_until_it_is_stopped_o6_o7(kafka, topic, outside, tmp_path):
+    at = f"127.0.0.1:{free_port()}"
+    path = bridge_file(tmp_path, kafka.bootstrap, {"held/bank": [5]}, topic=topic(partitions=2), metrics=at)
+    bridge = outside(path=path, options=("--hold",))
+
+    def answer():
+        with urllib.request.urlopen(f"http://{at}/metrics", timeout=5) as found:
+            text = found.read().decode()
+        return text if "headrace_bridge_held" in text else ""
+
+    metrics = eventually(answer, saying="the bridge is held")
+    assert 'headrace_bridge_held{exit_code="3",reason="needs-operator"} 1.0' in metrics
+    assert 'headrace_bridge_state{source="held/bank",state="needs an operator"} 1.0' in metrics
+    with urllib.request.urlopen(f"http://{at}/health/live", timeout=5) as live:
+        assert live.status == 200
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://{at}/health/ready", timeout=5)
+    assert refused.value.code == 503
+    assert "has 2 partitions, its sources own 6" in refused.value.read().decode()
+    shown = subprocess.run(
+        [sys.executable, "-m", "headrace", "status", "--config", str(path), "--json"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert shown.returncode == 1
+    assert "needs an operator" in shown.stdout
+    # then it ends as it would have ended
+    assert bridge.terminate() == 3
 
 
 def test_run_refuses_an_address_that_is_taken(kafka, topic, tmp_path):

@@ -1,7 +1,11 @@
 """What an edge does when its slot is not as it left it: it stops, and says what is lost and what to run."""
 
+import urllib.error
+import urllib.request
+
 import pytest
 
+from infra.local.ports import free_port
 from tests.edge_under_test import refused
 from tests.fix_edge import arrive
 from tests.fix_stack import Database
@@ -53,6 +57,33 @@ def test_slot_loss_asks_for_a_copy_and_for_what_a_copy_cannot_show(edge, databas
 
     assert "init --snapshot" in error.hint
     assert "rows that were deleted meanwhile included" in error.hint
+
+
+def test_an_edge_that_is_held_is_not_ready_and_shows_why_until_it_is_stopped_o6_o7(edges, database, interconnect):
+    at = f"127.0.0.1:{free_port()}"
+    edge = edges(database, interconnect.url, rest=f'[metrics]\nlisten = "{at}"')
+    edge.init()
+    database.execute("select pg_drop_replication_slot(%s)", [database.name])
+    edge.start("--hold")
+
+    def answer():
+        with urllib.request.urlopen(f"http://{at}/metrics", timeout=5) as found:
+            text = found.read().decode()
+        return text if "headrace_edge_held" in text else ""
+
+    metrics = eventually(answer, saying="the edge is held")
+    assert 'headrace_edge_held{exit_code="3",reason="needs-operator"} 1.0' in metrics
+    assert 'headrace_edge_state{source="jakarta/bank",state="needs an operator"} 1.0' in metrics
+    with urllib.request.urlopen(f"http://{at}/health/live", timeout=5) as live:
+        assert live.status == 200
+    with pytest.raises(urllib.error.HTTPError) as refused_health:
+        urllib.request.urlopen(f"http://{at}/health/ready", timeout=5)
+    assert refused_health.value.code == 503
+    assert f"slot '{database.name}' is gone" in refused_health.value.read().decode()
+    # An operator can work on its state meanwhile.
+    assert "is in use" not in edge.command("init").stderr
+    # then it ends as it would have ended
+    assert edge.terminate() == 3
 
 
 def test_slot_invalidated_because_nobody_read_it_says_so(private_postgres, edges, interconnect):

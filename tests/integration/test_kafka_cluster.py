@@ -155,7 +155,7 @@ def test_rows_stand_once_and_in_order_whatever_happens_to_two_of_three_brokers(c
 
     # When the second of three dies, then both sources wait, the log says where to look, and what is found there is named.
     cluster.brokers[3].kill()
-    # Where the group's coordinator was on that broker, the bridge is no member any more, and too few replicas are up to join again.
+    # Where that broker coordinated the group, the bridge is no member any more, and cannot join: too few replicas are up.
     eventually(
         lambda: {bridge.figures(source)["state"] for source in SOURCES} == {"waiting for Kafka"},
         180,
