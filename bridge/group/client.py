@@ -27,7 +27,7 @@ class KafkaMember:
         self._group = group
         self._instance = instance
         self._fatal = ""
-        self._make = lambda: member(connection, group, instance, session_seconds, self._noted)
+        self._settings = connection, session_seconds
         self._consumer = self._make()
         self._known: tuple[bytes, GroupMetadata | None] = (b"", None)
         self._subscribe: Callable[[], None] = lambda: None
@@ -109,6 +109,10 @@ class KafkaMember:
         """Go on with a new client: one that was fenced is of no more use."""
         self._consumer.close()
         self._consumer, self._fatal = self._make(), ""
+
+    def _make(self) -> Any:
+        connection, session_seconds = self._settings
+        return member(connection, self._group, self._instance, session_seconds, self._noted)
 
     def _described(self) -> Any:
         with translated(f"read who is in group {self._group}"):
