@@ -21,7 +21,7 @@ from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession
-from edge.wakeup import Wakeup
+from headrace.wakeup import Wakeup
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable

@@ -19,7 +19,7 @@ from edge.records.batcher import Batcher, SealedBatch
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.store import SnapshotStore
-from edge.wakeup import Wakeup
+from headrace.wakeup import Wakeup
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected

@@ -2,134 +2,106 @@
 
 Guarantees that nothing is sent pre-settled, and that a batch counts as acknowledged by the outcome `accepted` alone: released,
 modified, settled without an outcome and everything lost with the link are sent again, in order, from the oldest batch that is
-not accepted. A connection is used once: after its end the sender makes another.
+not accepted. A connection is used once: after its end the sender makes another. All of it runs in the sender's thread.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-from edge.delivery import parting
-from edge.delivery.amqp import Delivery, Endpoint, Event, Handler, Loop, message, trust
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
-from headrace.amqp.security import credentials
+from edge.records.batcher import SealedBatch
+from headrace.amqp.connection import Connection
+from headrace.amqp.errors import TOO_LARGE, Role, described
+from headrace.amqp.peer import is_open
+from headrace.amqp.transport import Delivery, Endpoint, Event, Message, symbol
 from headrace.backoff import Backoff
-from headrace.certificates import files
+from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.configuration.edge import Interconnect
-from headrace.errors import NotConnected, ReplicationError
+from headrace.errors import NeedsOperator, ReplicationError
 
 _log = logging.getLogger(__name__)
 
-#: A peer that says nothing for so long, in seconds, is gone.
-_IDLE_SECONDS = 10.0
-#: An attempt that has no link after so long, in seconds, is given up.
-_ATTEMPT_SECONDS = 15.0
 #: Every so many returns in a row are worth a warning.
 _LASTING = 6
 #: How often it is checked whether a link waits for credit, in seconds.
 _CREDIT_SECONDS = 2.0
-#: How long the peer may take to answer a close, in seconds.
-_CLOSE_SECONDS = 1.0
-#: How often it is looked whether the certificates were renewed, in seconds.
-CERTIFICATE_SECONDS = 30.0
+_ROLE = Role(
+    "edge",
+    "send to",
+    if_not_found="Is the source in the bridge's configuration?",
+    if_too_large="A router or broker has a smaller limit for messages than this batch: raise its policy's maxMessageSize above "
+    "[records] largest_megabytes. Its own log names the connection; the bridge never saw the batch. Nothing is lost.",
+)
 
 
-class Connection(Handler):  # type: ignore[misc]
+class SourceConnection(Connection):
     """One connection to the interconnect, from the attempt to connect to its end."""
 
     def __init__(self, interconnect: Interconnect, url: str, source: str, outbox: Outbox, figures: Figures) -> None:
-        self._url = url
-        self._interconnect = interconnect
-        self._credentials = credentials(interconnect, url)
-        self._stamp = files.stamp(interconnect)
-        self._tls = trust(interconnect) if url.startswith("amqps:") else None
+        super().__init__(interconnect, url, f"headrace-edge {source}", _ROLE)
         self._source = source
         self._address = f"cdc/{source}"
         self._outbox = outbox
         self._figures = figures
-        #: Whether the peer ever gave credit.
-        self.flowed = False
-        #: Called when it first gives credit, in the connection's thread.
+        #: Called when the other side first gives credit, in the connection's thread.
         self.on_credit: Callable[[], None] = lambda: None
-        #: Whether the peer accepted the attach.
+        #: Whether the other side accepted the attach.
         self.attached = False
         self._credit = figures.credit_wait
-        self._problem: ReplicationError | None = None
         #: Times that sending went back since the acknowledged tail moved, and the pauses after them.
         self._returns = 0
         self._pauses = Backoff(first=0.05, longest=5.0)
-        self._link: Endpoint | None = None
-        self._ending = False
-        self._closing = False
-        self._loop = Loop(self, f"headrace-edge {source}")
+        self._link: Any = None
 
-    def carry(self, stopping: threading.Event) -> ReplicationError | None:
-        """Connect, and send until the connection ends; return why it ended, None when it was closed from here."""
-        try:
-            if not stopping.is_set():
-                self._loop.run()
-        except OSError as error:
-            self._note(NotConnected(f"interconnect {self._url} cannot be reached: {error.strerror or error}"))
-        finally:
-            self._loop.close()
-            self._link = self._tls = None
-        return self._problem
+    def attach(self) -> None:
+        """Attach to the source's address."""
+        # Named for the source, so that it is known in the other side's lists, and the same after every reconnect.
+        self._link = self.loop.attach_sender(self.connection, self._address, f"headrace {self._source}")
 
-    def wake(self) -> None:
-        """Make the connection look at the outbox; from any thread."""
-        self._loop.wake()
+    @property
+    def is_answered(self) -> bool:
+        """Whether the link is up; an attempt without one is given up."""
+        return is_open(self._link)
 
-    def close(self) -> None:
-        """Close the connection; from any thread."""
-        self._closing = True
-        self.wake()
+    def woken(self) -> None:
+        """Send what was put into the outbox."""
+        self._send()
 
-    # What Proton calls, in the sender's thread.
+    def close_links(self) -> None:
+        """Close the link."""
+        self._link.close()
 
-    def on_reactor_init(self, _event: Event) -> None:
-        """Start to connect."""
-        self._link = self._loop.attach(
-            self._url,
-            self._address,
-            # Named for the source, so that it is known in the far side's lists, and the same after every reconnect.
-            f"headrace {self._source}",
-            heartbeat=_IDLE_SECONDS,
-            trusted=self._tls,
-            credentials=self._credentials,
-        )
-        self._loop.after(_ATTEMPT_SECONDS, self._give_up)
-        if self._interconnect.certificate is not None or self._interconnect.authority is not None:
-            self._loop.after(CERTIFICATE_SECONDS, self._renew)
+    def ended(self) -> None:
+        """Have everything sent again that is not accepted."""
+        self._link = None
+        self._figures.interconnect_connected = self._figures.credit = 0
+        self._credit.given()
+        self._outbox.lost()
 
-    def on_wake(self, _event: Event) -> None:
-        """Send what was put into the outbox, or close."""
-        self._loop.awake()
-        if self._closing:
-            self._end(None)
-        else:
-            self._send()
+    # What Proton calls.
 
     def on_link_remote_open(self, event: Event) -> None:
-        """Note that the peer accepted the attach; an answer without a target is the first half of a refusal."""
+        """Note that the other side accepted the attach; an answer without a target is the first half of a refusal."""
         if not event.link.remote_target.address:
             return
         self.attached = True
         self._credit.attached()
-        _log.info("attached to %s at %s", self._address, self._url)
-        self._loop.after(_CREDIT_SECONDS, self._look_for_credit)
+        _log.info("attached to %s at %s", self._address, self.url)
+        self.loop.after(_CREDIT_SECONDS, self._look_for_credit)
 
     def on_link_flow(self, event: Event) -> None:
         """Send as far as the credit goes."""
         if event.link.credit > 0:
             self._credit.given()
-        if event.link.credit > 0 and not self.flowed:
-            self.flowed = True
+        if event.link.credit > 0 and not self.worked:
+            self.worked = True
             self._figures.interconnect_connections += 1
             self._figures.interconnect_connected, self._figures.interconnect_problem = 1, ""
             self.on_credit()
-            _log.info("%s gives credit for %d batches at %s", self._url, event.link.credit, self._address)
+            _log.info("%s gives credit for %d batches at %s", self.url, event.link.credit, self._address)
         self._send()
         # What is left when a router drains the link it wants back at once; otherwise nothing happens.
         event.link.drained()
@@ -148,7 +120,7 @@ class Connection(Handler):  # type: ignore[misc]
                 self._pauses.reset()
         elif outcome == Delivery.REJECTED:
             self._figures.rejected += 1
-            self._end(parting.rejected(self._source, delivery.remote.condition))
+            self.end(rejected(self._source, delivery.remote.condition))
         elif outcome in {Delivery.RELEASED, Delivery.MODIFIED} or delivery.settled:
             self._returned(number)
         else:
@@ -156,38 +128,11 @@ class Connection(Handler):  # type: ignore[misc]
         delivery.settle()
         self._send()
 
-    def on_link_remote_close(self, event: Event) -> None:
-        """End: refused, or lost."""
-        self._end(parting.link_closed(self._url, self._address, event.link.remote_condition))
-
-    def on_session_remote_close(self, event: Event) -> None:
-        """End: lost."""
-        reason = parting.said(event.session.remote_condition)
-        self._end(NotConnected(f"interconnect {self._url} closed the session: {reason}"))
-
-    def on_connection_remote_close(self, event: Event) -> None:
-        """End: refused, or lost."""
-        self._end(parting.connection_closed(self._url, event.connection.remote_condition))
-
-    def on_transport_error(self, event: Event) -> None:
-        """Note why the transport ended; `on_transport_closed` follows."""
-        condition = event.transport.condition
-        self._note(parting.way_lost(self._interconnect, self._url, condition, opened=_opened(event.connection)))
-        if condition is not None and "local-idle-timeout" in (condition.description or ""):
-            # Proton would wait as long again until a close is written that nobody reads.
-            event.transport.close_head()
-
-    def on_transport_closed(self, event: Event) -> None:
-        """End the loop."""
-        if not self._ending:
-            self._note(parting.closed_silently(self._url, opened=_opened(event.connection)))
-        self._loop.stop()
-
     # Steps of these.
 
     def _send(self) -> None:
         link = self._link
-        if link is None or self._ending or not link.state & Endpoint.REMOTE_ACTIVE:
+        if link is None or self.is_ending or not link.state & Endpoint.REMOTE_ACTIVE:
             return
         while link.credit > 0 and (taken := self._outbox.take()) is not None:
             number, batch = taken
@@ -214,46 +159,46 @@ class Connection(Handler):  # type: ignore[misc]
                 position,
                 self._returns,
             )
-        self._loop.after(pause, self._go_on)
+        self.loop.after(pause, self._go_on)
 
     def _go_on(self) -> None:
-        if not self._ending:
+        if not self.is_ending:
             self._outbox.go_on()
             self._send()
 
-    def _give_up(self) -> None:
-        if self._link is None or not self._link.state & Endpoint.REMOTE_ACTIVE:
-            self._end(NotConnected(f"interconnect {self._url} did not answer within {_ATTEMPT_SECONDS:.0f} s"))
-
     def _look_for_credit(self) -> None:
         """Warn about a link that is attached and gets no credit, which nothing else would show."""
-        if self._ending:
+        if self.is_ending:
             return
         if self._credit.is_due():
-            _log.warning("%s at %s: %s", self._address, self._url, self._credit)
-        self._loop.after(_CREDIT_SECONDS, self._look_for_credit)
-
-    def _renew(self) -> None:
-        """End when the certificates were renewed: the next connection uses the new ones."""
-        if files.stamp(self._interconnect) != self._stamp:
-            self._end(NotConnected(f"the certificates for {self._url} were renewed"))
-        elif not self._ending:
-            self._loop.after(CERTIFICATE_SECONDS, self._renew)
-
-    def _note(self, problem: ReplicationError) -> None:
-        if self._problem is None and not self._closing:
-            self._problem = problem
-
-    def _end(self, problem: ReplicationError | None) -> None:
-        if problem is not None:
-            self._note(problem)
-        if not self._ending and self._link is not None:
-            self._ending = True
-            self._link.close()
-            self._link.connection.close()
-            self._loop.after(_CLOSE_SECONDS, self._loop.stop)
+            _log.warning("%s at %s: %s", self._address, self.url, self._credit)
+        self.loop.after(_CREDIT_SECONDS, self._look_for_credit)
 
 
-def _opened(connection: Endpoint) -> bool:
-    """Return whether the peer had answered the opening of a connection."""
-    return connection is not None and not connection.state & Endpoint.REMOTE_UNINIT
+def message(batch: SealedBatch, source: str, address: str) -> Message:
+    """Return a batch as a message (headrace/batch.py)."""
+    return Message(
+        body=batch.body,
+        inferred=True,
+        durable=True,
+        id=f"{batch.properties['follows']}-{batch.properties['last']}",
+        address=address,
+        subject="batch",
+        content_type=symbol(CONTENT_TYPE),
+        content_encoding=symbol(CONTENT_ENCODING),
+        group_id=source,
+        creation_time=time.time(),
+        properties=batch.properties,
+    )
+
+
+def rejected(source: str, condition: Any) -> ReplicationError:
+    """Return what to raise when a batch was rejected."""
+    if condition is not None and condition.name == TOO_LARGE:
+        return NeedsOperator(
+            f"a batch of {source} was rejected on the way: {described(condition)}", hint=_ROLE.if_too_large
+        )
+    return NeedsOperator(
+        f"the far side rejected a batch of {source}: {described(condition)}",
+        hint="See the bridge's log, and 'headrace bridge positions'. Nothing is lost: the batch stays in the slot.",
+    )

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.delivery.link import Connection
+from edge.delivery.link import SourceConnection
 from edge.delivery.outbox import Outbox
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
@@ -91,17 +91,17 @@ def _of_running(config: EdgeFile) -> Finding:
 
 def _attach(config: EdgeFile, url: str) -> Finding:
     outbox = Outbox(limit_bytes=1, tail=Position.start(0), confirmed=0)
-    connection = Connection(config.interconnect, url, config.source.name, outbox, Figures())
+    connection = SourceConnection(config.interconnect, url, config.source.name, outbox, Figures())
     timer = threading.Timer(_PATIENCE, connection.close)
     connection.on_credit = connection.close
     timer.start()
     try:
-        problem = connection.carry(threading.Event())
+        problem = connection.run(threading.Event())
     finally:
         timer.cancel()
     if problem is not None:
         return Finding("interconnect", "wrong", problem.message, problem.hint or "Is it reachable from here?")
-    if connection.flowed:
+    if connection.worked:
         return Finding("interconnect", "ok", f"{url} takes batches of {config.source.name}")
     if not connection.attached:
         said = f"{url} did not answer within {_PATIENCE:.0f} s"

@@ -85,7 +85,7 @@ def test_cut_and_refused_wire_to_the_interconnect_is_survived(edges, database, i
 
 
 def test_half_open_connection_to_the_interconnect_is_noticed(edges, database, interconnect, proxies, monkeypatch):
-    monkeypatch.setattr("edge.delivery.link._IDLE_SECONDS", 1.0)
+    monkeypatch.setattr("headrace.amqp.transport.IDLE_SECONDS", 1.0)
     database.execute("create table t (id int primary key, note text)")
     wire = proxies("127.0.0.1", interconnect.port)
     edge = edges(database, f"amqp://127.0.0.1:{wire.port}")

@@ -5,7 +5,6 @@ from zlib import crc32
 
 import pytest
 
-from edge.delivery import link
 from headrace.amqp import transport
 from headrace.batch import CONTENT_ENCODING, decode
 from tests.interconnect_ends import SOURCE, START, Edge, Far, pem, sealed
@@ -18,7 +17,6 @@ SUMS = [crc32(decode(batch.properties, CONTENT_ENCODING, batch.body).values[0]) 
 @pytest.fixture
 def ends(monkeypatch, ends):
     """Return what makes ends that notice soon when nothing comes any more."""
-    monkeypatch.setattr(link, "_IDLE_SECONDS", 1.0)
     monkeypatch.setattr(transport, "IDLE_SECONDS", 1.0)
     return ends
 

@@ -5,8 +5,7 @@ import resource
 
 from proton.utils import BlockingConnection
 
-from edge.delivery import link
-from headrace.amqp import transport
+from headrace.amqp import connection, transport
 from headrace.amqp.polling import Polling
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator
@@ -48,8 +47,7 @@ def test_a_bridge_goes_on_by_another_router(ends, caplog):
 
 
 def test_a_wire_that_says_nothing_is_noticed_on_both_sides(ends, proxies, monkeypatch, caplog):
-    monkeypatch.setattr(link, "_IDLE_SECONDS", 1.0)
-    monkeypatch.setattr(link, "_ATTEMPT_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 1.0)
     monkeypatch.setattr(transport, "IDLE_SECONDS", 1.0)
     far = ends(Far)
     wire = proxies("127.0.0.1", far.receiver.port)
@@ -215,7 +213,7 @@ def test_an_edge_goes_back_over_what_was_accepted_past_a_hole(ends, interconnect
 
 def test_a_limit_that_lasts_does_not_end_an_edge_and_when_it_passes_the_edge_goes_on(ends, monkeypatch, caplog):
     """A vhost's maxConnections may be reached for a while: the edge ended with exit code 3 after seconds (R6, R7)."""
-    monkeypatch.setattr("edge.delivery.sender.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
+    monkeypatch.setattr("headrace.amqp.connector.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
     crowded = Crowded()
     edge = ends(Edge, f"amqp://127.0.0.1:{crowded.port}")
     edge.put(sealed(1, 5))

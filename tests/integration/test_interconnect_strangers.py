@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from bridge.amqp import pending_connections
-from edge.delivery import sender
 from headrace.amqp import connector
 from infra.local.ports import free_port
 from tests.interconnect_ends import Edge, Far, at, pem, sealed
@@ -146,7 +145,7 @@ def test_a_far_side_that_is_long_away_costs_no_memory(ours, monkeypatch, end):
         backoffs.append(_AtOnce(**options))
         return backoffs[-1]
 
-    monkeypatch.setattr(connector if end == "bridge" else sender, "Backoff", backoff)
+    monkeypatch.setattr(connector, "Backoff", backoff)
     url = f"amqps://localhost:{free_port()}"
     made = Far(url=url, **pem(ours, "bridge")) if end == "bridge" else Edge(url, **pem(ours, "jakarta-bank"))
     try:

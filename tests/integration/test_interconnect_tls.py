@@ -7,7 +7,6 @@ from proton import SSLDomain
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from edge.delivery import link
 from headrace.amqp import security
 from headrace.amqp.transport import Sockets
 from headrace.certificates.authority import Authority
@@ -237,7 +236,7 @@ def test_a_renewed_certificate_of_the_bridge_is_shown_to_who_comes_next(fars, ed
 
 
 def test_an_edge_connects_anew_with_a_renewed_certificate(fars, edges, ours, monkeypatch, caplog):
-    monkeypatch.setattr(link, "CERTIFICATE_SECONDS", 0.05)
+    monkeypatch.setattr(security, "CERTIFICATE_SECONDS", 0.05)
     far = fars(**pem(ours, "bridge"))
     edge = edges(secure(far), **pem(ours, "jakarta-bank"))
     edge.put(sealed(1, 1))

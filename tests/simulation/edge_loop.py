@@ -28,7 +28,8 @@ class EdgeLink:
         self.credit = 0
         self.state = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_UNINIT
         self.remote_condition: Any = None
-        self.remote_target = SimpleNamespace(address=address)
+        self.is_sender = True
+        self.target = self.remote_target = SimpleNamespace(address=address)
         self.connection = SimpleNamespace(
             close=self._close_connection, state=Endpoint.REMOTE_ACTIVE, remote_condition=None
         )
@@ -109,6 +110,22 @@ class EdgeLink:
         self._loop.event("on_transport_closed", SimpleNamespace(connection=self.connection, transport=transport))
 
 
+class _Connection:
+    """The connection of a loop, which has one link: its state is the link's."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.link: EdgeLink | None = None
+
+    @property
+    def state(self) -> int:
+        return int(self.link.connection.state) if self.link is not None else Endpoint.REMOTE_UNINIT
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.connection.close()
+
+
 class EdgeLoop:
     """The loop of one connection."""
 
@@ -141,8 +158,12 @@ class EdgeLoop:
         self._events.append((name, event, before))
         world.scheduler.wake(self._waiters)
 
-    def attach(self, url: str, address: str, name: str, **_: Any) -> EdgeLink:
-        self._link = EdgeLink(self, url, address)
+    def connect(self, url: str, **_: Any) -> "_Connection":
+        self._outgoing = _Connection(url)
+        return self._outgoing
+
+    def attach_sender(self, connection: "_Connection", address: str, _name: str) -> EdgeLink:
+        self._link = connection.link = EdgeLink(self, connection.url, address)
         return self._link
 
     def after(self, seconds: float, step: Callable[[], None]) -> None:
@@ -156,10 +177,11 @@ class EdgeLoop:
         world.scheduler.point()
         if not self._woken:
             self._woken = True
-            self.event("on_wake", SimpleNamespace())
+            self.event("wake", self._wake_up)
 
-    def awake(self) -> None:
+    def _wake_up(self) -> None:
         self._woken = False
+        self._connection.on_wake()
 
     def close(self) -> None:
         if self._link is not None:

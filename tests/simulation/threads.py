@@ -326,16 +326,16 @@ class Poll:
 
 
 class Wakeup:
-    """edge.wakeup.Wakeup."""
+    """headrace.wakeup.Wakeup."""
 
     def __init__(self) -> None:
         self._pipe = Pipe()
         self.fileno = self._pipe.fileno
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._pipe.raise_()
 
-    def answer(self) -> None:
+    def clear(self) -> None:
         world.scheduler.point()
         self._pipe.lower()
 

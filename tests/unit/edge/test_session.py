@@ -12,7 +12,7 @@ from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.session import CaptureSession
-from edge.wakeup import Wakeup
+from headrace.wakeup import Wakeup
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NotConnected
