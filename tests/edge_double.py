@@ -3,18 +3,14 @@
 `Edge` goes back and sends again as the protocol asks; `send` sends given messages once and tells what became of each.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from proton import Delivery, Message
-from proton.handlers import MessagingHandler
-from proton.reactor import ApplicationEvent, Container, EventInjector
-
-from headrace.amqp.transport import Sockets
+from headrace.amqp.transport import Delivery, Message
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE, Batch, encode
 from headrace.position import Position
+from tests.amqp_peer import Peer
 from tests.source_log import Row, of
 
 
@@ -48,31 +44,25 @@ _STATES = {
 }
 
 
-class Sender(MessagingHandler):
+class Sender(Peer):
     """Sends messages to one address, in order, as credit allows; says what became of each. One connection, one thread."""
 
     def __init__(
         self, port: int, address: str, messages: Iterable[Message] = (), container_id: str = "test-edge"
     ) -> None:
-        super().__init__(auto_settle=True)
-        self._url, self._address = f"amqp://127.0.0.1:{port}", address
+        super().__init__(container_id, auto_settle=True)
+        self._address = address
         self._lock = threading.Condition()
         self._waiting = list(messages)
         self._numbers: dict[str, int] = {}
         self._sent = 0
-        self._over = False
         self._sender: Any = None
-        self._injector = EventInjector()
-        self._container = Container(self, container_id=container_id)
-        # Ours: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
-        self._container.global_handler.base = Sockets()
-        self._container.selectable(self._injector)
         #: By the message's number.
         self.outcomes: dict[int, Outcome] = {}
         #: Why the link is gone; None while it is there.
         self.closed: Outcome | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._connection = self.loop.connect(f"amqp://127.0.0.1:{port}", trusted=None, credentials={})
+        self.start()
 
     @property
     def credit(self) -> int:
@@ -88,7 +78,7 @@ class Sender(MessagingHandler):
         """Send more messages."""
         with self._lock:
             self._waiting.extend(messages)
-        self._trigger("more")
+        self.do(self._send)
 
     def wait(self, condition: Callable[["Sender"], bool], seconds: float = 60) -> bool:
         """Return whether the condition came to hold in time; it is looked at after every event."""
@@ -104,22 +94,11 @@ class Sender(MessagingHandler):
 
     def close(self) -> None:
         """Close the connection and end."""
-        self._trigger("end")
-        self._thread.join(60)
+        self.do(self._connection.close)
+        self.join()
 
-    def _trigger(self, what: str) -> None:
-        with self._lock:
-            if not self._over:
-                self._injector.trigger(ApplicationEvent(what))
-
-    def _run(self) -> None:
-        self._connection = self._container.connect(self._url, reconnect=False, heartbeat=10)
-        self._container.run()
+    def ended(self) -> None:
         self._end(Outcome("closed", "", "connection lost"))
-        with self._lock:
-            self._over = True
-            for end in self._injector.pipe:
-                os.close(end)
 
     def _end(self, outcome: Outcome) -> None:
         with self._lock:
@@ -127,7 +106,7 @@ class Sender(MessagingHandler):
             self._lock.notify_all()
 
     def on_connection_opened(self, event: Any) -> None:
-        self._container.create_sender(self._connection, self._address)
+        self.loop.attach_sender(event.connection, self._address, "sender")
 
     def on_link_opened(self, event: Any) -> None:
         self._sender = event.link
@@ -135,13 +114,6 @@ class Sender(MessagingHandler):
 
     def on_sendable(self, event: Any) -> None:
         self._send()
-
-    def on_more(self, event: Any) -> None:
-        self._send()
-
-    def on_end(self, event: Any) -> None:
-        self._connection.close()
-        self._injector.close()
 
     def _send(self) -> None:
         with self._lock:
@@ -166,14 +138,9 @@ class Sender(MessagingHandler):
         condition = event.link.remote_condition
         self._end(Outcome("closed", condition.name, condition.description))
         event.connection.close()
-        self._injector.close()
 
-    def on_transport_error(self, event: Any) -> None:
-        self._injector.close()
-
-    def on_disconnected(self, event: Any) -> None:
-        self._end(Outcome("closed", "", "connection lost"))
-        self._injector.close()
+    def on_transport_closed(self, event: Any) -> None:
+        self.loop.stop()
 
 
 def send(port: int, address: str, messages: Sequence[Message], seconds: float = 90) -> list[Outcome]:

@@ -6,31 +6,29 @@ are outcomes queued for the next deliveries; `hold` keeps back every outcome, fr
 """
 
 import json
-import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from proton import Condition, Delivery, Endpoint
-from proton.handlers import MessagingHandler
-from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from headrace.amqp.transport import Sockets
+from headrace.amqp.transport import Condition, Delivery, Endpoint
 from headrace.batch import Batch, decode
 from headrace.position import Position
 from infra.local.ports import free_port
+from tests.amqp_peer import Listener
 
 _CREDIT = 64
 
 
-class Interconnect(MessagingHandler):
+class Interconnect(Listener):
     """Listens on a free port of this machine from `start` to `stop`; the port stays the same."""
 
     def __init__(self, url: str = "", tls: Any = None) -> None:
-        super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
-        self.port = 0
+        # Where no client's connection can take the port while it is closed.
+        host, _, port = (url or f"127.0.0.1:{free_port()}").removeprefix("amqp://").rpartition(":")
+        options = {"prefetch": 0, "auto_accept": False, "auto_settle": False}
+        super().__init__(host=host, port=int(port), tls=tls, **options)
         #: Records in order, each position once: (position, key, value), decoded.
         self.records: list[tuple[Position, Any, Any]] = []
         #: Every batch that came, in order of arrival, with its properties and what became of it.
@@ -48,19 +46,9 @@ class Interconnect(MessagingHandler):
         self.drained = 0
         self._holding: list[tuple[Delivery, Batch]] = []
         self._links: list[Any] = []
-        # Where no client's connection can take the port while it is closed.
-        self._url, self._tls = url or f"127.0.0.1:{free_port()}", tls
         self._hold_at: int | None = None
         self._closed = False
-        self._injector = EventInjector()
-        self._ready = threading.Event()
-        self._container = Container(self)
-        # Ours: Proton's own knows too few descriptors, and fails where a connection ends when its time has come.
-        self._container.global_handler.base = Sockets()
-        self._container.selectable(self._injector)
-        self._thread = threading.Thread(target=self._container.run, daemon=True, name="interconnect")
-        self._thread.start()
-        assert self._ready.wait(60)
+        self.start()
 
     @property
     def url(self) -> str:
@@ -82,43 +70,34 @@ class Interconnect(MessagingHandler):
 
     def let_go(self) -> None:
         """Give the outcomes that were held back, in order, and hold no more; what was asked for before comes first."""
-        self._do("let_go")
+        self._do(self._let_go)
 
     def drop(self) -> None:
         """Lose every connection, with what is unsettled."""
-        self._do("drop")
+        self._do(self._drop)
 
     def detach(self) -> None:
         """Close every link without an error, as a router does after a policy violation."""
-        self._do("detach")
+        self._do(self._detach)
 
     def drain(self) -> None:
         """Ask for the credit back that is not used now, and give it again."""
-        self._do("drain")
+        self._do(self._drain)
 
     def close(self) -> None:
         """End; a test may do so before its fixture does."""
-        if self._closed:
-            # Its descriptors' numbers are somebody else's by now.
-            return
-        self._do("close")
-        self._closed = True
-        self._thread.join(60)
-        # Its descriptors, closed beneath it, would soon be somebody else's.
-        assert not self._thread.is_alive(), "the far side does not end"
-        # Proton closes neither the injector's pipe nor what its C objects hold: a session would run out of descriptors.
-        for end in self._injector.pipe:
-            os.close(end)
-        self._container.stop_events()
+        if not self._closed:
+            self._closed = True
+            super().close()
 
-    def _do(self, what: str) -> None:
+    def _do(self, command: Callable[[], None]) -> None:
         assert not self._closed, "the far side is closed"
-        self._injector.trigger(ApplicationEvent(what))
+        self.do(command)
 
-    def on_start(self, event: Any) -> None:
-        self._acceptor = event.container.listen(self._url, ssl_domain=self._tls)
-        self.port = self._acceptor._selectable._delegate.getsockname()[1]
-        self._ready.set()
+    def stop(self) -> None:
+        for link in self._links:
+            link.connection.close()
+        super().stop()
 
     def on_link_opening(self, event: Any) -> None:
         link = event.link
@@ -143,11 +122,11 @@ class Interconnect(MessagingHandler):
         if not self.held:
             self._settle_all()
 
-    def on_let_go(self, event: Any) -> None:
+    def _let_go(self) -> None:
         self.held, self._hold_at = False, None
         self._settle_all()
 
-    def on_drop(self, event: Any) -> None:
+    def _drop(self) -> None:
         self._holding.clear()
         for link in self._links:
             transport = link.connection.transport
@@ -156,7 +135,7 @@ class Interconnect(MessagingHandler):
                 transport.close_head()
         self._links.clear()
 
-    def on_drain(self, event: Any) -> None:
+    def _drain(self) -> None:
         for link in self._links:
             link.drain(0)
 
@@ -165,18 +144,11 @@ class Interconnect(MessagingHandler):
             self.drained += 1
             event.link.flow(self.credit)
 
-    def on_detach(self, event: Any) -> None:
+    def _detach(self) -> None:
         self._holding.clear()
         for link in self._links:
             link.close()
         self._links.clear()
-
-    def on_close(self, event: Any) -> None:
-        self._acceptor.close()
-        self._injector.close()
-        for link in self._links:
-            link.connection.close()
-        self._container.stop()
 
     def _settle_all(self) -> None:
         for delivery, batch in self._holding:

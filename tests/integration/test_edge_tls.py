@@ -6,8 +6,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from proton import SSLDomain
 
+from headrace.amqp.transport import SSLDomain
 from tests.fix_edge import arrive
 from tests.waiting import eventually
 

@@ -3,14 +3,12 @@
 import shutil
 
 import pytest
-from proton import SSLDomain
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
 
 from headrace.amqp import security
-from headrace.amqp.transport import Sockets
+from headrace.amqp.transport import SSLDomain
 from headrace.certificates.authority import Authority
 from headrace.errors import ConfigurationError, NeedsOperator
+from tests.amqp_peer import Peer
 from tests.interconnect_ends import START, Edge, Far, at, pem, sealed
 from tests.waiting import eventually
 
@@ -104,7 +102,8 @@ def test_the_bridge_s_file_may_say_for_what_else_a_certificate_is(far, edges, ou
 
 def test_a_second_link_for_another_source_on_a_good_connection_is_refused(far, ours):
     intruder = Intruder(secure(far), ours, ["cdc/jakarta/bank", "cdc/london/bank"])
-    intruder.run()
+    intruder.start()
+    intruder.join()
     assert intruder.opened == {"cdc/jakarta/bank"}
     assert intruder.refused == {"cdc/london/bank": "amqp:unauthorized-access"}
 
@@ -112,11 +111,12 @@ def test_a_second_link_for_another_source_on_a_good_connection_is_refused(far, o
 @pytest.mark.parametrize("options", [{"sasl_enabled": False}, {"allowed_mechs": "ANONYMOUS"}])
 def test_who_skips_authentication_is_still_known_by_certificate_or_not_let_in(far, ours, options):
     intruder = Intruder(secure(far), ours, ["cdc/london/bank"], **options)
-    intruder.run()
+    intruder.start()
+    intruder.join()
     assert intruder.opened == set()
 
 
-class Intruder(MessagingHandler):
+class Intruder(Peer):
     """Has the certificate of jakarta/bank, and attaches to addresses of its choice."""
 
     def __init__(self, url, folder, addresses, **options):
@@ -127,17 +127,12 @@ class Intruder(MessagingHandler):
         files = pem(folder, "jakarta-bank")
         self._tls.set_trusted_ca_db(str(files["authority"]))
         self._tls.set_credentials(str(files["certificate"]), str(files["key"]), None)
-        self._container = Container(self)
-        self._container.global_handler.base = Sockets()
-
-    def run(self):
-        self._container.run()
 
     def on_start(self, event):
         options = {"allowed_mechs": "EXTERNAL"} | self._options
-        connection = event.container.connect(self._url, ssl_domain=self._tls, reconnect=False, **options)
+        connection = self.loop.connect(self._url, trusted=self._tls, credentials=options)
         for address in self._addresses:
-            event.container.create_sender(connection, address)
+            self.loop.attach_sender(connection, address, address)
 
     def on_sendable(self, event):
         self.opened.add(event.link.target.address)
@@ -150,6 +145,9 @@ class Intruder(MessagingHandler):
     def _end(self, event):
         if len(self.opened) + len(self.refused) == len(self._addresses):
             event.connection.close()
+
+    def on_transport_closed(self, event):
+        self.loop.stop()
 
 
 def test_without_a_certificate_nobody_is_let_in(far, edges, ours, caplog):
