@@ -21,11 +21,11 @@ from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession
-from headrace.wakeup import Wakeup
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
+from headrace.wakeup import Wakeup
 
 _log = logging.getLogger(__name__)
 

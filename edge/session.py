@@ -19,10 +19,10 @@ from edge.records.batcher import Batcher, SealedBatch
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.store import SnapshotStore
-from headrace.wakeup import Wakeup
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
+from headrace.wakeup import Wakeup
 
 _log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.session import CaptureSession
-from headrace.wakeup import Wakeup
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NotConnected
 from headrace.position import Position
+from headrace.wakeup import Wakeup
 from tests.unit.edge.progress.test_checkpoint import checkpoint
 
 SOURCE = "jakarta/bank"
