@@ -2,6 +2,7 @@
 
 import os
 import resource
+import time
 
 from proton.utils import BlockingConnection
 
@@ -77,12 +78,12 @@ def test_a_bridge_gives_up_a_silent_router_when_the_idle_timeout_has_passed_once
     try:
         ends(Far, url=[f"amqp://127.0.0.1:{wire.port}"])
         eventually(lambda: f"{SOURCE}: link up" in caplog.text, saying="the bridge connects")
+        stalled = time.time()
         wire.stall()
-        lost, dropped = (
-            eventually(lambda said=said: [it.created for it in caplog.records if said in it.getMessage()], saying=said)
-            for said in ("local-idle-timeout expired", "link lost")
-        )
-        assert dropped[0] - lost[0] < 2.0
+        dropped = eventually(lambda: [it.created for it in caplog.records if "link lost" in it.getMessage()])
+        # Noticed 2 to 4 s after the last that came; as long again would be 6 s at least.
+        assert dropped[0] - stalled < 5.8
+        eventually(lambda: "local-idle-timeout expired" in caplog.text, saying="the reason is reported")
     finally:
         wire.resume()
         router.close()
