@@ -132,6 +132,7 @@ class Far:
         for thread in self._threads:
             thread.start()
         for source in sources:
+            self.receiver.admit(source)
             self.receiver.grant(Session(source, self.inboxes[source]))
 
     def url(self, *, host: str = "127.0.0.1", scheme: str = "amqp") -> str:

@@ -52,6 +52,8 @@ class Links:
         self._later = later
         self._refusal = RateLimitedLog(_log.warning)
         self._refused: dict[str, tuple[str, str]] = {}
+        #: The sources whose addresses a bridge that connects out attaches to: those that it serves.
+        self._admitted: set[str] = set()
         self._decode = Decoder()
         #: The connection to attach by, where the bridge has connected out.
         self._outgoing: Connection | None = None
@@ -61,6 +63,7 @@ class Links:
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close a source's link, and every one that comes, until it is admitted."""
         self._refused[source] = (condition, description)
+        self._admitted.discard(source)
         feed = self.credit.of(source)
         if feed is not None:
             self._close(feed, condition, description)
@@ -68,13 +71,14 @@ class Links:
     def admit(self, source: str) -> None:
         """Take a source's links again; where the bridge connected out, attach to its address."""
         self._refused.pop(source, None)
+        self._admitted.add(source)
         if self.credit.of(source) is None:
             self._attach(source)
 
     def attach_by(self, outgoing: Connection) -> None:
         """Attach to the sources' addresses by this connection."""
         self._outgoing = outgoing
-        for source in self._sources:
+        for source in sorted(self._admitted):
             self._attach(source)
 
     def part(self) -> None:
@@ -169,7 +173,7 @@ class Links:
                 release(delivery)
 
     def _attach(self, source: str) -> None:
-        if source in self._refused or self._outgoing is None or self._parting:
+        if source not in self._admitted or self._outgoing is None or self._parting:
             return
         self._attached += 1
         address = PREFIX + source

@@ -49,6 +49,8 @@ PATIENCE = 10.0
 #: After this long without an end Kafka itself aborts a transaction, in milliseconds: the longest that a bridge which
 #: died and that nobody replaced can hold back `read_committed` readers.
 TRANSACTION_TIMEOUT = 10_000
+#: Between two signs of life of a bridge to its group, in milliseconds.
+HEARTBEAT_MILLISECONDS = 300
 #: About what a large transaction holds, in bytes before compression.
 _LARGEST_REQUEST = 16_000_000
 
@@ -236,7 +238,8 @@ def member(
         "error_cb": noted,
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": int(session_seconds * 1000),
-        "heartbeat.interval.ms": int(session_seconds * 1000 / 5),
+        # By the answers to heartbeats members learn of a rebalance: a planned restart costs sources up to two of them.
+        "heartbeat.interval.ms": HEARTBEAT_MILLISECONDS,
         "enable.auto.commit": False,
         "auto.offset.reset": "latest",
     }

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bridge.amqp.delivery import Accept
 from bridge.amqp.receiver import Receiver
@@ -71,17 +72,28 @@ def _amqp_far() -> None:
         time.sleep(0.005)
 
 
+class _Session(NamedTuple):
+    """What the receiver brings deliveries to."""
+
+    source: str
+    inbox: Inbox
+
+
 def _amqp_near(count: Callable[[int], None], credit: int) -> None:
-    inbox = Inbox()
+    arrived = threading.Event()
+    session = _Session(SOURCE, Inbox(arrived.set))
     settings = bridge_configuration.Interconnect(listen=f"{NEAR}:{PORT}", credit=credit)
-    receiver = Receiver(settings, {SOURCE: inbox}, "bridge")
+    receiver = Receiver(settings, {SOURCE}, "bridge")
     receiver.start()
-    receiver.give_credit(SOURCE)
+    receiver.admit(SOURCE)
+    receiver.grant(session)
     while True:
-        # As a source's thread does it: what comes while a transaction is open is settled at its end.
+        # As a lane does it: what comes while a transaction is open is settled at its end.
         until, settled = time.monotonic() + _TRANSACTION, []
         while (left := until - time.monotonic()) > 0:
-            if (delivery := inbox.take(left)) is not None:
+            arrived.wait(left)
+            arrived.clear()
+            while (delivery := session.inbox.take()) is not None:
                 count(len(delivery.body))
                 settled.append((delivery.ticket, Accept()))
         receiver.settle(settled)

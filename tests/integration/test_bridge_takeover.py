@@ -63,11 +63,13 @@ def test_a_bridge_that_ends_hands_its_sources_over_at_once(kafka, topic, inside)
         return [source for source in names if bridge.figures(source)["state"] == "serving"]
 
     eventually(lambda: (len(served(first)), len(served(second))) == (2, 2), saying="each serves its half")
-    # when one is stopped, then the other has all without waiting for the session of six seconds
+    # when one is stopped, then the other has all without waiting for the session of six seconds: 0.4 s on a machine at rest
     first.stop()
     began = time.monotonic()
     eventually(lambda: len(served(second)) == 4, saying="the other one serves all")
-    assert time.monotonic() - began < 3
+    took = time.monotonic() - began
+    print(f"--- handed over in {took:.2f} s")
+    assert took < 2
 
 
 def test_a_bridge_that_is_started_again_with_another_source_in_its_file_serves_it(kafka, topic, inside):

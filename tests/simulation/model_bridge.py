@@ -60,6 +60,7 @@ class ModelBridge:
         self._receiver.start()
         for source, inbox in inboxes.items():
             if code.LANES:
+                self._receiver.admit(source)
                 self._receiver.grant(SimpleNamespace(source=source, inbox=inbox))
             else:
                 self._receiver.give_credit(source)

@@ -36,6 +36,7 @@ class Receiver:
         self._network: Network = present["network"]
         self._inboxes = inboxes
         self._refused: dict[str, tuple[str, str]] = {}
+        self._admitted: set[str] = set()
         self._url = f"amqp://{interconnect.listen}" if interconnect.listen else interconnect.urls[0]
         given = () if code.LANES else (inboxes,)
         self.credit = code.CreditManager(*given, interconnect.credit, self._settle, self._later)
@@ -126,6 +127,7 @@ class Receiver:
 
     def _refuse(self, source: str, condition: str, description: str) -> None:
         self._refused[source] = (condition, description)
+        self._admitted.discard(source)
         feed = self.credit.of(source)
         if feed is not None:
             self.credit.drop(feed)
@@ -133,6 +135,7 @@ class Receiver:
 
     def _admit(self, source: str) -> None:
         self._refused.pop(source, None)
+        self._admitted.add(source)
         if self.credit.of(source) is None and self._interconnect.listen is None:
             self._receive(source)
 
@@ -218,7 +221,8 @@ class Receiver:
         wire.on_lost[1] = lambda: [router.lost(link) for link in links] and None
         wire.links = links  # type: ignore[attr-defined]
         self.connected = True
-        for source in self._inboxes:
+        # Before the lanes a bridge attached to all.
+        for source in sorted(self._admitted) if code.LANES else self._inboxes:
             self._receive(source)
 
     def _receive(self, source: str) -> None:
