@@ -24,9 +24,9 @@ from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.positions import Positions
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.topics import check, wanted
+from bridge.kafka.topics import check, names, wanted
 from bridge.service import BridgeService
-from bridge.source.route import routes
+from bridge.source.route import learn, routes
 from bridge.stalls import Stalls
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import BridgeFile
@@ -169,7 +169,7 @@ class Bridge:
         while not self._stopping.is_set():
             self._service.turned_at = time.monotonic()
             try:
-                self._limits.load(check(self._admin, wanted(self._file), patience=2.0))
+                self._look_at_topics()
             except (NotConnected, Retryable) as error:
                 self._admin.renew()
                 self._service.waits_for = f"Kafka at {self._file.kafka.bootstrap} does not answer: {error.message}"
@@ -190,6 +190,14 @@ class Bridge:
                     _log.info("Kafka at %s answers", self._file.kafka.bootstrap)
                 return True
         return False
+
+    def _look_at_topics(self) -> None:
+        """Check all topics, those included that patterns of the file are for."""
+        with_patterns = any(self._file.patterns(stream) for stream in self._file.streams)
+        there = names(self._admin, 2.0) if with_patterns else ()
+        needed = wanted(self._file, there)
+        self._limits.load(check(self._admin, needed, patience=2.0), needed)
+        learn((state.route for state in self.registry.states.values()), there)
 
     def _watch(self) -> None:
         """Return when it is time to stop; raise what ended a thread."""

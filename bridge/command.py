@@ -54,13 +54,20 @@ def run(path: Path, recommit_seconds: float, *, hold: bool) -> None:
 
 @bridge.command()
 @_CONFIG
-def init(path: Path) -> None:
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="SCHEMA.TABLE",
+    help="A table that a pattern of the file names: make its topic.",
+)
+def init(path: Path, tables: tuple[str, ...]) -> None:
     """Make the topics that are missing, and add partitions where sources own more than there are."""
     from bridge.kafka.client import admin
     from bridge.kafka.topics import make
 
     file = load(path, BridgeFile)
-    for made in make(admin(file.kafka), file):
+    for made in make(admin(file.kafka), file, tables):
         print(f"topic {made.topic}: {made.partitions} partitions, {made.what}")
     for name, stream in file.streams.items():
         for source, partitions in stream.sources.items():

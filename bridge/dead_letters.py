@@ -8,8 +8,9 @@ from itertools import product
 from typing import Any
 
 from bridge.dead_letter_index import DeadLetterIndex
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, translated
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, admin, translated
 from bridge.kafka.entries import reading
+from bridge.kafka.topics import topics_of
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NotConnected
 
@@ -23,10 +24,11 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
     Raises ConfigurationError for a stream that the file has not, NotConnected, or NeedsOperator.
     """
     found = []
+    topics = topics_of(file, stream, admin(file.kafka))
     for partitions in file.streams[stream].sources.values():
         letters = DeadLetterIndex()
         with reading(file.kafka, file.group) as client:
-            for topic, partition in product(file.topics(stream), partitions):
+            for topic, partition in product(topics, partitions):
                 with translated(f"read {topic}"):
                     _read(client, topic, partition, letters)
         found += letters.found()

@@ -15,7 +15,7 @@ from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_res
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
 from bridge.kafka.survey import positions_of
-from bridge.kafka.topics import check, wanted
+from bridge.kafka.topics import Wanted, check, wanted
 from bridge.source.route import SourceRoute, routes
 from headrace.amqp.errors import shown
 from headrace.certificates import files
@@ -112,12 +112,18 @@ def _cannot_be_written(partitions: Iterable[Any], least: int) -> str:
 
 def topics(cluster: Cluster) -> Iterator[Finding]:
     """Look at each stream's topic: that it is as `run` needs it, and survives a broker."""
-    for topic in wanted(cluster.file):
-        yield from _alone("topic", partial(_topic, topic=topic), cluster)
+    needed = wanted(cluster.file, cluster.metadata().topics)
+    for topic, need in needed.items():
+        yield from _alone("topic", partial(_topic, topic=topic, need=need), cluster)
+    for name, stream in cluster.file.streams.items():
+        if stream.tables:
+            own = cluster.file.topic(name)
+            said = f"stream {name}: records of tables without a topic go to {own}; 'headrace status' names those that came"
+            yield Finding("tables", "ok", said)
 
 
-def _topic(cluster: Cluster, topic: str) -> Iterator[Finding]:
-    largest = check(cluster.client, {topic: wanted(cluster.file)[topic]})[topic]
+def _topic(cluster: Cluster, topic: str, need: Wanted) -> Iterator[Finding]:
+    largest = check(cluster.client, {topic: need})[topic]
     yield Finding("topic", "ok", f"{topic}: its sources' partitions are there, records up to {largest / 1e6:.0f} MB")
     settings = cluster.described(topic_resource(topic))
     partitions = cluster.metadata().topics[topic].partitions.values()

@@ -6,7 +6,7 @@ never trusted for anything else. docs/metrics.md explains each.
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,6 +78,8 @@ class SourceMetrics:
     #: What the edge said of itself in its last batch with figures.
     edge: Figures = field(default_factory=dict)
     rate: Rate = field(default_factory=Rate)
+    #: Tables that have no topic, in a stream with topics of tables: their records are in the stream's own one.
+    without_topic: Collection[str] = ()
 
     edge_captured_lag = told(
         "captured_lag_seconds",
@@ -121,6 +123,12 @@ class SourceMetrics:
     def silent(self) -> float | None:
         """Seconds since the last batch came."""
         return time.monotonic() - self.heard_at if self.heard_at and self.served else None
+
+    @property
+    @worked_out("tables_without_topic", "Tables whose records go to the stream's own topic, because they have none.")
+    def without_topic_count(self) -> int:
+        """How many were seen since the bridge started."""
+        return len(self.without_topic)
 
     @property
     @worked_out("edge_heard", "1 while the edge is heard as often as it promises, 0 while not.")

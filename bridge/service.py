@@ -110,6 +110,9 @@ def _warnings(figures: SourceMetrics) -> list[str]:
     told = [words(figures.edge, name) for name in ("reason", "warnings")]
     if figures.stalled_seconds is not None:
         told.insert(0, f"nothing was committed for {figures.stalled_seconds:.0f} s although its edge has batches")
+    if figures.without_topic:
+        shown = ", ".join(sorted(figures.without_topic)[:5]) + ", ..." * (len(figures.without_topic) > 5)
+        told.append(f"tables without a topic, whose records go to the stream's own: {shown}")
     if figures.silent is None:
         return ["its edge has not been heard since the bridge started"]
     unheard = [] if figures.heard else [f"its edge has not been heard for {figures.silent:.0f} s"]

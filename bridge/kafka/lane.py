@@ -201,7 +201,7 @@ class Lane:
         while session is not None:
             part = Part(session, self._registry.states[session.source], self._limits)
             parts.append(part)
-            while part.blocked is None and (delivery := session.inbox.take()) is not None:
+            while (delivery := session.inbox.take()) is not None:
                 if shares := part.take(delivery):
                     self._begin()
                     for share in shares:
@@ -256,10 +256,6 @@ class Lane:
     def _committed(self, parts: list[Part], seconds: float) -> None:
         outcomes = [outcome for part in parts for outcome in part.commit(seconds)]
         self._deliverer.settle(outcomes)
-        blocked = [part for part in parts if part.blocked is not None]
-        for part in blocked:
-            assert part.blocked is not None
-            self._registry.recover(filter(None, [self._registry.failed(part.session, part.blocked, rest=True)]))
         self._registry.ready.give_back([part.session for part in parts])
 
     def _failed(self, parts: list[Part], error: ReplicationError) -> None:

@@ -26,7 +26,7 @@ def shares(
         partitions: those that the source owns.
         tables: where a table's records go, if not there.
 
-    Raises CorruptInput or NoTopic for a record whose table, or its topic, is not known.
+    Raises CorruptInput for a record that does not say of which table it is.
     """
     if tables is None and len(partitions) == 1:
         keys, values = batch.keys, batch.values

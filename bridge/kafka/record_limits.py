@@ -28,9 +28,10 @@ class RecordLimits:
         """The smallest of all topics' limits."""
         return min(self._limits.values(), default=1 << 20)
 
-    def load(self, limits: Mapping[str, int]) -> None:
-        """Take limits that were just read."""
+    def load(self, limits: Mapping[str, int], topics: Mapping[str, Wanted] | None = None) -> None:
+        """Take limits that were just read, and which topics there are."""
         with self._lock:
+            self._topics = topics or self._topics
             self._limits = self._limits | dict(limits)
 
     def exceeded_by(self, share: Share) -> bool:

@@ -2,16 +2,19 @@
 
 A record says in its `source` of which table it is (docs/records.md). It is found there without decoding the record: a text of a
 row that holds the same bytes has them escaped. A record that is about no table goes to the stream's own topic, and so does one
-without a key whose table's topic Kafka compacts, since it takes none there. Called where a batch is shared out.
+without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called where a
+batch is shared out.
 """
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import DecodeError, json
 
+from bridge.kafka.table_patterns import TablePatterns
 from headrace.configuration.bridge import TableTopic
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput
 
 #: How a record's own `source` begins, which is behind the rows.
 _SOURCE = b'"source":{"version":'
@@ -19,16 +22,20 @@ _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 
-class NoTopic(NeedsOperator):
-    """A record's table has no topic."""
+_log = logging.getLogger(__name__)
 
 
 class TableRouter:
     """The topics of a stream's tables, and the one for everything else; of one source, and so of one thread."""
 
-    def __init__(self, own: str, tables: Mapping[str, TableTopic]) -> None:
+    def __init__(self, own: str, tables: Mapping[str, TableTopic], patterns: TablePatterns | None = None) -> None:
         self._own = own
         self._tables = tables
+        self._patterns = patterns
+        # The topics in Kafka that patterns are for, each with its `cleanup.policy`.
+        self._found: dict[str, str] = {}
+        #: Tables whose records went to the stream's own topic, because they have none.
+        self.without_topic: set[str] = set()
         # By the names as they stand in a record: with a key, and without.
         self._known: dict[bytes, tuple[str, str]] = {}
         # The names of the record before, how far into its source they stand, and their topics: the next one is mostly alike.
@@ -37,14 +44,19 @@ class TableRouter:
     @property
     def topics(self) -> dict[str, str]:
         """All of them, the stream's own one first, each with its `cleanup.policy`."""
-        return {self._own: "delete"} | {table.topic: table.cleanup for table in self._tables.values()}
+        named = {table.topic: table.cleanup for table in self._tables.values()}
+        return {self._own: "delete"} | self._found | named
+
+    def learn(self, there: Collection[str]) -> None:
+        """Take note of the topics that are in Kafka, before the first record: what patterns are for is looked for there."""
+        if self._patterns is not None:
+            self._found = self._patterns.topics(there)
 
     def topic_of(self, key: bytes | None, value: bytes) -> str:
         """Return the topic of a record.
 
         Raises:
             CorruptInput: the record says of no table whether it is of it.
-            NoTopic: its table has none.
         """
         at = value.rfind(_SOURCE)
         if not self._names or at < 0 or not value.startswith(self._names, at + self._ahead):
@@ -69,11 +81,24 @@ class TableRouter:
             raise CorruptInput("the name of a record's table is no text") from error
         if not table:
             return self._own, self._own
-        found = self._tables.get(f"{schema}.{table}")
-        if found is None:
-            raise NoTopic(
-                f"table {schema}.{table} has no topic, and the stream has one for each table",
-                hint=f"Add \"{schema}.{table}\" to the stream's tables in the bridge's file, run 'headrace bridge init', and "
-                "start the bridge again.",
+        name = f"{schema}.{table}"
+        named = self._tables.get(name)
+        topic, cleanup = named or self._of_pattern(name)
+        if not topic:
+            self._note(name)
+            return self._own, self._own
+        return topic, self._own if "compact" in cleanup else topic
+
+    def _of_pattern(self, table: str) -> tuple[str, str]:
+        topic = self._patterns.topic_of(table) if self._patterns is not None else None
+        return (topic, self._found[topic]) if topic is not None and topic in self._found else ("", "")
+
+    def _note(self, table: str) -> None:
+        if table not in self.without_topic:
+            self.without_topic.add(table)
+            _log.warning(
+                "table %s has no topic: its records go to %s. To give it one, name it in the stream's tables, run "
+                "'headrace bridge init', with --table where a pattern names it, and start the bridge again.",
+                table,
+                self._own,
             )
-        return found.topic, self._own if "compact" in found.cleanup else found.topic

@@ -4,12 +4,13 @@
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource, translated
+from bridge.kafka.table_patterns import TablePatterns
 from headrace.configuration.bridge import BridgeFile, Stream
-from headrace.errors import NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator
 
 
 class Wanted(NamedTuple):
@@ -29,16 +30,36 @@ class Made(NamedTuple):
     what: str
 
 
-def wanted(file: BridgeFile) -> dict[str, Wanted]:
-    """Return each topic of the file with how many partitions its sources need, and what Kafka may drop of it."""
-    return {topic: need for stream in file.streams for topic, need in _wanted(file, stream).items()}
+def wanted(file: BridgeFile, there: Collection[str] = ()) -> dict[str, Wanted]:
+    """Return each topic of the file with how many partitions its sources need, and what Kafka may drop of it.
+
+    `there`: the topics in Kafka, among which are those that patterns of the file are for.
+    """
+    return {topic: need for stream in file.streams for topic, need in _wanted(file, stream, there).items()}
 
 
-def _wanted(file: BridgeFile, stream: str) -> dict[str, Wanted]:
+def names(admin: Any, patience: float = PATIENCE) -> Collection[str]:
+    """Return the topics that are in Kafka; raise NotConnected when it cannot be reached."""
+    return _partitions(admin, patience).keys()
+
+
+def topics_of(file: BridgeFile, stream: str, admin: Any) -> list[str]:
+    """Return all topics of a stream, its own one first, those included that patterns of the file are for."""
+    return list(_wanted(file, stream, names(admin) if file.patterns(stream) else ()))
+
+
+def _found(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, str]:
+    """Return the topics that patterns of a stream are for, each with its `cleanup.policy`."""
+    others = {topic for each in file.streams for topic in file.topics(each)}
+    return TablePatterns(file.prefix(stream), file.patterns(stream)).topics(set(there) - others)
+
+
+def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[str, Wanted]:
     partitions = 1 + max(partition for owned in file.stream(stream).sources.values() for partition in owned)
     tables = file.tables(stream).values()
     return {file.topic(stream): Wanted(partitions, "delete")} | {
-        table.topic: Wanted(partitions, table.cleanup) for table in tables
+        topic: Wanted(partitions, cleanup)
+        for topic, cleanup in [*_found(file, stream, there).items(), *((each.topic, each.cleanup) for each in tables)]
     }
 
 
@@ -83,12 +104,16 @@ def _check_cleanup(topic: str, there: str, needed: str) -> None:
     )
 
 
-def make(admin: Any, file: BridgeFile) -> list[Made]:
-    """Make the topics that are missing, add partitions where there are too few, and return what was done."""
+def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]:
+    """Make the topics that are missing, add partitions where there are too few, and return what was done.
+
+    `tables`: those that patterns name and that get a topic now; raises ConfigurationError when no pattern is for one of them.
+    """
     there = _partitions(admin)
+    expected = {*there, *_of_patterns(file, tables)}
     made = []
     for name, stream in file.streams.items():
-        for topic, (needed, cleanup) in _wanted(file, name).items():
+        for topic, (needed, cleanup) in _wanted(file, name, expected).items():
             if topic not in there:
                 settings = _settings(stream) | {"cleanup.policy": cleanup}
                 _wait(
@@ -102,6 +127,20 @@ def make(admin: Any, file: BridgeFile) -> list[Made]:
                 made.append(Made(topic, there[topic], "already there"))
     _wait_until_seen(admin, file)
     return made
+
+
+def _of_patterns(file: BridgeFile, tables: Sequence[str]) -> set[str]:
+    found = set()
+    for table in tables:
+        patterns = [TablePatterns(file.prefix(stream), file.patterns(stream)) for stream in file.streams]
+        topics = {topic for each in patterns if (topic := each.topic_of(table)) is not None}
+        if not topics:
+            raise ConfigurationError(
+                f"no pattern of a stream's tables is for {table}",
+                hint="Give it as SCHEMA.TABLE, or name it in the file.",
+            )
+        found |= topics
+    return found
 
 
 def _settings(stream: Stream) -> dict[str, str]:
@@ -153,14 +192,15 @@ def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
             "in_kafka": partition < there.get(topic, 0),
         }
         for name, stream in file.streams.items()
-        for topic, holds in _holds(file, name)
+        for topic, holds in _holds(file, name, there)
         for source, partitions in stream.sources.items()
         for partition in partitions
     ]
 
 
-def _holds(file: BridgeFile, stream: str) -> list[tuple[str, str]]:
+def _holds(file: BridgeFile, stream: str, there: Collection[str]) -> list[tuple[str, str]]:
     """Return the topics of a stream, each with the table that it is of, or `all`, or `the rest`."""
-    tables = file.tables(stream)
-    own = (file.topic(stream), "the rest" if tables else "all")
-    return [own, *((found.topic, table) for table, found in tables.items())]
+    named = {found.topic: table for table, found in file.tables(stream).items()}
+    matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _found(file, stream, there)}
+    own = (file.topic(stream), "the rest" if file.stream(stream).tables else "all")
+    return [own, *(matched | named).items()]

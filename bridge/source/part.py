@@ -11,7 +11,6 @@ from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.kafka.partitioner import shares
 from bridge.kafka.ports import Partition, PositionCommit, Share
 from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.table_router import NoTopic
 from bridge.metrics import Complete, number
 from bridge.source.chain import Gap, Next, Repeat, Stale, judge
 from bridge.source.session import Session
@@ -35,8 +34,6 @@ class Part:
         self.bytes = 0
         #: The partitions that records go to.
         self.partitions: set[Partition] = set()
-        #: What the source's edge cannot be asked to repair: it is set aside after this transaction.
-        self.blocked: NeedsOperator | None = None
         self._outcomes: list[tuple[int, Outcome]] = []
         self._complete: Complete | None = None
 
@@ -122,11 +119,8 @@ class Part:
             text = f"between {batch.first} and {batch.last} {error.message}. {error.hint}"
             self._reject(delivery, "headrace:no-table", text)
             return ()
-        except NoTopic as error:
-            # What comes before is committed; the edge sends this one again.
-            self.blocked = error
-            self._outcomes.append((delivery.ticket, Release()))
-            return ()
+        if tables is not None:
+            self._state.figures.without_topic = tables.without_topic
         if any(self._limits.exceeded_by(share) for share in found):
             if self._limits.refresh(share.topic for share in found):
                 # The topic takes larger records by now: the edge sends the batch again.

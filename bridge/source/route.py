@@ -1,7 +1,9 @@
 """Where the records of each source go, by the bridge's file."""
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from bridge.kafka.table_patterns import TablePatterns
 from bridge.kafka.table_router import TableRouter
 from headrace.configuration.bridge import BridgeFile
 
@@ -34,8 +36,20 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
             source,
             file.topic(name),
             tuple(partitions),
-            TableRouter(file.topic(name), file.tables(name)) if stream.tables else None,
+            _router(file, name) if stream.tables else None,
         )
         for name, stream in file.streams.items()
         for source, partitions in stream.sources.items()
     }
+
+
+def _router(file: BridgeFile, stream: str) -> TableRouter:
+    patterns = TablePatterns(file.prefix(stream), file.patterns(stream))
+    return TableRouter(file.topic(stream), file.tables(stream), patterns)
+
+
+def learn(known: Iterable[SourceRoute], there: Collection[str]) -> None:
+    """Have routes know which topics are in Kafka: patterns are for those alone."""
+    for route in known:
+        if route.tables is not None:
+            route.tables.learn(there)

@@ -126,8 +126,8 @@ class Stream(Section, frozen=True, kw_only=True):
 
     #: The topic; the stream's own name when empty.
     topic: str = ""
-    #: Tables that have a topic of their own, and what Kafka drops of it: `{"public.accounts" = "delete"}`. Once there is
-    #: one, every table of the stream has to be here.
+    #: Tables that have a topic of their own, and what Kafka drops of it: `{"public.accounts" = "delete"}`. A name with `*` is of
+    #: all tables that match and whose topic is in Kafka. Other tables' records go to the stream's own topic.
     tables: dict[TableName, Cleanup] = {}
     #: What the tables' topics begin with, `PREFIX.schema.table`; the stream's topic when empty.
     prefix: str = ""
@@ -214,10 +214,18 @@ class BridgeFile(File, frozen=True, kw_only=True):
         return self.stream(stream).topic or stream
 
     def tables(self, stream: str) -> dict[str, TableTopic]:
-        """Return the topic of each table that has one, named as Debezium does: `PREFIX.schema.table`."""
-        section = self.stream(stream)
-        prefix = section.prefix or self.topic(stream)
-        return {table: TableTopic(topic_of(prefix, table), cleanup) for table, cleanup in section.tables.items()}
+        """Return the topic of each table that the file names, named as Debezium does: `PREFIX.schema.table`."""
+        named = {table: cleanup for table, cleanup in self.stream(stream).tables.items() if "*" not in table}
+        prefix = self.prefix(stream)
+        return {table: TableTopic(topic_of(prefix, table), cleanup) for table, cleanup in named.items()}
+
+    def patterns(self, stream: str) -> dict[str, Cleanup]:
+        """Return the names with `*` among the stream's tables, in the file's order."""
+        return {table: cleanup for table, cleanup in self.stream(stream).tables.items() if "*" in table}
+
+    def prefix(self, stream: str) -> str:
+        """Return what the topics of a stream's tables begin with."""
+        return self.stream(stream).prefix or self.topic(stream)
 
     def topics(self, stream: str) -> list[str]:
         """Return all topics of a stream, its own one first."""

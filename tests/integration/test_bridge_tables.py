@@ -1,4 +1,4 @@
-"""A topic for each table: one transaction a commit over all of them, and a table without a topic is waited for, not guessed."""
+"""A topic for each table: one transaction a commit over all of them; a table without a topic goes to the stream's own one."""
 
 import json
 
@@ -9,7 +9,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
 from bridge.kafka.survey import positions_of
-from bridge.kafka.topics import check, make, owners, wanted
+from bridge.kafka.topics import make, owners
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
@@ -41,10 +41,8 @@ def pairs(kafka, topic):
     return [(record.key, record.value) for record in read_committed(kafka.bootstrap, topic)]
 
 
-def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, inside, tmp_path, monkeypatch):
-    # given a bridge that says for as long as the test looks what it needs
-    monkeypatch.setattr("bridge.source.state.OPERATOR_PAUSE", 600.0)
-    # and topics made from the file
+def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(kafka, topic, inside, tmp_path, caplog):
+    # given topics made from the file
     name, source = topic(), "tables/bank"
     tables = {"public.accounts": "delete", "public.balances": "compact"}
     file = written(tmp_path, kafka, source, name, tables)
@@ -85,19 +83,21 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     states = [
         outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(each) for each in (one, two, three)])
     ]
-    # then what came before stands in the tables' topics, and what nobody can place is sent back
-    assert states[-1] == "released"
-    eventually(lambda: bridge.figures(source)["state"] == "needs an operator")
-    assert "table public.loans has no topic" in bridge.bridge.registry.states[source].figures.reason
+    # then the source goes on, and the table that has no topic is named in the log and in status
+    assert states == ["accepted"] * 3
+    assert bridge.figures(source)["state"] == "serving"
+    assert "table public.loans has no topic: its records go to" in caplog.text
+    (shown,) = bridge.bridge._service.status().sources
+    assert any("public.loans" in warning for warning in shown.warnings)
     accounts = [(account.key, account.value), (letter.key, letter.value)]
     balances = [(each.key, each.value) for each in (balance, gone, tombstone)]
     assert pairs(kafka, f"{name}.public.accounts") == accounts
     assert pairs(kafka, f"{name}.public.balances") == balances
-    assert pairs(kafka, name) == [(None, truncate.value), (marker.key, marker.value)]
-    assert positions_of(file)[source].position == letter.position
+    assert pairs(kafka, name) == [(None, truncate.value), (marker.key, marker.value), (loan.key, loan.value)]
+    assert positions_of(file)[source].position == loan.position
     # The lake reads the same, and the ends of all topics after it: records, and a marker for each transaction.
     reach = observe(reader_file, "bank")
-    assert reach.positions == {source: str(letter.position)}
+    assert reach.positions == {source: str(loan.position)}
     assert {place.topic.removeprefix(name) for place in reach.heads} == {"", *(f".{table}" for table in tables)}
     assert all(
         head > len(pairs(kafka, topic_name)) for (topic_name, partition), head in reach.heads.items() if partition == 0
@@ -105,24 +105,34 @@ def test_each_table_has_its_topic_and_one_without_is_waited_for(kafka, topic, in
     assert [each["offset"].split("@")[0] for each in dead_letters(file, "bank")] == [f"{name}.public.accounts[0]"]
     bridge.stop()
 
-    # when Kafka forgets the position, and the table gets its topic
+    # when Kafka forgets the position, and the table gets a topic by a pattern
     group = file.group
     eventually(lambda: client.delete_consumer_groups([group])[group].result(60) is None, saying="the group is empty")
     client.delete_records([TopicPartition(name, 0, -1)])[TopicPartition(name, 0, -1)].result(60)
-    tables["public.loans"] = "delete"
+    tables["public.*"] = "delete"
     file = written(tmp_path, kafka, source, name, tables)
-    with pytest.raises(NeedsOperator, match=r"public\.loans' is not in Kafka"):
-        check(client, wanted(file))
-    make(client, file)
+    assert [each.topic for each in make(client, file, ["public.loans"]) if each.what == "created"] == [
+        f"{name}.public.loans"
+    ]
+    assert [each["holds"] for each in owners(client, file)][-3:] == [
+        "public.loans",
+        "public.accounts",
+        "public.balances",
+    ]
+    with pytest.raises(NeedsOperator, match=r"no pattern of a stream's tables is for audit\.loans"):
+        make(client, file, ["audit.loans"])
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
     # then it goes on from the last record of any table
-    assert [each.state for each in send(bridge.port, f"cdc/{source}", [message(two), message(three)])] == [
+    later = change(source, 15, 0, "loans", 2)
+    batches = [of(source, [letter], tombstone.position), of(source, [later], loan.position)]
+    assert [each.state for each in send(bridge.port, f"cdc/{source}", [message(each) for each in batches])] == [
         "accepted"
     ] * 2
     assert pairs(kafka, f"{name}.public.accounts") == accounts
-    assert pairs(kafka, f"{name}.public.loans") == [(loan.key, loan.value)]
+    # What came before stays in the stream's own topic, as what Kafka still has of it.
+    assert pairs(kafka, f"{name}.public.loans") == [(later.key, later.value)]
     # And a record that does not say what it is of, as of a foreign edge, is refused.
-    foreign = of(source, [Row(Position(EPOCH, 15, 0), b"1", b"{}")], loan.position)
+    foreign = of(source, [Row(Position(EPOCH, 16, 0), b"1", b"{}")], later.position)
     (outcome,) = send(bridge.port, f"cdc/{source}", [message(foreign)])
     assert (outcome.state, outcome.condition) == ("rejected", "headrace:no-table")
 

@@ -115,8 +115,10 @@ class BridgeParts:
         routes = [SourceRoute(source, TOPIC, (number,)) for number, source in enumerate(sources)]
         self.registry = SourceRegistry(routes, self.deliverer, self._recover)
         limits = RecordLimits(None, {}, {TOPIC: 1 << 20})
+        # Long enough for a machine that is busy: nothing is waited for.
+        settings = LaneSettings("this", transaction_seconds=5.0)
         self.lanes = [
-            Lane(name, self.kafka.open, self.registry, self.deliverer, limits, LaneSettings("this"), isolated=isolated)
+            Lane(name, self.kafka.open, self.registry, self.deliverer, limits, settings, isolated=isolated)
             for name, isolated in (("b.0", False), ("b.isolated", True))
         ]
 

@@ -3,13 +3,14 @@
 import pytest
 
 from bridge.kafka.partitioner import shares
+from bridge.kafka.table_patterns import TablePatterns
 from bridge.kafka.table_router import TableRouter
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
 from edge.postgres import transaction_metadata
 from headrace.batch import Batch
 from headrace.configuration.bridge import TableTopic
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput
 from headrace.position import Position
 
 ACCOUNTS, TRANSFERS = "bank.public.accounts", "bank.public.transfers"
@@ -60,10 +61,46 @@ def test_a_record_without_a_key_stays_out_of_a_compacted_topic(tables):
     assert tables.topic_of(None, value(b'"public"', b'"transfers"')) == "bank"
 
 
-def test_a_table_without_a_topic_is_named_with_what_to_do(tables):
-    with pytest.raises(NeedsOperator, match=r"table public\.loans has no topic") as raised:
-        tables.topic_of(b"1", value(b'"public"', b'"loans"'))
-    assert "headrace bridge init" in raised.value.hint
+def test_a_table_without_a_topic_goes_to_the_streams_own_one_and_is_named_once_o10(tables, caplog):
+    for _ in range(3):
+        assert tables.topic_of(b"1", value(b'"public"', b'"loans"')) == "bank"
+        assert tables.topic_of(b"1", value(b'"public"', b'"accounts"')) == ACCOUNTS
+    assert tables.without_topic == {"public.loans"}
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "table public.loans has no topic: its records go to bank" in line
+    assert "headrace bridge init" in line
+
+
+def test_a_pattern_is_for_the_topics_that_there_are_o10():
+    patterns = TablePatterns("bank", {"public.log_*": "compact", "public.*": "delete", "*.ö*": "delete"})
+    tables = TableRouter("bank", {"public.accounts": TableTopic(ACCOUNTS, "compact")}, patterns)
+    tables.learn(
+        ["bank", "bank.public.loans", "bank.public.log_1", "bank.other.x", "bank.x._y", "other.public.z", ACCOUNTS]
+    )
+    assert tables.topics == {
+        "bank": "delete",
+        "bank.public.loans": "delete",
+        "bank.public.log_1": "compact",
+        "bank.x._y": "delete",
+        ACCOUNTS: "compact",
+    }
+    found = {
+        name: tables.topic_of(
+            b"1", value(b'"%b"' % name.partition(".")[0].encode(), b'"%b"' % name.partition(".")[2].encode())
+        )
+        for name in ("public.loans", "public.log_1", "public.new", "other.x", "x.öy", "public.accounts")
+    }
+    assert found == {
+        "public.loans": "bank.public.loans",
+        "public.log_1": "bank.public.log_1",
+        "public.new": "bank",
+        "other.x": "bank",
+        "x.öy": "bank.x._y",
+        "public.accounts": ACCOUNTS,
+    }
+    assert tables.without_topic == {"public.new", "other.x"}
+    # a compacted topic takes no record without a key
+    assert tables.topic_of(None, value(b'"public"', b'"log_1"')) == "bank"
 
 
 @pytest.mark.parametrize("wrong", [b"", b"{}", b'{"schema":"public","table":"accounts"}', value(b'"p"', rb'"\ud8"')])
