@@ -71,6 +71,7 @@ class Bridge:
         self._stalls = Stalls(self.registry.states)
         self._service = BridgeService(
             {source: state.figures for source, state in self.registry.states.items()},
+            lambda: {lane.transactional_id.rpartition(".")[2]: lane.metrics for lane in self.lanes},
             lambda: self.receiver.connected,
             self._trouble,
         )

@@ -118,7 +118,9 @@ def topics(cluster: Cluster) -> Iterator[Finding]:
     for name, stream in cluster.file.streams.items():
         if stream.tables:
             own = cluster.file.topic(name)
-            said = f"stream {name}: records of tables without a topic go to {own}; 'headrace status' names those that came"
+            said = (
+                f"stream {name}: records of tables without a topic go to {own}; 'headrace status' names those that came"
+            )
             yield Finding("tables", "ok", said)
 
 

@@ -5,14 +5,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
 from headrace.status.answer import Answer, Health, SourceStatus
 
 if TYPE_CHECKING:
-    from headrace.metrics.collector import FiguresCollector
+    from headrace.metrics.collector import Together
 
 PREFIX = "headrace_bridge"
+LANE_PREFIX = f"{PREFIX}_lane"
 #: A bridge whose main thread did not turn for so long, in seconds, hangs.
 _HUNG_SECONDS = 60.0
 
@@ -21,9 +23,14 @@ class BridgeService:
     """Implements `headrace.metrics.endpoint.Served` over the figures of a bridge's sources."""
 
     def __init__(
-        self, figures: Mapping[str, SourceMetrics], connected: Callable[[], bool], trouble: Callable[[], str]
+        self,
+        figures: Mapping[str, SourceMetrics],
+        lanes: Callable[[], Mapping[str, LaneMetrics]],
+        connected: Callable[[], bool],
+        trouble: Callable[[], str],
     ) -> None:
         self._figures = figures
+        self._lanes = lanes
         self._connected = connected
         #: What keeps a lane, the recovery or the membership from working; empty when nothing does.
         self._trouble = trouble
@@ -33,11 +40,14 @@ class BridgeService:
         self.turned_at = time.monotonic()
 
     @cached_property
-    def collector(self) -> "FiguresCollector":
+    def collector(self) -> "Together":
         """What Prometheus reads; its library is imported only for that."""
-        from headrace.metrics.collector import FiguresCollector
+        from headrace.metrics.collector import FiguresCollector, Together
 
-        return FiguresCollector(PREFIX, SourceMetrics, lambda: self._figures)
+        return Together(
+            FiguresCollector(PREFIX, SourceMetrics, lambda: self._figures),
+            FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
+        )
 
     def live(self) -> Health:
         """Tell whether the main thread still turns."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bridge.amqp.delivery import Deliverer
 from bridge.group.ownership import NotOwner
 from bridge.group.registry import SourceRegistry
+from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.kafka.ports import (
     Fenced,
     OldGeneration,
@@ -74,8 +75,7 @@ class Lane:
         self.transactional_id = transactional_id
         self.isolated = isolated
         self.state, self.reason = "starting", ""
-        #: Transactions committed, and aborted or in doubt.
-        self.commits = self.aborts = 0
+        self.metrics = LaneMetrics()
         #: Whether it was given up because a call hung: its thread does nothing more.
         self.given_up = False
         self._open_producer = open_producer
@@ -139,7 +139,8 @@ class Lane:
         _log.error("lane %s: Kafka's client did not return; going on with a new one", self.transactional_id)
         error = NotConnected(f"Kafka: no answer within {HUNG_SECONDS:.0f} s")
         successor._waiting = [*self._waiting, *self._fail(parts, error, frozenset(), rest=False)]
-        successor.commits, successor.aborts = self.commits, self.aborts + 1
+        successor.metrics = self.metrics
+        successor.metrics.aborted += 1
         return successor
 
     def close(self) -> None:
@@ -249,9 +250,18 @@ class Lane:
         leases = {part.session.source: part.session.token for part in parts}
         self._client.commit(positions, self._registry.ownership.metadata_for(leases), COMMIT_SECONDS)
         self._ended_at = time.monotonic()
-        self.commits += 1
         self._backoff.reset()
-        return self._ended_at - began
+        seconds = self._ended_at - began
+        self._count(parts, seconds)
+        return seconds
+
+    def _count(self, parts: Collection[Part], seconds: float) -> None:
+        metrics = self.metrics
+        metrics.transactions += 1
+        metrics.records += sum(part.records for part in parts)
+        metrics.sources += len(parts)
+        metrics.partitions += sum(len(part.partitions) for part in parts)
+        metrics.commit_seconds.add(seconds)
 
     def _committed(self, parts: list[Part], seconds: float) -> None:
         outcomes = [outcome for part in parts for outcome in part.commit(seconds)]
@@ -260,7 +270,7 @@ class Lane:
 
     def _failed(self, parts: list[Part], error: ReplicationError) -> None:
         """Abort, end the sessions, and have the positions read again once the transaction is known to be over."""
-        self.aborts += 1
+        self.metrics.aborted += 1
         suspects, rest = self._suspects(parts, error)
         level = logging.DEBUG if suspects else logging.WARNING
         _log.log(level, "lane %s: aborted, %d sources go back: %s", self.transactional_id, len(parts), error.message)

@@ -16,24 +16,44 @@ Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class FiguresCollector(Collector):
-    """Metrics `PREFIX_NAME{source="region/name"}` of the figures of some sources, all of one class."""
+    """Metrics `PREFIX_NAME{source="region/name"}` of figures of one class, one for each source, or for each of another label."""
 
-    def __init__(self, prefix: str, kind: type, figures: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self, prefix: str, kind: type, figures: Callable[[], Mapping[str, Any]], label: str = "source"
+    ) -> None:
         self._prefix = prefix
+        self._label = label
         self._metrics = metrics_of(kind)
         self._figures = figures
 
     def collect(self) -> Iterator[Family]:
         """Yield every metric, with the sources of which it is known."""
-        yield build_info(self._prefix)
+        if self._label == "source":
+            yield build_info(self._prefix)
         by_source = self._figures()
         for attribute, metric in self._metrics.items():
-            family = _family(f"{self._prefix}_{metric.name}", metric)
+            family = _family(f"{self._prefix}_{metric.name}", metric, self._label)
             for source, figures in by_source.items():
                 value = getattr(figures, attribute)
                 if value is not None:
                     _add(family, metric, source, value)
             yield family
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        return text_of(self)
+
+
+class Together(Collector):
+    """Several collectors as one."""
+
+    def __init__(self, *collectors: Collector) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics of all."""
+        for each in self._collectors:
+            yield from each.collect()
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
@@ -62,12 +82,12 @@ def names(prefix: str, kind: type) -> set[str]:
     return figures | {f"{prefix}_build_info", f"{prefix}_held"}
 
 
-def _family(name: str, metric: Metric) -> Family:
+def _family(name: str, metric: Metric, label: str) -> Family:
     if metric.kind == "counter":
-        return CounterMetricFamily(name.removesuffix("_total"), metric.help, labels=["source"])
+        return CounterMetricFamily(name.removesuffix("_total"), metric.help, labels=[label])
     if metric.kind == "histogram":
-        return HistogramMetricFamily(name, metric.help, labels=["source"])
-    return GaugeMetricFamily(name, metric.help, labels=["source", *(["state"] if metric.states else [])])
+        return HistogramMetricFamily(name, metric.help, labels=[label])
+    return GaugeMetricFamily(name, metric.help, labels=[label, *(["state"] if metric.states else [])])
 
 
 def _add(family: Any, metric: Metric, source: str, value: Any) -> None:

@@ -7,17 +7,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
+from bridge.service import LANE_PREFIX
 from bridge.service import PREFIX as BRIDGE
 from edge.observability.figures import STATES as EDGE_STATES
 from edge.observability.figures import Figures
 from edge.observability.service import PREFIX as EDGE
 from headrace.metrics.collector import names
+from headrace.metrics.figure import metrics_of
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
-ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics)
+LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).values()}
+ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
 
 
 def named(text):

@@ -45,6 +45,25 @@ def test_sources_that_are_ready_share_a_transaction_with_their_positions_and_the
     assert parts.deliverer.outcomes == dict.fromkeys(range(3), Accept())
 
 
+def test_a_lane_counts_what_its_transactions_hold(parts):
+    lane = parts.lanes[0]
+    before = lane.metrics.transactions, lane.metrics.sources, sum(lane.metrics.commit_seconds.counts)
+    for number, source in enumerate(SOURCES):
+        put(parts, source, number)
+    parts.turn()
+    after = lane.metrics
+    assert (after.transactions, after.sources, sum(after.commit_seconds.counts)) == (
+        before[0] + 1,
+        before[1] + 3,
+        before[2] + 1,
+    )
+    assert (after.records, after.partitions, after.aborted) == (60, 3, 0)
+    put(parts, ONE, 9, rows=40, which=1)
+    parts.kafka.fail("commit", OldGeneration("old"))
+    lane.turn(0)
+    assert (lane.metrics.transactions, lane.metrics.aborted) == (before[0] + 1, 1)
+
+
 def test_the_first_transaction_of_sources_commits_their_positions_without_records():
     parts = BridgeParts(*SOURCES)
     parts.registry.assigned(SOURCES, metadata())
