@@ -119,12 +119,20 @@ def _warnings(figures: SourceMetrics) -> list[str]:
         return []
     told = [words(figures.edge, name) for name in ("reason", "warnings")]
     if figures.stalled_seconds is not None:
-        told.insert(0, f"nothing was committed for {figures.stalled_seconds:.0f} s although its edge has batches")
+        why = (
+            "its position could not be read"
+            if figures.state == "starting"
+            else "nothing was committed although its edge has batches"
+        )
+        told.insert(0, f"{why} for {figures.stalled_seconds:.0f} s")
     if figures.without_topic:
         shown = ", ".join(sorted(figures.without_topic)[:5]) + ", ..." * (len(figures.without_topic) > 5)
         told.append(f"tables without a topic, whose records go to the stream's own: {shown}")
     if figures.silent is None:
-        return ["its edge has not been heard since the bridge started"]
+        return [
+            "its edge has not been heard since the bridge started",
+            *(told if figures.stalled_seconds is not None else []),
+        ]
     unheard = [] if figures.heard else [f"its edge has not been heard for {figures.silent:.0f} s"]
     return [*unheard, *filter(None, told)]
 

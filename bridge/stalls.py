@@ -26,7 +26,9 @@ class Stalls:
         now = self._clock()
         for source, state in self._states.items():
             figures = state.figures
-            if state.token is None or not figures.has_unsent:
+            # One whose position cannot be read gives no credit, so nothing comes from its edge.
+            is_waiting = figures.has_unsent or (state.session is None and figures.state == "starting")
+            if state.token is None or not is_waiting:
                 self._since.pop(source, None)
                 figures.stalled_seconds = None
                 continue
@@ -37,7 +39,7 @@ class Stalls:
             elif now - since >= STALLED_SECONDS:
                 if figures.stalled_seconds is None:
                     _log.warning(
-                        "%s: assigned to this bridge, and nothing was committed for %.0f s although its edge has batches: %s, %s",
+                        "%s: assigned to this bridge, and nothing was committed for %.0f s although something waits: %s, %s",
                         source,
                         now - since,
                         figures.state,

@@ -6,6 +6,7 @@ one alone is a group of one. Called in a loop by a thread of the bridge's.
 
 import logging
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 
 from bridge.group.registry import SourceRegistry
@@ -17,6 +18,8 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 #: Without an assignment for so long, in seconds, something is wrong with the group.
 _LONG_SECONDS = 30.0
+#: A group that changes so often within so many seconds has members that come and go without end.
+_OFTEN, _OFTEN_SECONDS = 20, 60.0
 #: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
 #: and again where that could not be said.
 _LOOK_SECONDS = 1.0
@@ -44,8 +47,8 @@ class Membership:
         #: What was raised when another member took this instance's place, and when; None while nobody did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
-        #: How often this member was assigned partitions, or they were taken from it.
-        self.rebalances = 0
+        # When this member was last assigned partitions, or they were taken from it.
+        self._changes: deque[float] = deque(maxlen=_OFTEN)
 
     @property
     def state(self) -> str:
@@ -53,7 +56,9 @@ class Membership:
         if self._trouble:
             return self._trouble
         if self._registry.ownership.snapshot.metadata is not None:
-            return ""
+            since = time.monotonic() - _OFTEN_SECONDS
+            often = sum(at > since for at in self._changes)
+            return f"the group of bridges changed {often} times in the last minute" if often >= _OFTEN else ""
         waited = time.monotonic() - self._since
         return f"not a member of the group for {waited:.0f} s" if waited > _LONG_SECONDS else ""
 
@@ -147,17 +152,17 @@ class Membership:
             self._since = time.monotonic()
 
     def _assigned(self, partitions: Collection[Partition]) -> None:
-        self.rebalances += 1
+        self._changes.append(time.monotonic())
         self._registry.assigned(self._named(partitions), self._member.metadata())
         if not self._looked:
             self._looked, self._look_at = True, time.monotonic() + _LOOK_SECONDS
 
     def _revoked(self, partitions: Collection[Partition]) -> None:
-        self.rebalances += 1
+        self._changes.append(time.monotonic())
         self._registry.revoked(self._named(partitions))
 
     def _lost(self, partitions: Collection[Partition]) -> None:
-        self.rebalances += 1
+        self._changes.append(time.monotonic())
         self._registry.lost(self._named(partitions))
 
     def _named(self, partitions: Collection[Partition]) -> list[str]:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from bridge.kafka.ports import Committed
 from bridge.source.route import SourceRoute
+from bridge.source.session import Session
 from bridge.source.state import SourceState
 from bridge.stalls import STALLED_SECONDS, Stalls
 
@@ -42,8 +44,16 @@ def test_a_batch_that_is_not_committed_is_a_stall_until_the_position_moves(looke
     assert state.figures.stalled_seconds is None
 
 
+def test_a_source_whose_position_is_never_read_is_a_stall(looked, caplog):
+    state, clock, stalls = looked
+    pass_by(stalls, clock, 29)
+    assert STALLED_SECONDS <= state.figures.stalled_seconds < 30
+    assert "starting" in caplog.text
+
+
 def test_an_idle_source_and_one_of_another_bridge_are_none(looked):
     state, clock, stalls = looked
+    state.serve(Session(SOURCE, 1, Committed(None, "", "", {}), lambda _session: None))
     pass_by(stalls, clock, 60)
     assert state.figures.stalled_seconds is None
     state.figures.hear({}, 10)

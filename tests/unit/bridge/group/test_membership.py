@@ -1,0 +1,131 @@
+"""Membership: what it reports when the group does not work, and what it does when nobody has a source or another has its name."""
+
+import pytest
+
+from bridge.group import membership
+from bridge.group.membership import Membership
+from bridge.kafka.ports import InstanceFenced
+from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
+
+ONE, TWO = SOURCES = "a/one", "a/two"
+PLACES = {(TOPIC, 0): ONE, (TOPIC, 1): TWO}
+SESSION = 8.0
+
+
+class Member:
+    """Implements `GroupMember`."""
+
+    def __init__(self):
+        self.step = lambda: None
+        self.free = set()
+        self.joins = self.rejoins = 0
+        self.known = False
+
+    def join(self, topics, assigned, revoked, lost):
+        self.assigned, self.revoked = assigned, revoked
+        self.joins += 1
+
+    def poll(self, seconds):
+        step, self.step = self.step, lambda: None
+        step()
+
+    def metadata(self):
+        return metadata()
+
+    def unassigned(self, partitions):
+        return None if self.free is None else self.free & set(partitions)
+
+    def rejoin(self):
+        self.rejoins += 1
+
+    def is_known(self):
+        return self.known
+
+    def reset(self):
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(membership.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(membership.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    return now
+
+
+@pytest.fixture
+def made(clock):
+    parts, member = BridgeParts(*SOURCES), Member()
+    one = Membership(member, PLACES, parts.registry, SESSION)
+    one.turn()
+    return parts, member, one
+
+
+def turn(one, clock, seconds):
+    for _ in range(int(seconds * 10)):
+        clock[0] += 0.1
+        one.turn()
+
+
+def test_a_source_that_nobody_has_after_the_first_assignment_is_asked_for_again(made, clock):
+    _, member, one = made
+    member.step = lambda: member.assigned([(TOPIC, 0)])
+    member.free = None
+    turn(one, clock, 3)
+    # while members join nobody can tell
+    assert member.rejoins == 0
+    member.free = {(TOPIC, 1)}
+    turn(one, clock, 3)
+    assert member.rejoins == 1
+    turn(one, clock, 30)
+    assert member.rejoins == 1
+
+
+@pytest.mark.parametrize("assigned", [[(TOPIC, 0)], [(TOPIC, 0), (TOPIC, 1)]])
+def test_sources_that_somebody_has_are_left_alone(made, clock, assigned):
+    _, member, one = made
+    member.step = lambda: member.assigned(assigned)
+    turn(one, clock, 5)
+    assert member.rejoins == 0
+
+
+def test_another_member_with_the_same_name_that_is_heard_ends_the_bridge(made, clock):
+    parts, member, one = made
+    member.step = lambda: member.assigned(list(PLACES))
+    turn(one, clock, 1)
+
+    def fenced():
+        raise InstanceFenced("another bridge has joined")
+
+    member.step, member.known = fenced, True
+    turn(one, clock, 1)
+    assert {state.figures.state for state in parts.registry.states.values()} == {"waiting for Kafka"}
+    assert "another bridge has joined" in one.state
+    with pytest.raises(InstanceFenced):
+        turn(one, clock, SESSION + 5)
+
+
+def test_a_late_request_of_a_former_process_does_not_end_the_bridge(made, clock):
+    _, member, one = made
+
+    def fenced():
+        raise InstanceFenced("another bridge has joined")
+
+    member.step = fenced
+    turn(one, clock, SESSION + 5)
+    assert member.joins == 2
+    member.step = lambda: member.assigned(list(PLACES))
+    turn(one, clock, 1)
+    assert one.state == ""
+
+
+def test_a_group_that_changes_without_end_is_reported(made, clock):
+    _, member, one = made
+    for _ in range(10):
+        member.step = lambda: member.assigned([(TOPIC, 0)])
+        turn(one, clock, 1)
+        member.step = lambda: member.revoked([(TOPIC, 0)])
+        turn(one, clock, 1)
+    assert "changed 20 times in the last minute" in one.state
+    turn(one, clock, 61)
+    assert one.state == ""
