@@ -14,7 +14,7 @@ SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
+.PHONY: help setup demo dist test test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,6 +89,12 @@ test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S
 prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STORE= loses commits of two processes on an S3 server; COMMITS= of each
 	@$(BIN)/python -m pytest -q tests/object_store/prove_log_store.py
 
+test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
+	@$(BIN)/python -m pytest -q tests/cluster
+
+dist: .setup/python ## Build the sdist and the wheel, with checksums, into dist/
+	@$(BIN)/python -m infra.dist dist
+
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks
 
@@ -106,4 +112,4 @@ pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@for part in edge bridge; do uv pip compile --quiet --python-version 3.11 --universal --extra $$part --generate-hashes --no-emit-index-url --no-header --no-annotate -c requirements.txt pyproject.toml -o infra/images/$$part.txt; done
 
 clean: ## Remove everything that set-up, runs and tests made
-	rm -rf .setup $(VENV) .headrace build *.egg-info
+	rm -rf .setup $(VENV) .headrace build dist *.egg-info

@@ -5,6 +5,7 @@ imports nothing heavy. What a run loads is computed by the load from committed o
 every task can be run again at any point. A file that is missing or wrong is an import error that says what is wrong.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -28,6 +29,15 @@ _LOAD = _SCHEDULE | {"table_groups": 1}
 #: Exit codes that another try cannot change: not equal, wrong configuration, an operator's decision, corrupt input.
 _FINAL = {1, 2, 3, 4}
 _JAVA = "spark.driver.extraJavaOptions"
+#: Airflow's connection for spark-submit, which this file makes of [spark] in the lake's file, so that loads run where every other
+#: command of the lake does: there is no second place that says where Spark is.
+_CONNECTION = "headrace_spark"
+#: What a driver or a cluster must know before the job starts; the job sets the rest itself. Nothing of Hadoop's, which may
+#: hold keys, gets into a command line.
+_AHEAD = ("spark.driver.", "spark.executor.", "spark.kubernetes.", "spark.yarn.", "spark.submit.", "spark.pyspark.")
+_AHEAD_TOO = {"spark.files", "spark.archives", "spark.cores.max", "spark.jars.packages"}
+#: Settings by which a user brings jars of his own for an object store, as the session of a command knows them.
+_OWN_JARS = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"}
 
 
 def _lake_file() -> tuple[Path, dict[str, Any]]:
@@ -84,19 +94,45 @@ def _spark(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     settings = section.get("settings", {})
     if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
         raise ValueError(f"{path}: spark.settings: expected a table of texts")
+    for field in ("master", "deploy_mode"):
+        if not isinstance(section.get(field, ""), str):
+            raise ValueError(f"{path}: spark.{field}: expected a text")  # noqa: TRY004 - the file is wrong.
+    master, mode = section.get("master", "local[2]"), section.get("deploy_mode", "client")
+    if mode not in {"client", "cluster"}:
+        raise ValueError(f"{path}: spark.deploy_mode: expected 'client' or 'cluster'")
+    if mode == "cluster" and not master.startswith(("k8s://", "yarn")):
+        raise ValueError(
+            f"{path}: spark.deploy_mode: 'cluster' goes with a master of YARN or Kubernetes: Spark's standalone clusters run no "
+            "driver in Python."
+        )
+    connection = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": mode}}
+    os.environ[f"AIRFLOW_CONN_{_CONNECTION.upper()}"] = json.dumps(connection)
     return section
 
 
-def _jars() -> list[Path]:
-    """Return the jars for Spark; raise ValueError when they were not fetched."""
-    home = os.environ.get("HEADRACE_JARS")
-    folder = (Path(home) if home else _spark_jobs().parent / ".setup" / "jars") / "spark"
-    jars = sorted(folder.glob("*.jar"))
+def _jars(given: dict[str, Any]) -> list[Path]:
+    """Return the jars for Spark, and for the lake's file system; raise ValueError when they were not fetched."""
+    folder = _jar_folder()
+    jars = sorted((folder / "spark").glob("*.jar"))
     if not jars:
         raise ValueError(
-            f"no Spark jars in {folder}. Run 'make setup', or set HEADRACE_JARS to the folder that holds spark/*.jar."
+            f"no Spark jars in {folder / 'spark'}. Run 'headrace jars' ('make setup' in a checkout), or set "
+            "HEADRACE_JARS to the folder that holds spark/*.jar."
         )
+    root, settings = str(given.get("lake", {}).get("root", "")), given.get("spark", {}).get("settings", {})
+    if root.startswith(("s3:", "s3a:", "s3n:")) and not _OWN_JARS & settings.keys():
+        return jars + sorted((folder / "object-store").glob("*.jar"))
     return jars
+
+
+def _jar_folder() -> Path:
+    """Return where jars are: the same places as headrace/jar_folder.py knows."""
+    if home := os.environ.get("HEADRACE_JARS"):
+        return Path(home)
+    checkout = _spark_jobs().resolve().parent
+    if (checkout / "pyproject.toml").exists():
+        return checkout / ".setup" / "jars"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "headrace" / "jars"
 
 
 def _known_ahead(jars: list[Path], settings: dict[str, str]) -> dict[str, str]:
@@ -105,7 +141,7 @@ def _known_ahead(jars: list[Path], settings: dict[str, str]) -> dict[str, str]:
     archive = jars[0].parent / "classes.jsa"
     if archive.exists():
         java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
-    given = {name: value for name, value in settings.items() if name.startswith("spark.driver.")}
+    given = {name: value for name, value in settings.items() if name.startswith(_AHEAD) or name in _AHEAD_TOO}
     # Added to ours, not in their place: ours name the log settings.
     options = " ".join(filter(None, [*java, given.get(_JAVA)]))
     return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} | given | {_JAVA: options}
@@ -132,7 +168,7 @@ def _command(*arguments: str) -> None:
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
     """Return the DAG that loads a stream: check, bronze, groups of tables side by side where there are several, silver."""
     spark_submit: dict[str, Any] = {
-        "conn_id": "spark_default",
+        "conn_id": _CONNECTION,
         "application": str(_spark_jobs() / "submit.py"),
         "jars": ",".join(map(str, jars)),
         "driver_memory": spark.get("driver_memory", "2g"),
@@ -271,9 +307,9 @@ def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
 
 
 _path, _given = _lake_file()
-_jar_list = _jars()
-_all = _streams(_path, _given)
 _session = _spark(_path, _given)
+_jar_list = _jars(_given)
+_all = _streams(_path, _given)
 for _stream, _planned in _all.items():
     globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _session, _jar_list)
 headrace_verify = _verify(_path, _given.get("verify", {}), list(_all))

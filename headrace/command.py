@@ -21,6 +21,7 @@ _ABOUT = {
     "demo": "Run the main job on this machine, from two databases to answers in Spark SQL.",
     "down": "Stop the local servers that 'up' started.",
     "edge": "Capture one database and send its changes.",
+    "jars": "Fetch the jars that the lake's Spark needs, once.",
     "lake": "Load streams into Delta tables, and ask them in SQL.",
     "status": "Show how sources are doing, by the file of an edge or a bridge; else the local servers.",
     "up": "Start PostgreSQL and Kafka on this machine, from packages.",

@@ -288,7 +288,7 @@ def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | 
 
     with closing(queries.SqlEngine(session(file), file, as_of=when)) as desk:
         if to is not None and query is not None:
-            results.write_parquet(desk.ask(query), to)
+            results.write_parquet(desk.ask(query), to, file)
             return
         if query is not None:
             results.write(desk.ask(query), form, sys.stdout)

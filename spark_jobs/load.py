@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
-from spark_jobs import run_log
+from spark_jobs import run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
@@ -94,7 +94,7 @@ def follow(
     lake.stream(stream)
     problems: dict[str, str] = {}
     # Bronze and readers want cores too, and nobody waits for the end of a backlog.
-    side_by_side = max(1, min(silver.SIDE_BY_SIDE, spark.sparkContext.defaultParallelism // 2))
+    side_by_side = min(sizes.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
     with continuous.following(spark, lake, stream) as check, Upkeep(spark, lake, stream) as upkeep:
         while not stopped.is_set():
             began = monotonic()

@@ -50,5 +50,6 @@ def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
         return found
     raise NeedsOperator(
         f"no jars of an S3 file system in {folder / 'object-store'}",
-        hint="Run 'make object-store-jars' in the checkout, or name jars of your own in [spark.settings]: spark.jars.",
+        hint="Run 'headrace jars object-store' ('make object-store-jars' in a checkout), "
+        "or name jars of your own in [spark.settings]: spark.jars.",
     )

@@ -8,7 +8,6 @@ commands, by submit.py and by verification.
 import atexit
 import logging
 import os
-import re
 import shutil
 import tempfile
 import threading
@@ -21,10 +20,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headrace import class_archive
+from headrace import class_archive, jar_folder
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import object_store
+from spark_jobs import object_store, sizes
 from spark_jobs.state import retention
 
 #: Settings that a lake file may override.
@@ -47,14 +46,14 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
 }
-_PARTITIONS, _OF_LOG = "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"
-_LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _JAVA = "spark.driver.extraJavaOptions"
 #: What the JVM says, whatever its log settings are, of a module that Spark always asks for.
 _NOISE = b"WARNING: Using incubator modules"
 #: Where tasks run in this very process, nothing listens beyond it.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
+#: Executors have no log settings of ours, and Spark's own write an error's rows into their log. They take this level from the
+#: driver as they register, before their first task; the driver, which has log settings, goes on with the level in them.
+_EXECUTORS = {"spark.executor.syncLogLevel.enabled": "true", "spark.log.level": "FATAL"}
 
 #: What is not compiled as a whole is interpreted: each task would write code of its own anew for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -70,13 +69,12 @@ _APPENDING = {
 
 def jars() -> list[Path]:
     """Return the jars of Delta and of Spark's Kafka source; raise NeedsOperator when they were not fetched."""
-    home = os.environ.get("HEADRACE_JARS")
-    folder = (Path(home) if home else Path(__file__).parents[1] / ".setup" / "jars") / "spark"
+    folder = jar_folder.folder() / "spark"
     found = sorted(folder.glob("*.jar"))
     if not found:
         raise NeedsOperator(
             f"no Spark jars in {folder}",
-            hint="Run 'make setup' in the checkout, or name the folder that holds spark/*.jar in HEADRACE_JARS.",
+            hint="Run 'headrace jars' ('make setup' in a checkout), or name the folder that holds spark/*.jar in HEADRACE_JARS.",
         )
     return found
 
@@ -89,7 +87,8 @@ def _all_jars(lake: LakeFile) -> list[Path]:
 def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet."""
     _quiet()
-    settings = {"spark.app.name": name} | _for_cores(lake.spark.master) | _SETTINGS | retention.settings(lake)
+    master, own = _master(lake), _SETTINGS | lake.spark.settings
+    settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
         settings["spark.log.level"] = "ERROR"
@@ -97,6 +96,8 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
         scratch = tempfile.mkdtemp(prefix="headrace-spark-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         settings |= _launch(lake, scratch)
+    if not sizes.is_local(master):
+        settings |= _EXECUTORS
     given = dict(lake.spark.settings)
     if _JAVA in given and _JAVA in settings:
         # Added to ours, not in their place: ours name the log settings.
@@ -110,19 +111,19 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
+    if settings.get("spark.log.level") == _EXECUTORS["spark.log.level"]:
+        made._jvm.org.apache.spark.util.Utils.setLogLevelIfNeeded("ERROR")  # noqa: SLF001 - the context's own method sets executors', too.
+    sizes.follow(made)
     object_store.check(lake.root, dict(made.sparkContext.getConf().getAll()))
     return made
 
 
-def _for_cores(master: str) -> dict[str, str]:
-    """Return the settings that follow the number of cores: of this machine, or of a cluster, where they are many."""
-    local = _LOCAL_CORES.fullmatch(master)
-    if local is None:
-        # What is too much is put together by Spark as it goes.
-        return {_PARTITIONS: "64", _OF_LOG: "16", "spark.databricks.delta.vacuum.parallelDelete.enabled": "true"}
-    cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
-    # Here a table's log is small; fifty tasks to read it cost seconds, and each task makes code of its own to read it with.
-    return {_PARTITIONS: str(max(8, 2 * cores)), _OF_LOG: str(max(1, cores // 4))}
+def _master(lake: LakeFile) -> str:
+    """Return where tasks run: spark-submit was given it, else the lake's file says it."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return lake.spark.master
+    SparkContext._ensure_initialized()  # noqa: SLF001 - a SparkConf reads the JVM's own settings only after it.
+    return SparkConf().get("spark.master") or lake.spark.master
 
 
 def for_few_rows(spark: SparkSession) -> SparkSession:
@@ -171,9 +172,11 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
         # The archive holds classes of this path alone, none of `spark.jars`, which executors elsewhere need.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, found)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        "spark.local.dir": scratch,
     }
-    return settings | (_LOCAL if lake.spark.master.startswith("local") else {"spark.jars": ",".join(map(str, found))})
+    if sizes.is_local(lake.spark.master):
+        return settings | _LOCAL | {"spark.local.dir": scratch}
+    # Executors elsewhere have local folders of their own.
+    return settings | {"spark.jars": ",".join(map(str, found))}
 
 
 def _quiet() -> None:

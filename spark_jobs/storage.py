@@ -52,6 +52,13 @@ def delete(spark: SparkSession, path: str) -> None:
     system.delete(place, True)
 
 
+def bring(spark: SparkSession, path: str, folder: str) -> None:
+    """Move a path and what is under it to a folder of this machine that is not there yet."""
+    system, place = _open(spark, path)
+    # Without files of checksums next to the others.
+    system.copyToLocalFile(True, place, _jvm(spark).org.apache.hadoop.fs.Path(folder), True)
+
+
 def modified(spark: SparkSession, path: str) -> datetime:
     """Return when a path was changed last."""
     system, place = _open(spark, path)

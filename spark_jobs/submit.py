@@ -1,6 +1,8 @@
 """One step of a stream's load under spark-submit: `spark-submit ... submit.py STREAM --config FILE --step bronze|silver`.
 
-Of silver, `--group 2/4` brings the second of four groups of tables up ahead, for the step without a group to publish.
+`python -m spark_jobs.submit` is the same without spark-submit. spark-submit takes a file, this one: of the installed package, or,
+where a cluster runs the driver, a copy of it next to an installed package. Of silver, `--group 2/4` brings the second of four
+groups of tables up ahead, for the step without a group to publish.
 
 Exits 0 when the step is done, else with the code of its error, after one line that says what happened and one what to do.
 Called by Airflow's SparkSubmitOperator; the same code as `headrace lake load`.
@@ -10,8 +12,10 @@ import logging
 import sys
 from pathlib import Path
 
-# spark-submit puts this file's own folder first, where modules are named for what they are about, not for the world.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+_HERE = Path(__file__).resolve().parent
+if (_HERE / "__init__.py").exists():
+    # spark-submit puts this file's own folder first, where modules are named for what they are about, not for the world.
+    sys.path[0] = str(_HERE.parent)
 
 import click  # noqa: E402 - as above.
 from rich.console import Console  # noqa: E402 - as above.
@@ -36,7 +40,7 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None) 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        lake = load_file(config, LakeFile)
+        lake = load_file(found(config), LakeFile)
         lake.stream(stream)
         tables = TableGroup.parse(group) if group else None
         done = noop_check.report(lake, stream, step) or _run(lake, stream, step, tables)
@@ -47,6 +51,12 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None) 
         if error.hint:
             click.echo(f"What to do: {error.hint}", err=True)
         sys.exit(error.exit_code)
+
+
+def found(config: str) -> str:
+    """Return where the lake's file is: a cluster puts what `spark.files` names into the driver's current folder."""
+    brought = Path(config).name
+    return brought if not Path(config).exists() and Path(brought).exists() else config
 
 
 def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None) -> load.Report:

@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fix_edge",
     "tests.fix_mariadb",
     "tests.fix_spark",
+    "tests.fix_cluster",
     "tests.fix_verify",
     "tests.fix_order",
     "tests.fix_strict",

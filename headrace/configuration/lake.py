@@ -37,10 +37,22 @@ class Spark(Section, frozen=True, kw_only=True):
 
     VERBATIM: ClassVar = True
 
+    #: Where tasks run, for commands and Airflow's loads alike: `local[4]`, `spark://…`, `yarn` or `k8s://…`.
     master: str = "local[2]"
+    #: Where the driver of Airflow's loads runs: next to Airflow, or in a cluster of YARN or Kubernetes. Commands are drivers
+    #: themselves.
+    deploy_mode: Literal["client", "cluster"] = "client"
     driver_memory: str = "2g"
     #: Further settings of the session, `{"spark.some.key" = "value"}`.
     settings: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse a driver in a cluster that does not run drivers in Python."""
+        if self.deploy_mode == "cluster" and not self.master.startswith(("k8s://", "yarn")):
+            raise ValueError(
+                "'deploy_mode = \"cluster\"' goes with a master of YARN or Kubernetes: Spark's standalone clusters run no driver "
+                "in Python"
+            )
 
 
 class Schedule(Section, frozen=True, kw_only=True):

@@ -78,11 +78,11 @@ class DagRun:
 class Airflow:
     """An Airflow for one lake's file. `with` starts it in the background and stops it with all that it runs."""
 
-    def __init__(self, folder: Path, lake_file: Path, *, jars: Path, master: str = "local[2]") -> None:
+    def __init__(self, folder: Path, lake_file: Path, *, jars: Path) -> None:
         self.folder = folder.absolute()
         #: What Airflow and the tasks say.
         self.log = self.folder / "airflow.log"
-        self._environment = environment(self.folder, lake_file.absolute(), jars.absolute(), master)
+        self._environment = environment(self.folder, lake_file.absolute(), jars.absolute())
         self._process: subprocess.Popen[str] | None = None
         self._ready = False
 
@@ -182,7 +182,7 @@ def _kill(process: "subprocess.Popen[str]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def environment(folder: Path, lake_file: Path, jars: Path, master: str) -> Mapping[str, str]:
+def environment(folder: Path, lake_file: Path, jars: Path) -> Mapping[str, str]:
     """Return the environment of an Airflow in a folder, whose DAGs are those of one lake's file."""
     # Airflow reads every setting from its environment first; none of the caller's own may get in.
     mine = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
@@ -193,7 +193,6 @@ def environment(folder: Path, lake_file: Path, jars: Path, master: str) -> Mappi
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(folder / "logs"),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),
         "HEADRACE_LAKE_CONFIG": str(lake_file),
         "HEADRACE_JARS": str(jars),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",

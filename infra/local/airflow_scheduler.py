@@ -50,11 +50,11 @@ class RunState:
 class Scheduler:
     """An Airflow for one lake's file; `with` starts it and stops it with all that it runs."""
 
-    def __init__(self, folder: Path, lake_file: Path, *, jars: Path, master: str = "local[2]") -> None:
+    def __init__(self, folder: Path, lake_file: Path, *, jars: Path) -> None:
         self.folder = folder.absolute()
         self._database = self.folder / "airflow.db"
         port = free_port()
-        self._environment = dict(environment(self.folder, lake_file.absolute(), jars.absolute(), master)) | {
+        self._environment = dict(environment(self.folder, lake_file.absolute(), jars.absolute())) | {
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "2",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",

@@ -2,13 +2,12 @@
 
 Guarantees that a group is either complete (every file has the size its manifest names, for the pins below) or absent;
 a fetch that was cut off is done again. Assumes Java on PATH and PySpark installed, whose jars include Ivy.
-`make setup` runs it (`python -m infra.local.jars tests`); everything else only asks for the paths.
+`make setup` runs it (`python -m infra.local.jars tests`), as does `headrace jars`; everything else only asks for the paths.
 """
 
 import argparse
 import fcntl
 import json
-import os
 import shutil
 import sys
 import tarfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
+from headrace.jar_folder import folder
 from infra.local.ivy import Group, resolve
 
 _MANIFEST = "manifest.json"
@@ -149,13 +149,6 @@ def postgres(release: int) -> Path:
     return _present(POSTGRES[release])[0]
 
 
-def folder() -> Path:
-    """Return the folder of all groups: HEADRACE_JARS, or `.setup/jars` in the checkout."""
-    if named := os.environ.get("HEADRACE_JARS"):
-        return Path(named).absolute()
-    return Path(__file__).resolve().parents[2] / ".setup" / "jars"
-
-
 def fetch(group: Group, into: Path, console: Console) -> None:
     """Make the group complete in its folder; do nothing if it is.
 
@@ -200,7 +193,7 @@ def _present(group: Group) -> list[Path]:
     if not _complete(group, target):
         raise NeedsOperator(
             f"The {group.name} jars are not complete in {target}.",
-            hint="Run make setup, which fetches them once; HEADRACE_JARS names another folder.",
+            hint="Run make setup, or headrace jars, which fetch them once; HEADRACE_JARS names another folder.",
         )
     return sorted(target.glob("*.jar"))
 

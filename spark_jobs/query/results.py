@@ -15,7 +15,9 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from rich.console import Console
 from rich.table import Table
 
+from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
+from spark_jobs import scratch, sizes, storage
 from spark_jobs.errors import explained, readable
 
 Form = Literal["table", "json", "csv"]
@@ -58,13 +60,21 @@ def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None)
             _print(names, iter(rows), to)
 
 
-def write_parquet(answer: DataFrame, folder: str) -> None:
+def write_parquet(answer: DataFrame, folder: str, lake: LakeFile) -> None:
     """Write the answer into a new folder of Parquet files, with its own types; raise ConfigurationError when it cannot be."""
+    spark = answer.sparkSession
     with explained("sql"):
+        elsewhere = not sizes.is_local(spark.sparkContext.master) and storage.is_local(spark, folder)
+        if elsewhere and storage.exists(spark, folder):
+            raise ConfigurationError(f"{folder} exists: name a folder that is to be made")
+        # Executors on other machines would write on their own disks.
+        place = f"{scratch.root(lake)}/{scratch.name()}" if elsewhere else folder
         try:
-            answer.write.parquet(folder)
+            answer.write.parquet(place)
         except AnalysisException as error:
             raise ConfigurationError(readable(error)) from error
+        if elsewhere:
+            storage.bring(spark, place, folder)
 
 
 def distinct(names: Sequence[str]) -> list[str]:

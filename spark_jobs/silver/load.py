@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
-from spark_jobs import storage
+from spark_jobs import sizes, storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.errors import explained
@@ -29,8 +29,6 @@ from spark_jobs.silver.table_load import TableTask
 from spark_jobs.state import delta_log, name_registry, published
 from spark_jobs.state.published import Positions, Published, Table
 
-#: Tables that are written at the same time: each waits for its own log and files most of the time.
-SIDE_BY_SIDE = 4
 #: How often a table is written again after maintenance has taken away the files that its MERGE had read.
 _TRIES = 3
 
@@ -69,7 +67,7 @@ def load(
     stream: str,
     *,
     group: TableGroup | None = None,
-    side_by_side: int = SIDE_BY_SIDE,
+    side_by_side: int | None = None,
     tell: Tell | None = None,
 ) -> SilverReport:
     """Apply and publish everything that bronze has and silver has not, some tables side by side.
@@ -114,7 +112,9 @@ def load(
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
                 name_registry.record(spark, lake, former, [(stream, name) for name in works])
             committed: list[float] = []
-            results = _run(lambda: aside(spark), job, works, side_by_side, tell, committed)
+            sizes.follow(spark)
+            together = side_by_side or sizes.tables_at_a_time(spark)
+            results = _run(lambda: aside(spark), job, works, together, tell, committed)
         done = before.bronze_done if new.more else version
         after = _after(before, cuts, results, version, done, started)
         worth = group is None and _worth_publishing(before, after)

@@ -65,12 +65,12 @@ def test_questions_are_answered_in_every_format(spark, bank):
     assert asked(desk, "SELECT count(*) AS n FROM bronze.bank WHERE op = 'c'") == "n\n3\n"
     assert asked(desk, "SELECT load FROM lake.published") == "load\n1\n"
     # Parquet keeps the types, and takes a new folder only
-    results.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer")
+    results.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer", bank)
     answer = spark.read.parquet(f"{bank.root}/answer")
     assert answer.dtypes == [("id", "bigint"), ("amount", "decimal(10,2)"), ("at", "timestamp")]
     assert answer.count() == 2
     with pytest.raises(ConfigurationError, match="already exists"):
-        results.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer")
+        results.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer", bank)
     assert "accounts" in asked(desk, "SHOW TABLES IN silver")
     # columns of tables that are not named are not looked for: they would all be opened
     assert desk.columns("SELECT count(*) FROM") == []

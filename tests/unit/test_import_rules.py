@@ -22,6 +22,7 @@ MAY_IMPORT = {
         "headrace.class_archive",
         "headrace.configuration",
         "headrace.errors",
+        "headrace.jar_folder",
         "headrace.position",
         "headrace.schema",
     },
@@ -46,7 +47,7 @@ EDGE_LAYERS = [
 ]
 #: The layers of spark_jobs, from the lowest up; what is in one line imports nothing of the others there (spark_jobs/__init__.py).
 LAYERS = (
-    {"errors", "object_store", "progress", "quoting", "scratch", "storage"},
+    {"errors", "object_store", "progress", "quoting", "scratch", "sizes", "storage"},
     {"state"},
     {"session"},
     {"kafka"},

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from headrace import jar_folder
 from headrace.errors import NeedsOperator
-from infra.local import files, jars
+from infra.local import files
 from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank
 from infra.local.demo.part import Part, headrace
@@ -53,7 +54,7 @@ class Demo:
                 ending.callback(self._unless_kept, self._stack.stop)
                 self._stack.start()
             regions = self._regions()
-            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=jars.folder())
+            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=jar_folder.folder())
             ending.callback(airflow.stop)
             airflow.start()
             with stages.stage("start bridge and edges; fill the databases, captured from the start") as say:

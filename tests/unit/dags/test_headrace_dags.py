@@ -36,6 +36,7 @@ def describe(made):
                     "application": getattr(task, "application", None),
                     "arguments": getattr(task, "application_args", None),
                     "jars": getattr(task, "jars", None),
+                    "connection": getattr(task, "_conn_id", None),
                     "conf": getattr(task, "conf", None),
                     "mapped": list(task.expand_input.value["application_args"]) if task.is_mapped else None,
                 }
@@ -49,6 +50,7 @@ for line in sys.stdin:
     os.environ.update(json.loads(line))
     try:
         answer = {"dags": describe(runpy.run_path(sys.argv[1])), "modules": sorted(sys.modules)}
+        answer["connections"] = {name: json.loads(text) for name, text in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(answer), flush=True)
@@ -157,6 +159,52 @@ def test_what_the_lakes_file_sets_for_the_driver_is_known_before_its_jvm_starts(
             assert conf == {"spark.driver.extraClassPath": f"{jars}/a.jar:{jars}/b.jar"} | more
 
 
+# O2
+def test_loads_run_on_the_master_of_the_lakes_file_as_commands_do(parse):
+    other = {"AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "yarn"}'}
+    for text, host, mode in (
+        ("", "local[2]", "client"),
+        ('[spark]\nmaster = "spark://spark:7077"\n', "spark://spark:7077", "client"),
+        ('[spark]\nmaster = "k8s://https://k:6443"\ndeploy_mode = "cluster"\n', "k8s://https://k:6443", "cluster"),
+    ):
+        found = parse(text + stream("bank"), **other)
+
+        assert found["connections"]["AIRFLOW_CONN_HEADRACE_SPARK"] == {
+            "conn_type": "spark",
+            "host": host,
+            "extra": {"deploy-mode": mode},
+        }
+        tasks = found["dags"]["headrace_load_bank"]["tasks"]
+        assert {tasks[name]["connection"] for name in ("bronze", "silver")} == {"headrace_spark"}
+
+
+def test_what_executors_and_a_cluster_must_know_is_known_ahead_and_keys_are_in_no_command_line(parse):
+    settings = {
+        "spark.executor.memory": "3g",
+        "spark.kubernetes.namespace": "lake",
+        "spark.cores.max": "8",
+        "spark.hadoop.fs.s3a.secret.key": "a-secret",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    text = "[spark.settings]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in settings.items())
+    conf = parse(text + stream("bank"))["dags"]["headrace_load_bank"]["tasks"]["bronze"]["conf"]
+
+    assert {name: conf.get(name) for name in settings} == dict.fromkeys(settings) | {
+        name: settings[name] for name in ("spark.executor.memory", "spark.kubernetes.namespace", "spark.cores.max")
+    }
+
+
+def test_a_lake_on_s3_brings_the_jars_of_its_file_system(parse, tmp_path):
+    for name in ("spark/a.jar", "spark/b.jar", "object-store/hadoop-aws.jar"):
+        (tmp_path / "jars" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "jars" / name).touch()
+    own = '[spark.settings]\n"spark.jars.packages" = "org.example:s3:1"\n'
+    for text, brought in (("", True), (own, False)):
+        dag = parse(text + '[lake]\nroot = "s3a://bucket/lake"\n' + stream("bank"))["dags"]["headrace_load_bank"]
+
+        assert dag["tasks"]["bronze"]["jars"].endswith("/hadoop-aws.jar") == brought
+
+
 def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_lakes_file(parse):
     dag = parse('[streams.bank]\nsources = ["a/b"]\n')["dags"]["headrace_load_bank"]
 
@@ -213,6 +261,13 @@ def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
         ("[streams.bank]\nschedule = 3", {}, "streams.bank.schedule: expected a table"),
         ("streams = 1", {}, "streams: "),
         ("spark = 1\n" + stream("bank"), {}, "lake.toml: spark: expected a table"),
+        ("[spark]\nmaster = 1\n" + stream("bank"), {}, "lake.toml: spark.master: expected a text"),
+        ('[spark]\ndeploy_mode = "near"\n' + stream("bank"), {}, "lake.toml: spark.deploy_mode: expected 'client'"),
+        (
+            '[spark]\nmaster = "spark://h:7077"\ndeploy_mode = "cluster"\n' + stream("bank"),
+            {},
+            "standalone clusters run no driver in Python",
+        ),
         (
             '[spark.settings]\n"spark.driver.cores" = 1\n' + stream("bank"),
             {},

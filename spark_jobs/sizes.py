@@ -1,0 +1,72 @@
+"""How much is done at the same time: by the cores of this machine, or of the cluster that runs the job.
+
+A cluster's cores are what the lake's file says of them, else those of the executors that have registered by now, so they are
+asked for again when a load knows what it has to do. Settings of the lake's file go first. Called by session and silver's load.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+_PARTITIONS, _OF_LOG = "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
+_TEST_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+#: Names those of the settings that follow the cores, in the session's own.
+_FOLLOWING = "spark.headrace.following"
+#: Tables that are written at the same time, whatever the cores: each waits for its own log and files most of the time, and
+#: takes a thread and some memory of the driver.
+_LEAST_TABLES, _MOST_TABLES = 4, 32
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's own process."""
+    return _LOCAL.fullmatch(master) is not None
+
+
+def cores(master: str, given: Mapping[str, str]) -> int | None:
+    """Return the cores that the master and the settings tell of; None where only the cluster knows."""
+    if local := _LOCAL.fullmatch(master):
+        return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
+    if cluster := _TEST_CLUSTER.fullmatch(master):
+        return int(cluster[1]) * int(cluster[2])
+    for name in ("spark.default.parallelism", "spark.cores.max"):
+        if given.get(name, "").isdigit():
+            return int(given[name])
+    # YARN and Kubernetes give an executor one core unless they are asked for more.
+    each = int(given.get("spark.executor.cores", "1"))
+    for name in ("spark.dynamicAllocation.maxExecutors", "spark.executor.instances"):
+        if given.get(name, "").isdigit():
+            return int(given[name]) * each
+    return None
+
+
+def settings(cores: int) -> dict[str, str]:
+    """Return the settings that follow the cores."""
+    # A table's log is small; fifty tasks to read it cost seconds, and each task makes code of its own to read it with.
+    return {_PARTITIONS: str(max(8, 2 * cores)), _OF_LOG: str(max(1, cores // 4))}
+
+
+def ahead(master: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session that has still to be made."""
+    known = cores(master, given)
+    sized = {} if known is None else settings(known)
+    following = [name for name in (_PARTITIONS, _OF_LOG) if name not in given] if known is None else []
+    one_machine = {} if is_local(master) else {"spark.databricks.delta.vacuum.parallelDelete.enabled": "true"}
+    return sized | one_machine | ({_FOLLOWING: ",".join(following)} if following else {})
+
+
+def follow(spark: SparkSession) -> None:
+    """Set what follows the cores by those that the cluster has now, for this session and for those that are made after it."""
+    following = spark.conf.get(_FOLLOWING, "") or ""
+    found = settings(spark.sparkContext.defaultParallelism)
+    for name in filter(None, following.split(",")):
+        spark.conf.set(name, found[name])
+        # New sessions take it from the context.
+        spark._jsc.sc().conf().set(name, found[name])  # noqa: SLF001 - PySpark offers no other way.
+
+
+def tables_at_a_time(spark: SparkSession) -> int:
+    """Return how many tables are written at the same time."""
+    return min(max(_LEAST_TABLES, int(spark.sparkContext.defaultParallelism) // 2), _MOST_TABLES)
