@@ -1,0 +1,59 @@
+"""`python -m infra.dist FOLDER`: the sdist and the wheel, built from a clean copy of what is tracked, with their checksums.
+
+Only packages of ours are in them: no tests, no files of images and routers. The wheel is built from the sdist, so the two agree.
+Assumes setuptools; called by `make dist`.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+_BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
+_ROOT = Path(__file__).resolve().parents[1]
+#: What is put into the sdist beside the packages.
+_FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+_PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
+
+
+def build(into: Path) -> list[Path]:
+    """Put the sdist, the wheel and SHA256SUMS into a folder; return the first two."""
+    into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
+        tree, source = Path(scratch, "tree"), Path(scratch, "source")
+        _copy_tracked(tree)
+        sdist = _built("sdist", tree, into)
+        with tarfile.open(sdist) as archive:
+            archive.extractall(source, filter="data")
+        (unpacked,) = source.iterdir()
+        wheel = _built("wheel", unpacked, into)
+    made = [sdist, wheel]
+    sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made)
+    (into / "SHA256SUMS").write_text("".join(sums))
+    return made
+
+
+def _copy_tracked(tree: Path) -> None:
+    tree.mkdir()
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *_FILES, *_PACKAGES]
+    for name in subprocess.check_output(listed, cwd=_ROOT, text=True).splitlines():
+        if (_ROOT / name).is_file():
+            copy = tree / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes((_ROOT / name).read_bytes())
+
+
+def _built(kind: str, source: Path, into: Path) -> Path:
+    """Build one of them in a process of its own, since setuptools works in the current folder."""
+    with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
+        subprocess.run([sys.executable, "-c", _BUILD, kind, scratch], cwd=source, check=True, stdout=subprocess.DEVNULL)
+        (made,) = Path(scratch).iterdir()
+        return Path(shutil.copy(made, into)).absolute()
+
+
+if __name__ == "__main__":
+    for path in build(Path(sys.argv[1])):
+        print(path)

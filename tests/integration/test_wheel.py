@@ -1,0 +1,105 @@
+"""The wheel that `make dist` builds, installed into an empty environment: our packages alone, commands without a checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from headrace import __version__
+from infra import dist
+from infra.local import jars
+
+PACKAGES = {"headrace", "edge", "bridge", "spark_jobs", "dags", "infra"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return the sdist and the wheel."""
+    return dist.build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def installed(made, tmp_path_factory):
+    """Return the folder of programs of an environment with the wheel, which takes what it needs from ours."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(made[1])], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
+    return python.parent
+
+
+@pytest.fixture
+def run(installed, tmp_path):
+    """Return a function that runs a program of that environment in a folder without a checkout."""
+
+    def started(*command: str) -> str:
+        environment = os.environ | {
+            "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}",
+            "PYSPARK_PYTHON": str(installed / "python"),
+        }
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    return started
+
+
+def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
+    sdist, wheel = made
+    assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
+    kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
+    assert kinds == {".py", ".sql", ".properties"}
+    with tarfile.open(sdist) as archive:
+        inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    assert inside >= PACKAGES
+    assert "tests" not in inside
+    metadata = zipfile.ZipFile(wheel).read(f"headrace-{__version__}.dist-info/METADATA").decode()
+    extras = {line.split()[1] for line in metadata.splitlines() if line.startswith("Provides-Extra")}
+    assert extras >= {"edge", "bridge", "spark", "airflow"}
+    assert {line.split()[1] for line in (sdist.parent / "SHA256SUMS").read_text().splitlines()} == {
+        file.name for file in made
+    }
+
+
+def test_commands_work_without_a_checkout(run, installed):
+    where = run("python", "-c", "import headrace, spark_jobs; print(headrace.__file__, spark_jobs.__file__)")
+    assert all(path.startswith(str(installed.parent)) for path in where.split())
+    assert __version__ in run("headrace", "--version")
+    assert "jars" in run("headrace", "--help")
+    for part in ("edge", "bridge", "lake", "verify", "jars"):
+        assert "Usage: headrace" in run("headrace", part, "--help")
+
+
+def test_a_lake_is_loaded_by_spark_submit_and_by_the_command(run, kafka, feed, tmp_path):
+    # given
+    source = feed()
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(20)))
+    (tmp_path / "lake.toml").write_text(
+        f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        f'[streams.bank]\ntopic = "{source.topic}"\nsources = ["jakarta/bank"]\n'
+    )
+    # when
+    entry = run("python", "-c", "import importlib.util as i; print(i.find_spec('spark_jobs.submit').origin)").strip()
+    found = ",".join(map(str, jars.spark()))
+    bronze = ["bank", "--config", "lake.toml", "--step", "bronze"]
+    run("spark-submit", "--master", "local[2]", "--jars", found, entry, *bronze)
+    loaded = json.loads(run("headrace", "lake", "load", "bank", "--config", "lake.toml", "--json"))
+    # then
+    assert loaded["bronze"]["records"] == 0
+    assert loaded["silver"]["changes"] == {"public.accounts": 20}
+    # and the module is the same
+    assert "silver" in run("python", "-m", "spark_jobs.submit", "bank", "--config", "lake.toml")
