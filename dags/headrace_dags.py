@@ -120,8 +120,9 @@ def _jars(given: dict[str, Any]) -> list[Path]:
             "HEADRACE_JARS to the folder that holds spark/*.jar."
         )
     root, settings = str(given.get("lake", {}).get("root", "")), given.get("spark", {}).get("settings", {})
-    if root.startswith(("s3:", "s3a:", "s3n:")) and not _OWN_JARS & settings.keys():
-        return jars + sorted((folder / "object-store").glob("*.jar"))
+    if root.startswith(("s3:", "s3a:", "s3n:")):
+        own = [] if _OWN_JARS & settings.keys() else sorted((folder / "object-store").glob("*.jar"))
+        return jars + own + sorted((folder / "log-store").glob("*.jar"))
     return jars
 
 

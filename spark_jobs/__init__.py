@@ -13,5 +13,5 @@ A module imports from the layers below its own, and within its own package (test
     kafka/                             topics and offsets
     session                            the Spark session
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  scratch  quoting  errors  progress
+    storage  object_store  scratch  sizes  quoting  errors  progress
 """

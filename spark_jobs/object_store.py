@@ -1,18 +1,25 @@
 """Whether several drivers may write one lake where its root is, and the jars of Hadoop's file system for S3.
 
-Delta's log store for S3 excludes writers of one JVM only: of two drivers that commit the same version one is lost without an
-error, and all streams of a lake share tables. `GCSLogStore` does not help, although it asks for a file only if it is absent: no
-setting of Hadoop 3.5 makes a plain `create` on S3 conditional. HDFS, ABFS and GCS have a safe default. Called by session.
+Delta's own log stores for S3 exclude writers of one JVM at most: of two drivers that commit the same version one is lost
+without an error, and all streams of a lake share tables. `GCSLogStore` does not help, although it asks for a file only if it is
+absent: no setting of Hadoop 3.5 makes a plain `create` on S3 conditional. So a lake on S3 has a log store of ours, whose commits
+S3 itself decides (infra/local/ConditionalLogStore.java), where the server does that. HDFS, ABFS and GCS have a safe default.
+Called by session.
 """
 
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pyspark.sql import SparkSession
+
 from headrace.errors import ConfigurationError, NeedsOperator
 
 _S3 = frozenset({"s3", "s3a", "s3n"})
+#: Ours.
+CONDITIONAL = "headrace.ConditionalLogStore"
 #: The operator's word that one driver at a time writes to the lake.
 _ONE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
 #: Delta's own that do not exclude other drivers on S3, and do not say so either.
@@ -23,33 +30,70 @@ _UNSAFE = frozenset(
 )
 #: Settings by which a user brings jars of his own.
 _OWN_JARS = frozenset({"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"})
+_CHOICE = (
+    "io.delta.storage.S3DynamoDBLogStore (with its jars, and a table in DynamoDB) for several drivers, or "
+    f"{_ONE_DRIVER} where one driver at a time loads, replays and maintains all streams"
+)
+
+
+def settings(root: str, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting of our log store, where the root is on S3, its jar was made, and no other one is named."""
+    name = _setting(root)
+    if urlsplit(root).scheme not in _S3 or _chosen(root, given) or not _log_store(folder):
+        return {}
+    return {name: CONDITIONAL}
 
 
 def check(root: str, effective: Mapping[str, str]) -> None:
     """Raise ConfigurationError where two drivers that commit at the same time could lose a commit, and nobody has chosen that."""
-    scheme = urlsplit(root).scheme
-    if scheme not in _S3:
+    if urlsplit(root).scheme not in _S3:
         return
-    setting = f"spark.delta.logStore.{scheme}.impl"
-    store = effective.get(setting) or effective.get("spark.delta.logStore.class")
+    store = _chosen(root, effective)
     if not store or store in _UNSAFE:
         raise ConfigurationError(
             f"{root}: with Delta's log store {store.rpartition('.')[2] if store else 'for S3'} two drivers that commit at the "
             "same time lose a commit without an error",
-            hint=f"Name a store in [spark.settings]: {setting} = io.delta.storage.S3DynamoDBLogStore (with its jars, and a table "
-            f"in DynamoDB) for several drivers; or {_ONE_DRIVER} where one driver at a time loads, replays and maintains all "
-            "streams.",
+            hint=f"Run 'headrace jars object-store', which makes a log store for several drivers ({CONDITIONAL}); or name one in "
+            f"[spark.settings] {_setting(root)}: {_CHOICE}.",
+        )
+
+
+def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -> None:
+    """Raise ConfigurationError where our log store would rely on what this server does not do."""
+    if urlsplit(root).scheme not in _S3 or _chosen(root, effective) != CONDITIONAL:
+        return
+    place = f"{root}/scratch/{uuid.uuid4().hex}"
+    jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way.
+    if not jvm.headrace.ConditionalLogStore.excludes(place, spark._jsc.hadoopConfiguration()):  # noqa: SLF001 - as above.
+        raise ConfigurationError(
+            f"{root}: its server puts an object over another one although it was asked not to (If-None-Match), so two drivers "
+            "that commit at the same time would lose a commit without an error",
+            hint=f"Take a server that does, or name a log store in [spark.settings] {_setting(root)}: {_CHOICE}.",
         )
 
 
 def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
-    """Return the jars of Hadoop's file system for the root; raise NeedsOperator when they were not fetched."""
-    if urlsplit(root).scheme not in _S3 or _OWN_JARS & given.keys() or os.environ.get("SPARK_HOME"):
+    """Return the jars of Hadoop's file system for the root, and of our log store; raise NeedsOperator if they are not there."""
+    if urlsplit(root).scheme not in _S3:
         return []
+    if _OWN_JARS & given.keys() or os.environ.get("SPARK_HOME"):
+        return _log_store(folder)
     if found := sorted((folder / "object-store").glob("*.jar")):
-        return found
+        return found + _log_store(folder)
     raise NeedsOperator(
         f"no jars of an S3 file system in {folder / 'object-store'}",
-        hint="Run 'headrace jars object-store' ('make object-store-jars' in a checkout), "
-        "or name jars of your own in [spark.settings]: spark.jars.",
+        hint="Run 'headrace jars object-store' ('make object-store-jars' in a checkout), or name jars of your own in "
+        "[spark.settings]: spark.jars.",
     )
+
+
+def _log_store(folder: Path) -> list[Path]:
+    return sorted((folder / "log-store").glob("*.jar"))
+
+
+def _setting(root: str) -> str:
+    return f"spark.delta.logStore.{urlsplit(root).scheme}.impl"
+
+
+def _chosen(root: str, given: Mapping[str, str]) -> str | None:
+    return given.get(_setting(root)) or given.get("spark.delta.logStore.class")

@@ -51,9 +51,10 @@ _JAVA = "spark.driver.extraJavaOptions"
 _NOISE = b"WARNING: Using incubator modules"
 #: Where tasks run in this very process, nothing listens beyond it.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-#: Executors have no log settings of ours, and Spark's own write an error's rows into their log. They take this level from the
-#: driver as they register, before their first task; the driver, which has log settings, goes on with the level in them.
-_EXECUTORS = {"spark.executor.syncLogLevel.enabled": "true", "spark.log.level": "FATAL"}
+_EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+#: Executors have no log settings of ours, and by Spark's own they write an error's rows into their log: Spark takes its own where
+#: no level is set. `spark.executor.syncLogLevel.enabled` does not help: an executor of Spark 4.2 logs errors all the same.
+_QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 
 #: What is not compiled as a whole is interpreted: each task would write code of its own anew for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -97,11 +98,12 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         settings |= _launch(lake, scratch)
     if not sizes.is_local(master):
-        settings |= _EXECUTORS
+        settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
+    settings |= object_store.settings(lake.root, jar_folder.folder(), lake.spark.settings)
     given = dict(lake.spark.settings)
-    if _JAVA in given and _JAVA in settings:
+    for java in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
-        given[_JAVA] = f"{settings[_JAVA]} {given[_JAVA]}"
+        given[java] = f"{settings[java]} {given[java]}"
     settings |= given
     # A JVM that runs already is used again.
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
@@ -111,10 +113,10 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
-    if settings.get("spark.log.level") == _EXECUTORS["spark.log.level"]:
-        made._jvm.org.apache.spark.util.Utils.setLogLevelIfNeeded("ERROR")  # noqa: SLF001 - the context's own method sets executors', too.
     sizes.follow(made)
-    object_store.check(lake.root, dict(made.sparkContext.getConf().getAll()))
+    effective = dict(made.sparkContext.getConf().getAll())
+    object_store.check(lake.root, effective)
+    object_store.check_server(made, lake.root, effective)
     return made
 
 

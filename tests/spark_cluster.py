@@ -45,24 +45,31 @@ class SparkCluster:
         self._master.launch(command, folder=self.folder, environment=_environment(str(_SPARK)))
         eventually(lambda: self.url, 60, saying=f"the master has started; {tail(self._master_log)}")
         for number in range(len(self._workers)):
-            self.start_worker(number)
+            self._launch(number)
+        self._wait_for(len(self._workers))
 
     def start_worker(self, number: int) -> None:
         """Start a worker that does not run; return when the master knows it."""
         known = self._registered()
+        self._launch(number)
+        self._wait_for(known + 1)
+
+    def _launch(self, number: int) -> None:
         root = self._root(number)
         (root / "work").mkdir(parents=True, exist_ok=True)
         java = Path(shutil.which("java") or "java").resolve().parents[1]
         alone = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
         machine = ["sh", str(Path(__file__).with_name("spark_machine.sh")), root, _SPARK, java, self.shared]
         worker = [java / "bin" / "java", *_JAVA, "-cp", "/spark/jars/*", "org.apache.spark.deploy.worker.Worker"]
-        worker += ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", "/work"]
+        # An address each: of executors on one host Spark takes it that they can read each other's files.
+        host = f"127.0.0.{number + 2}"
+        worker += ["--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", "/work"]
         self._workers[number].launch(
-            [*alone, *machine, *worker, self.url], folder=self.folder, environment=_environment("/spark")
+            [*alone, *machine, *worker, self.url], folder=self.folder, environment=_environment("/spark", host)
         )
-        eventually(
-            lambda: self._registered() > known, 60, saying=f"the worker has started; {self._workers[number].log}"
-        )
+
+    def _wait_for(self, workers: int) -> None:
+        eventually(lambda: self._registered() >= workers, 120, saying="all workers are registered")
 
     def kill_worker(self, number: int) -> None:
         """Kill a worker and its executors with -9."""
@@ -90,14 +97,14 @@ class SparkCluster:
         return self._master_log.read_text().count("Registering worker")
 
 
-def _environment(spark: str) -> dict[str, str]:
+def _environment(spark: str, host: str = "127.0.0.1") -> dict[str, str]:
     """Return what every process of the cluster has, and nothing of ours."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "SPARK_HOME": spark,
         # Else it is looked for in the folders of a checkout of Spark.
         "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_NO_DAEMONIZE": "1",
         "LC_ALL": "C.UTF-8",
     }

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.jar_folder import folder
+from infra.local import log_store
 from infra.local.ivy import Group, resolve
 
 _MANIFEST = "manifest.json"
@@ -236,6 +237,8 @@ def main(arguments: list[str]) -> None:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     try:
         fetch_all(folder(), console, PURPOSES[purpose])
+        if purpose == "object-store":
+            log_store.make(folder())
     except ReplicationError as error:
         console.print(f"headrace: {error.message}")
         console.print(f"What to do: {error.hint}")

@@ -5,6 +5,7 @@ from rich.console import Console
 
 from headrace.jar_folder import folder
 from infra.local import jars as groups
+from infra.local import log_store
 
 
 @click.command()
@@ -18,4 +19,6 @@ def jars(purposes: tuple[str, ...]) -> None:
     into = folder()
     wanted = [group for purpose in purposes or ("lake",) for group in groups.PURPOSES[purpose]]
     groups.fetch_all(into, Console(highlight=False, soft_wrap=True, markup=False), wanted)
+    if "object-store" in purposes:
+        log_store.make(into)
     click.echo(f"headrace: the jars are in {into}")

@@ -13,7 +13,7 @@ from psycopg2.extensions import parse_dsn
 from infra.local import jars
 from infra.local.airflow import Airflow
 from spark_jobs import submit
-from spark_jobs.bronze import table_path
+from spark_jobs.bronze.sink import table_path
 from tests.lake_feed import Feed
 from tests.security_lists import lake as allowed
 from tests.waiting import eventually

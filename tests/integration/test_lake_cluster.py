@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.bronze import table_path
+from spark_jobs.bronze.sink import table_path
 from tests.waiting import eventually
 
 SECRET = "a-row-value-that-no-log-shows"

@@ -62,7 +62,7 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
-    assert kinds == {".py", ".sql", ".properties"}
+    assert kinds == {".py", ".sql", ".properties", ".java"}
     with tarfile.open(sdist) as archive:
         inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert inside >= PACKAGES

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,17 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.kill()
 
 
+@pytest.fixture
+def faults(s3: str) -> Iterator[Callable[..., None]]:
+    """Yield a function that has the server misbehave, as its module says; it does so no more after the test."""
+
+    def misbehave(**kinds: float) -> None:
+        requests.put(f"{s3}/-/faults", params=kinds, timeout=30).raise_for_status()
+
+    yield misbehave
+    misbehave()
+
+
 @pytest.fixture(scope="session")
 def settings(s3: str) -> str:
     """Return the lines of a lake's file by which Hadoop finds the server."""
@@ -46,7 +57,8 @@ def settings(s3: str) -> str:
         "connection.ssl.enabled": "false",
     }
     lines = {f"spark.hadoop.fs.s3a.{name}": value for name, value in of_hadoop.items()}
-    lines["spark.delta.logStore.s3a.impl"] = os.environ.get("LOG_STORE", "io.delta.storage.S3SingleDriverLogStore")
+    if store := os.environ.get("LOG_STORE"):
+        lines["spark.delta.logStore.s3a.impl"] = store
     return "".join(f'"{name}" = "{value}"\n' for name, value in lines.items())
 
 

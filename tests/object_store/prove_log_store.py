@@ -1,6 +1,7 @@
 """Two processes that commit to one table on S3 (L5): every commit that was reported as done is there.
 
-Not among the tests, since Delta's own log store for S3 fails it: `make prove-log-store LOG_STORE=CLASS` is for others.
+Not among the tests, since it takes minutes and Delta's own log stores for S3 fail it: `make prove-log-store` proves ours, and
+with `LOG_STORE=CLASS` another.
 """
 
 import subprocess

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 import requests
+from click.testing import CliRunner
+from psycopg2.extensions import parse_dsn
 
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain
+from spark_jobs.maintenance import maintain, replay_silver
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
+from spark_jobs.verify.command import verify
 from tests.waiting import eventually
 
 #: 2026-01-31, in milliseconds.
@@ -60,3 +63,44 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert maintain.maintain(spark, lake, "bank").compacted
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]
     assert bronze.load(spark, lake, "bank").records == 0
+    # and so does silver done again, all of it
+    assert replay_silver.replay(spark, lake, "bank", None).load is not None
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]
+
+
+@pytest.mark.timeout(3600)
+def test_a_server_that_throttles_is_late_and_loses_answers_changes_nothing(spark, s3_lake, feed, faults, database):
+    # given a source of which a third is in the lake
+    source = feed()
+    lake = s3_lake(bank=source.topic)
+    given = parse_dsn(database.dsn)
+    database.execute("CREATE TABLE accounts (id bigint PRIMARY KEY, name text, balance numeric(10,2))")
+    database.execute("INSERT INTO accounts SELECT n, 'a', 1.00 FROM generate_series(0, 59) n")
+
+    def come(start):
+        rows = (source.insert(id=i, name="a", balance="1.00") for i in range(start, start + 20))
+        source.commit(*([source.schema()] if not start else []), *rows)
+        bronze.load(spark, lake, "bank")
+        return silver.load(spark, lake, "bank").problems
+
+    assert come(0) == {}
+    # when every third request is refused (503) and each is late
+    faults(refuse=3, late=0.05)
+    assert come(20) == {}
+    # and every other commit is done without an answer, so it is asked for again and finds itself
+    faults(lost=2)
+    assert come(40) == {}
+    faults()
+    # then the lake has each row once: in bronze, in silver, and as the database has them
+    raw = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    assert (raw.filter("op = 'c'").count(), raw.select("offset").distinct().count()) == (60, raw.count())
+    path = Path(lake.path)
+    database_of = (
+        f'host = "{given["host"]}"\nport = {given["port"]}\ndatabase = "{given["dbname"]}"\nuser = "{given["user"]}"\n'
+    )
+    path.write_text(
+        path.read_text().replace('"jakarta/bank", "london/bank"', '"jakarta/bank"')
+        + f'[sources."jakarta/bank".postgresql]\n{database_of}'
+    )
+    verified = CliRunner().invoke(verify, ["--at-rest", "--config", lake.path], catch_exceptions=False)
+    assert (verified.exit_code, verified.output.splitlines()[-1]) == (0, "equal: 1 table of 1 source")

@@ -45,7 +45,20 @@ def test_on_s3_a_store_that_somebody_has_chosen_is_taken(store):
 def test_on_s3_stores_that_lose_commits_are_refused(given):
     with pytest.raises(ConfigurationError, match="lose a commit") as refused:
         object_store.check("s3a://bucket/lake", given)
+    assert "headrace jars object-store" in refused.value.hint
     assert "S3DynamoDBLogStore" in refused.value.hint
+
+
+def test_on_s3_our_log_store_is_taken_where_it_was_made_and_none_is_named(tmp_path):
+    root = "s3a://bucket/lake"
+    assert object_store.settings(root, tmp_path, {}) == {}
+    (tmp_path / "log-store").mkdir()
+    (tmp_path / "log-store" / "ours.jar").touch()
+    assert object_store.settings(root, tmp_path, {}) == {STORE: object_store.CONDITIONAL}
+    assert object_store.settings(root, tmp_path, {STORE: "another"}) == {}
+    assert object_store.settings("/lake", tmp_path, {}) == {}
+    object_store.check(root, {STORE: object_store.CONDITIONAL})
+    assert [jar.name for jar in object_store.jars(root, tmp_path, {"spark.jars.packages": "mine"})] == ["ours.jar"]
 
 
 def test_jars_of_an_object_store_are_asked_for_where_they_are_needed(tmp_path, monkeypatch):
