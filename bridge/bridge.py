@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.amqp.receiver import Receiver
+from bridge.deliveries.deliveries import Deliveries
 from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
@@ -59,6 +60,8 @@ class Bridge:
         self._reader = Positions(file.kafka, self._admin, file.group, known, leftovers)
         self.recovery = Recovery(self._reader)
         self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
+        self.deliveries = Deliveries(file, self.receiver.send)
+        self.receiver.deliver(self.deliveries.outboxes)
         self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
         self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
         self._limits = RecordLimits(self._admin, wanted(file))
@@ -74,6 +77,7 @@ class Bridge:
             lambda: {lane.transactional_id.rpartition(".")[2]: lane.metrics for lane in self.lanes},
             lambda: self.receiver.connected,
             self._trouble,
+            self.deliveries.figures,
         )
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None
@@ -122,6 +126,7 @@ class Bridge:
                 self._start_lane(number, lane)
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("membership", self._membership.turn)
+            self.deliveries.start(self._start)
             self._watch()
         finally:
             self._end()
@@ -232,6 +237,7 @@ class Bridge:
 
     def _end(self) -> None:
         alone = self._membership is not None and self._membership.is_alone
+        self.deliveries.finish()
         self.registry.stop(_STOP_SECONDS)
         self._ending.set()
         until = time.monotonic() + _STOP_SECONDS
@@ -239,6 +245,7 @@ class Bridge:
             thread.join(max(0.0, until - time.monotonic()))
         if self._membership is not None and not any(t.is_alive() for t in self._threads if t.name == "membership"):
             self._membership.close(leave=not alone)
+        self.deliveries.close()
         self.receiver.stop(2.0)
         for lane in self.lanes:
             lane.close()

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from bridge.deliveries.doctor import deliveries as look_at_deliveries
 from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
@@ -192,6 +193,12 @@ def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Findi
         return
 
 
+def deliveries(cluster: Cluster) -> Iterator[Finding]:
+    """Look at each delivery's two topics, and at how much of the first nobody has accepted."""
+    for name in cluster.file.deliveries:
+        yield from _alone("delivery", lambda cluster, name=name: look_at_deliveries(cluster.file, name), cluster)  # type: ignore[misc]
+
+
 def certificates(cluster: Cluster) -> Iterator[Finding]:
     """Look at the certificates towards edges, routers and Kafka, where there are any."""
     for name, section in (("interconnect", cluster.file.interconnect), ("kafka", cluster.file.kafka)):
@@ -232,5 +239,5 @@ def _listens(host: str, port: int) -> Finding:
     return Finding("interconnect", "ok", f"{host}:{port} is listened on: see 'headrace status' whether by this bridge")
 
 
-_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, positions)
+_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, positions, deliveries)
 _HERE: tuple[Check[Cluster], ...] = (certificates, interconnect)

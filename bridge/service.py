@@ -5,16 +5,19 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
-from headrace.status.answer import Answer, Health, SourceStatus
+from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus
 
 if TYPE_CHECKING:
     from headrace.metrics.collector import Together
 
 PREFIX = "headrace_bridge"
 LANE_PREFIX = f"{PREFIX}_lane"
+#: Of the metrics of deliveries, whose label is `delivery`.
+DELIVERY_PREFIX = "headrace_bridge_delivery"
 #: A bridge whose main thread did not turn for so long, in seconds, hangs.
 _HUNG_SECONDS = 60.0
 
@@ -28,9 +31,11 @@ class BridgeService:
         lanes: Callable[[], Mapping[str, LaneMetrics]],
         connected: Callable[[], bool],
         trouble: Callable[[], str],
+        deliveries: Mapping[str, DeliveryMetrics],
     ) -> None:
         self._figures = figures
         self._lanes = lanes
+        self._deliveries = deliveries
         self._connected = connected
         #: What keeps a lane, the recovery or the membership from working; empty when nothing does.
         self._trouble = trouble
@@ -47,6 +52,7 @@ class BridgeService:
         return Together(
             FiguresCollector(PREFIX, SourceMetrics, lambda: self._figures),
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
+            FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
         )
 
     def live(self) -> Health:
@@ -79,7 +85,13 @@ class BridgeService:
         ready = self.ready()
         sources = [_status(name, figures) for name, figures in self._figures.items()]
         return Answer(
-            part="bridge", running=True, version=__version__, ready=ready.well, reason=ready.reason, sources=sources
+            part="bridge",
+            running=True,
+            version=__version__,
+            ready=ready.well,
+            reason=ready.reason,
+            sources=sources,
+            deliveries=[_delivery(name, figures) for name, figures in self._deliveries.items()],
         )
 
 
@@ -104,6 +116,31 @@ def _status(source: str, figures: SourceMetrics) -> SourceStatus:
         edge_state=_edge_state(figures),
         warnings=_warnings(figures),
     )
+
+
+def _delivery(name: str, figures: DeliveryMetrics) -> DeliveryStatus:
+    return DeliveryStatus(
+        delivery=name,
+        state=figures.state,
+        reason=figures.reason,
+        records_per_second=round(figures.rate.read(), 1),
+        pending=figures.pending,
+        oldest_pending_seconds=round(figures.oldest_age, 1),
+        dead_lettered=figures.dead_lettered,
+        assigned_partitions=figures.assigned,
+        paused_partitions=figures.paused,
+        warnings=_delivery_warnings(figures),
+    )
+
+
+def _delivery_warnings(figures: DeliveryMetrics) -> list[str]:
+    more = figures.waiting_addresses - len(figures.notes)
+    warnings = [*figures.notes, *([f"and {more} other addresses"] if more > 0 else [])]
+    if figures.paused:
+        warnings.append(f"{figures.paused} partitions are not read on: too much of them is pending")
+    if figures.removed:
+        warnings.append(f"Kafka removed up to {figures.removed} records before they were delivered")
+    return warnings
 
 
 def _edge_state(figures: SourceMetrics) -> str | None:

@@ -23,6 +23,7 @@ _ABOUT = {
     "edge": "Capture one database and send its changes.",
     "jars": "Fetch the jars that the lake's Spark needs, once.",
     "lake": "Load streams into Delta tables, and ask them in SQL.",
+    "receive": "Print what is delivered to an address, or give it to a command.",
     "status": "Show how sources are doing, by the file of an edge or a bridge; else the local servers.",
     "up": "Start PostgreSQL and Kafka on this machine, from packages.",
     "verify": "Prove that the lake's tables equal the databases'.",

@@ -16,22 +16,26 @@ def bridge_file(
     sharing: str = "",
     instance: str = "",
     tables: dict[str, str] | None = None,
+    more: str = "",
+    secure: str = "",
 ) -> Path:
     """Write a bridge's file with one stream and return its path.
 
-    Bridges of one topic are one instance after the other, in a group of their own, unless they share sources.
+    Bridges of one topic are one instance after the other, in a group of their own, unless they share sources. `more` is what
+    follows, `secure` the interconnect's certificates.
     """
     owned = ", ".join(f'"{source}" = {partitions}' for source, partitions in sources.items())
     interconnect = f'url = "{url}"' if url else f'listen = "127.0.0.1:{port}"'
     path = folder / f"bridge-{len(list(folder.iterdir()))}.toml"
     path.write_text(
         f'[kafka]\nbootstrap = "{bootstrap}"\nprefix = "headrace.{topic}"\n\n'
-        f"[interconnect]\n{interconnect}\ncredit = {credit}\n\n"
+        f"[interconnect]\n{interconnect}\ncredit = {credit}\n{secure}\n\n"
         + (f'[sharing]\ngroup = "{sharing}"\n' if sharing else "[sharing]\n")
         + f'instance = "{instance or (path.stem if sharing else "bridge")}"\nsession_seconds = 6\n\n'
         + (f'[metrics]\nlisten = "{metrics}"\n\n' if metrics else "")
         + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n'
-        + "".join(f'tables."{table}" = "{cleanup}"\n' for table, cleanup in (tables or {}).items()),
+        + "".join(f'tables."{table}" = "{cleanup}"\n' for table, cleanup in (tables or {}).items())
+        + more,
         encoding="utf-8",
     )
     return path

@@ -20,7 +20,7 @@ class SecureArtemis:
     def __init__(self, folder: Path) -> None:
         self.certificates = folder / "certificates"
         authority = Authority(self.certificates)
-        for name in (*SOURCES, "bridge"):
+        for name in (*SOURCES, "bridge", "jakarta-branch"):
             authority.client(name)
         server = authority.server("artemis", ["localhost"])
         both = folder / "broker.pem"

@@ -15,6 +15,8 @@ from bridge.amqp.authorization import PREFIX, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.identities import Identities
 from bridge.amqp.pending_connections import PendingConnections, key
+from bridge.amqp.sender_links import SenderLinks
+from bridge.deliveries.message import encode
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import described
 from headrace.amqp.links import Decoder, close, release, settle
@@ -43,6 +45,9 @@ class Links:
         later: Later,
     ) -> None:
         self.credit = CreditManager(credit, settle, later)
+        #: The links in the other direction.
+        self.deliveries = SenderLinks(name, encode, later)
+        self.deliveries.demanded = identities.demanded
         #: What other threads ask for, to be done in the receiver's.
         self.commands: deque[Callable[[], None]] = deque()
         self._name = name
@@ -80,10 +85,12 @@ class Links:
         self._outgoing = outgoing
         for source in sorted(self._admitted):
             self._attach(source)
+        self.deliveries.attach_by(outgoing)
 
     def part(self) -> None:
         """Give no more credit, and attach no more."""
         self._parting = True
+        self.deliveries.part()
         self.credit.revoke_all()
 
     def drop_all(self) -> None:
@@ -91,6 +98,7 @@ class Links:
         for feed in self.credit.all():
             self.credit.drop(feed)
         self._outgoing = None
+        self.deliveries.drop_all()
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
@@ -100,13 +108,20 @@ class Links:
                 self.credit.drop(feed)
         if self._outgoing is not None and self._outgoing.connection == connection:
             self._outgoing = None
+        self.deliveries.drop(connection)
 
     def opening(self, link: Any, transport: Any) -> None:
         """Take the addresses of who attaches over, unless it is refused, which a target left empty says."""
         who = identity(transport) if self._identities.demanded else None
-        reason = refusal(link, self._sources, self._refused, who, self._identities)
+        if link.is_sender:
+            reason = self.deliveries.refusal(link, who)
+        else:
+            reason = refusal(link, self._sources, self._refused, who, self._identities)
         if reason is not None:
             link.refusal = reason
+            return
+        if link.is_sender:
+            self.deliveries.opening(link)
             return
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
@@ -127,6 +142,10 @@ class Links:
             )
             close(link, *reason)
             return
+        if link.is_sender:
+            self._pending.remove(key(link.connection))
+            self.deliveries.opened(link)
+            return
         source = getattr(link, "fed", None)
         # A link without a source of its own is about to be closed by the other side.
         if source is None or (self._outgoing is not None and link.remote_source.address is None):
@@ -140,6 +159,9 @@ class Links:
 
     def closing(self, link: Any, said: str) -> None:
         """Forget a link that the other side closed, with words or without."""
+        if link.is_sender:
+            self.deliveries.closing(link, said)
+            return
         source = getattr(link, "fed", None)
         if said:
             warning = (
@@ -213,8 +235,16 @@ class LinkEvents(Handler):  # type: ignore[misc]
         self.links.closing(event.link, "")
 
     def on_delivery(self, event: Any) -> None:
-        """Something came."""
-        self.links.delivered(event.link, event.delivery)
+        """Something came, or something that was sent has an outcome."""
+        if event.link.is_sender:
+            self.links.deliveries.updated(event.link, event.delivery)
+        else:
+            self.links.delivered(event.link, event.delivery)
+
+    def on_link_flow(self, event: Any) -> None:
+        """A receiver gives credit."""
+        if event.link.is_sender:
+            self.links.deliveries.flow(event.link)
 
     def on_wake(self) -> None:
         """Do what other threads asked for."""

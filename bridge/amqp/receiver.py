@@ -7,7 +7,7 @@ started and stopped by the bridge.
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from bridge.amqp.delivery import Granted, Outcome
@@ -16,6 +16,7 @@ from bridge.amqp.links import Links
 from bridge.amqp.listener import Listener
 from bridge.amqp.outgoing import Outgoing
 from bridge.amqp.pending_connections import PendingConnections
+from bridge.deliveries.outbox import Outbox
 from headrace.amqp.connector import Connector
 from headrace.amqp.peer import abort
 from headrace.amqp.transport import Loop
@@ -103,6 +104,16 @@ class Receiver:
     def revoke(self, session: Granted) -> None:
         """Give the session's edge no credit beyond what it has."""
         self._call(partial(self.links.credit.revoke, session))
+
+    def deliver(self, outboxes: Sequence[Outbox]) -> None:
+        """Send what these outboxes have, from the start on."""
+        self.links.deliveries.outboxes = outboxes
+
+    def send(self, outbox: Outbox, addresses: Iterable[str]) -> None:
+        """Send what an outbox has for some addresses."""
+        # Otherwise all of it is sent with the next connection.
+        if self.connected:
+            self._call(partial(self.links.deliveries.send, outbox, list(addresses)))
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""

@@ -35,8 +35,10 @@ __all__ = [
     "admin",
     "broker_resource",
     "consumer",
+    "delivery_consumer",
     "error_of",
     "is_instance_fenced",
+    "letter_producer",
     "member",
     "producer",
     "topic_resource",
@@ -305,3 +307,45 @@ def _common(connection: KafkaConnection) -> dict[str, Any]:
         "topic.metadata.refresh.interval.ms": 30_000,
         "allow.auto.create.topics": False,
     }
+
+
+def delivery_consumer(
+    connection: KafkaConnection, group: str, session_seconds: float, on_commit: Callable[[Any, Any], None]
+) -> Any:
+    """Return a consumer that reads a delivery's topic in a group, and commits when it is told to and never by itself.
+
+    `on_commit` is called with the error, None where there is none, and the partitions of each commit that nobody waited for.
+    """
+    settings = _common(connection) | {
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": int(session_seconds * 1000),
+        "heartbeat.interval.ms": int(session_seconds * 1000 / 5),
+        "on_commit": on_commit,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # A new group begins where the topic does: nothing that was ever written is passed over.
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        # A topic that was deleted and made again, or has more partitions, is noticed so soon.
+        "topic.metadata.refresh.interval.ms": 5_000,
+        "queued.max.messages.kbytes": 4096,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.wait.max.ms": 100,
+    }
+    return Consumer(settings, logger=_client_log)
+
+
+def letter_producer(connection: KafkaConnection) -> Any:
+    """Return an idempotent producer of dead letters, which reports on each."""
+    settings = _common(connection) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        "compression.type": "lz4",
+        "linger.ms": 5,
+        # The topic's limit decides.
+        "message.max.bytes": 1_000_000_000,
+        "delivery.timeout.ms": 30_000,
+    }
+    return Producer(settings, logger=_client_log)

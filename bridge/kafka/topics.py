@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource, translated
 from bridge.kafka.table_patterns import TablePatterns
+from headrace.configuration import delivery
 from headrace.configuration.bridge import BridgeFile, Stream
 from headrace.errors import ConfigurationError, NeedsOperator
 
@@ -125,6 +126,7 @@ def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]
                 made.append(Made(topic, needed, f"grown from {there[topic]}"))
             else:
                 made.append(Made(topic, there[topic], "already there"))
+    made += _make_for_deliveries(admin, file, there)
     _wait_until_seen(admin, file)
     return made
 
@@ -143,7 +145,22 @@ def _of_patterns(file: BridgeFile, tables: Sequence[str]) -> set[str]:
     return found
 
 
-def _settings(stream: Stream) -> dict[str, str]:
+def _make_for_deliveries(admin: Any, file: BridgeFile, there: Mapping[str, int]) -> list[Made]:
+    """Make the topics of deliveries that are missing; those that are there are others' to change."""
+    made = []
+    for name, section in file.deliveries.items():
+        for topic in delivery.topics(name, section):
+            if topic in there:
+                made.append(Made(topic, there[topic], "already there"))
+                continue
+            settings = _settings(section) | {"cleanup.policy": "delete"}
+            new = NewTopic(topic, section.partitions, section.replication, config=settings)
+            _wait(admin.create_topics([new]), f"make {topic}")
+            made.append(Made(topic, section.partitions, "created"))
+    return made
+
+
+def _settings(stream: Stream | delivery.Delivery) -> dict[str, str]:
     hours = stream.retention_hours
     return {
         "retention.ms": str(hours * 3_600_000 if hours else -1),

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from headrace.configuration import delivery
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.load import File, Section
 from headrace.configuration.metrics import Metrics
@@ -178,9 +179,11 @@ class BridgeFile(File, frozen=True, kw_only=True):
     metrics: Metrics = Metrics()
     sharing: Sharing = Sharing()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
+    #: Topics whose records go to regions.
+    deliveries: dict[StreamName, delivery.Delivery] = {}
 
     def __post_init__(self) -> None:
-        """Refuse a source that is in two streams, or two streams with one topic."""
+        """Refuse a source that is in two streams, two streams with one topic, or deliveries that are in each other's way."""
         names = [source for stream in self.streams.values() for source in stream.sources]
         if len(names) != len(set(names)):
             raise ValueError("a source is in two streams")
@@ -189,6 +192,11 @@ class BridgeFile(File, frozen=True, kw_only=True):
             raise ValueError("two streams, or two tables, have one topic")
         if any(len(topic) > _LONGEST_TOPIC for topic in topics):
             raise ValueError(f"the name of a topic is longer than {_LONGEST_TOPIC}")
+        delivery.check(self.deliveries, topics, listens=self.interconnect.listen is not None)
+
+    def delivery_group(self, name: str) -> str:
+        """Return the consumer group of a delivery: bridges with one prefix share its partitions."""
+        return f"{self.kafka.prefix}.deliveries.{name}"
 
     @property
     def group(self) -> str:

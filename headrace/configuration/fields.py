@@ -20,7 +20,14 @@ from headrace.configuration.names import IN_WORDS
 from headrace.configuration.secret import Secret
 
 #: The part of a name that the file's writer chooses, by the section that is made of such names.
-_CHOSEN = {"streams": "NAME", "sources": "REGION/NAME", "tables": "SCHEMA.TABLE", "identities": "COMMON-NAME"}
+_CHOSEN = {
+    "streams": "NAME",
+    "deliveries": "NAME",
+    "sources": "REGION/NAME",
+    "tables": "SCHEMA.TABLE",
+    "identities": "COMMON-NAME",
+    "receivers": "COMMON-NAME",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

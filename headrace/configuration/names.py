@@ -13,6 +13,8 @@ COLUMN_PATTERN = r"^[^.]+\.[^.]+\.[^.]+$"
 PORTS = r"^\d{1,5}(,\d{1,5})*$"
 KAFKA_PREFIX = r"^[A-Za-z0-9._-]{1,100}$"
 KAFKA_INSTANCE = r"^[A-Za-z0-9._-]{0,100}$"
+TOPIC_OR_EMPTY = r"^[A-Za-z0-9._-]{0,249}$"
+ADDRESSES_OF = r"^[^*]+$|^[^*]+/\*$"
 KAFKA_GROUP = r"^[A-Za-z0-9._-]{0,200}$"
 
 IN_WORDS = {
@@ -28,5 +30,7 @@ IN_WORDS = {
     PORTS: "a port, or one for each host with commas between",
     KAFKA_PREFIX: "1 to 100 letters, digits, '.', '_' and '-'",
     KAFKA_INSTANCE: "at most 100 letters, digits, '.', '_' and '-'",
+    TOPIC_OR_EMPTY: "a topic's name: at most 249 letters, digits, '.', '_' and '-'",
+    ADDRESSES_OF: "an address such as 'alerts/jakarta', or all that begin so: 'alerts/jakarta/*'",
     KAFKA_GROUP: "at most 200 letters, digits, '.', '_' and '-'",
 }

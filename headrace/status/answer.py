@@ -38,6 +38,26 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     warnings: list[str] = []
 
 
+class DeliveryStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """One delivery to regions, as one bridge sees its share of it."""
+
+    delivery: str
+    #: By bridge/deliveries/metrics.py.
+    state: str
+    #: What explains the state; empty while all is well.
+    reason: str = ""
+    #: Accepted of late.
+    records_per_second: float | None = None
+    #: Records read and not settled, and the age of the oldest.
+    pending: int | None = None
+    oldest_pending_seconds: float | None = None
+    #: Since the bridge started.
+    dead_lettered: int | None = None
+    assigned_partitions: int | None = None
+    paused_partitions: int | None = None
+    warnings: list[str] = []
+
+
 class Answer(msgspec.Struct, kw_only=True):
     """A part, with its sources."""
 
@@ -51,6 +71,8 @@ class Answer(msgspec.Struct, kw_only=True):
     ready: bool = False
     reason: str = ""
     sources: list[SourceStatus] = []
+    #: Of a bridge; of several, one for each bridge that has partitions of it.
+    deliveries: list[DeliveryStatus] = []
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -70,6 +70,7 @@ def _together(answers: list[Answer], silences: list[str]) -> Answer:
     together.ready = not silences and all(answer.ready for answer in answers)
     together.reason = "; ".join([*(answer.reason for answer in answers), *silences])
     together.sources = list(sources.values())
+    together.deliveries = [delivery for answer in answers for delivery in answer.deliveries]
     return together
 
 

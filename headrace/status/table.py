@@ -4,14 +4,20 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from headrace.status.answer import Answer, SourceStatus
+from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
 
 #: From this many columns on, positions are shown whole, and when an edge was heard.
 _WIDE = 120
 #: A lag from here on is shown in yellow, and in red, in seconds.
 _YELLOW, _RED = 10.0, 60.0
 _LEGEND = "[dim]read, accept, commit: each behind the source's log. log: what it keeps.[/]"
-_STYLES = {"serving": "green", "capturing": "green", "not running": "red", "needs an operator": "bold red"}
+_STYLES = {
+    "serving": "green",
+    "capturing": "green",
+    "delivering": "green",
+    "not running": "red",
+    "needs an operator": "bold red",
+}
 
 
 def screen(answers: list[Answer], width: int) -> RenderableType:
@@ -19,6 +25,8 @@ def screen(answers: list[Answer], width: int) -> RenderableType:
     parts: list[RenderableType] = []
     for answer in answers:
         parts += [_head(answer), _table(answer, wide=width >= _WIDE), *_words(answer)]
+        if answer.deliveries:
+            parts += [_deliveries(answer), *_delivery_words(answer)]
     if any(answer.running for answer in answers):
         parts.append(_LEGEND)
     return Group(*parts)
@@ -51,6 +59,38 @@ def _table(answer: Answer, *, wide: bool) -> Table:
     for source in answer.sources:
         table.add_row(*_cells(answer, source, wide=wide))
     return table
+
+
+def _deliveries(answer: Answer) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("delivery", "state"):
+        table.add_column(name, overflow="fold")
+    for name in ("rec/s", "pending", "oldest", "dead", "partitions"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=5)
+    for delivery in answer.deliveries:
+        table.add_row(*_delivery_cells(delivery))
+    return table
+
+
+def _delivery_cells(delivery: DeliveryStatus) -> list[str]:
+    return [
+        escape(delivery.delivery),
+        f"[{_STYLES.get(delivery.state, 'yellow')}]{escape(delivery.state)}[/]",
+        _count(delivery.records_per_second),
+        _count(delivery.pending),
+        _lag(delivery.oldest_pending_seconds),
+        _count(delivery.dead_lettered),
+        _count(delivery.assigned_partitions),
+    ]
+
+
+def _delivery_words(answer: Answer) -> list[str]:
+    return [
+        f"[yellow]{escape(delivery.delivery)}:[/] {escape(each)}"
+        for delivery in answer.deliveries
+        for each in [delivery.reason, *delivery.warnings]
+        if each
+    ]
 
 
 def _cells(answer: Answer, source: SourceStatus, *, wide: bool) -> list[str]:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bridge.deliveries.metrics import STATES as DELIVERY_STATES
+from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
-from bridge.service import LANE_PREFIX
+from bridge.service import DELIVERY_PREFIX, LANE_PREFIX
 from bridge.service import PREFIX as BRIDGE
 from edge.observability.figures import STATES as EDGE_STATES
 from edge.observability.figures import Figures
@@ -22,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
 LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).values()}
 ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
+ALL |= {f"{DELIVERY_PREFIX}_{metric.name}" for metric in metrics_of(DeliveryMetrics).values()}
 
 
 def named(text):
@@ -54,10 +57,11 @@ def test_metrics_are_named_as_prometheus_asks():
 def test_states_in_rules_and_documentation_are_states():
     rules = (MONITORING / "alerts.yml").read_text()
     for each in re.findall(r'state=~?"([^"]+)"', rules):
-        assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES}
+        assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES, *DELIVERY_STATES}
     told = (ROOT / "docs" / "metrics.md").read_text()
     assert f"(label `state`): {', '.join(EDGE_STATES)} |" in told
     assert f"(label `state`): {', '.join(BRIDGE_STATES)} |" in told
+    assert f"(label `state`): {', '.join(DELIVERY_STATES)} |" in told
 
 
 def test_every_rule_says_what_happened_and_what_to_do():

@@ -94,7 +94,7 @@ def test_everybody_is_authenticated_over_tls(path):
         assert attributes["role"] in ROLES
     (policy,) = of_kind(path, "policy")
     assert policy["enableVhostPolicy"] == "true"
-    assert of_kind(path, "address") == [{"prefix": "cdc", "distribution": "balanced"}]
+    assert of_kind(path, "address") == [{"prefix": name, "distribution": "balanced"} for name in ("cdc", "alerts")]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -127,7 +127,7 @@ def test_r1_a_region_has_a_group_for_its_router_and_reaches_its_own_addresses_al
         # The user is the common name of the router's certificate; its addresses for edges begin with the router's id.
         assert Path(profile["certFile"]).stem == group["users"]
         assert group["targets"].split(", ") == [f"cdc/{region}/*", "_$qd.*", "mc/sfe.*"]
-        assert group["sources"].split(", ") == [router["id"], "_$qd.*", "sfe.*", "vfcr.*"]
+        assert group["sources"].split(", ") == [router["id"], f"alerts/{region}", "_$qd.*", "sfe.*", "vfcr.*"]
         assert not group["allowDynamicSource"]
 
 
@@ -170,8 +170,13 @@ def test_a_source_may_send_to_its_own_address_alone_and_receive_nothing():
             assert not group["allowAnonymousSender"]
             assert not group["allowDynamicSource"]
             if name == "bridges":
+                assert (group["targets"], group["sources"]) == ("alerts/*", "cdc/*")
+                continue
+            if name.endswith("-branches"):
+                # A branch receives what is delivered to its own region, and sends nothing.
+                region = name.removesuffix("-branches")
+                assert (group["users"], group["sources"]) == (f"{region}-branch", f"alerts/{region}")
                 assert "targets" not in group
-                assert group["sources"] == "cdc/*"
                 continue
             sources.append(group["users"])
             assert re.match(SOURCE_NAME, group["users"])

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from headrace.status.answer import Answer, SourceStatus
+from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
 from headrace.status.table import duration, screen, size
 
 POSITION = "692010c0/0000000001a2b3c8/00000012"
@@ -80,3 +80,21 @@ def test_a_duration_takes_few_characters(seconds, text):
 )
 def test_a_size_takes_few_characters(number, text):
     assert size(number) == text
+
+
+def test_deliveries_have_lines_of_their_own_and_say_who_waits():
+    delivery = DeliveryStatus(
+        delivery="alerts",
+        state="delivering",
+        records_per_second=12.0,
+        pending=40,
+        oldest_pending_seconds=75.0,
+        dead_lettered=3,
+        assigned_partitions=6,
+        warnings=["alerts/jakarta: nobody receives from it"],
+    )
+    text = printed(Answer(part="bridge", running=True, ready=True, deliveries=[delivery]), 80)
+
+    (line,) = [each for each in text.splitlines() if each.startswith("alerts ")]
+    assert line.split() == ["alerts", "delivering", "12", "40", "75s", "3", "6"]
+    assert "alerts: alerts/jakarta: nobody receives from it" in text

@@ -1,0 +1,271 @@
+"""The links by which deliveries go out: receivers attach to a bridge that listens, or the bridge attaches at a router or broker.
+
+Sends what the outboxes give, as far as credit goes, and reports each outcome to them. What was on a link that is gone is sent
+again. An address may have several receivers; order is the outbox's affair (bridge/deliveries/pending.py). Called in the
+receiver's thread, with links and deliveries of Proton's; imports none of it.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from bridge.amqp.credit import Later
+from bridge.deliveries.outbox import TOO_LARGE, Outbox
+from bridge.deliveries.pending import Entry
+from bridge.deliveries.receivers import outbox_of, refusal
+from headrace.amqp.connection import Connection
+from headrace.rate_limited_log import RateLimitedLog
+
+_log = logging.getLogger(__name__)
+
+#: When a link that was refused or closed is tried again, and how long one without records is kept, in seconds.
+_ATTACH_AGAIN_SECONDS, _IDLE_SECONDS = 5.0, 300.0
+_LEAST_SECONDS = 0.002
+#: AMQP's outcomes, by the codes of their descriptors.
+ACCEPTED, REJECTED, RELEASED, MODIFIED = 0x24, 0x25, 0x26, 0x27
+#: AMQP's sender settle modes: what is sent waits for its outcome; nobody acknowledges anything.
+_UNSETTLED, _SETTLED = 0, 1
+
+#: Returns a record as the bytes of a message, given its delivery's name.
+Encode = Callable[[Entry, str], bytes]
+
+
+class SenderLink:
+    """One link, and what is on it without an outcome."""
+
+    def __init__(self, link: Any, address: str, outbox: Outbox) -> None:
+        self.link = link
+        self.address = address
+        self.outbox = outbox
+        self.sent: dict[str, Entry] = {}
+        #: When it was last used, by the monotonic clock.
+        self.used_at = time.monotonic()
+        self.is_open = False
+
+
+class SenderLinks:
+    """The links of all deliveries."""
+
+    def __init__(self, name: str, encode: Encode, later: Later) -> None:
+        self._name = name
+        self._encode = encode
+        self._later = later
+        #: Of the file's deliveries; empty without.
+        self.outboxes: Sequence[Outbox] = ()
+        #: Whether receivers need a certificate.
+        self.demanded = False
+        self._links: dict[str, list[SenderLink]] = {}
+        self._numbers = itertools.count(1)
+        self._outgoing: Connection | None = None
+        #: Addresses at which attaching was refused, until it is tried again.
+        self._refused: set[str] = set()
+        #: Addresses at which records are sent again when a timer ends.
+        self._timers: set[str] = set()
+        self._parting = False
+        self._refusal = RateLimitedLog(_log.warning)
+
+    # Where the bridge connected out.
+
+    def attach_by(self, outgoing: Connection) -> None:
+        """Attach by this connection wherever something waits."""
+        self._outgoing = outgoing
+        # Timers ended with the connection before.
+        self._refused.clear()
+        self._timers.clear()
+        for outbox in self.outboxes:
+            self.send(outbox, outbox.addresses())
+        if self.outboxes:
+            self._later(_IDLE_SECONDS, partial(self._close_idle, outgoing))
+
+    def send(self, outbox: Outbox, addresses: Iterable[str]) -> None:
+        """Send what an outbox has for some addresses."""
+        for address in addresses:
+            if self._outgoing is not None and not self._links.get(address):
+                self._attach(outbox, address)
+            self._send(outbox, address)
+
+    def part(self) -> None:
+        """Attach no more."""
+        self._parting = True
+
+    # What the other side does.
+
+    def refusal(self, link: Any, identity: str | None) -> tuple[str, str] | None:
+        """Return why a receiver may not attach; None when it may."""
+        if not self.outboxes:
+            return "amqp:not-allowed", "this bridge has no deliveries: attach a sender to cdc/REGION/NAME"
+        reason = refusal(self.outboxes, link.remote_source.address or "", identity, demanded=self.demanded)
+        if reason is None and link.remote_snd_settle_mode == _SETTLED:
+            return "amqp:not-allowed", "deliveries are sent unsettled: they are to be acknowledged one by one"
+        return reason
+
+    def opening(self, link: Any) -> None:
+        """Take the addresses of a receiver over that may attach."""
+        address = link.remote_source.address
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.snd_settle_mode = _UNSETTLED
+        outbox = outbox_of(self.outboxes, address)
+        if outbox is not None:
+            link.delivering = SenderLink(link, address, outbox)
+
+    def opened(self, link: Any) -> None:
+        """Take a link into use that is up from both sides; one that is about to be refused has no target."""
+        known: SenderLink | None = getattr(link, "delivering", None)
+        if known is None or (self._outgoing is not None and link.remote_target.address is None):
+            return
+        known.is_open = True
+        links = self._links.setdefault(known.address, [])
+        if known not in links:
+            links.append(known)
+        _log.info("%s: link up, to %s", known.address, link.connection.remote_container or "a nameless container")
+        self._send(known.outbox, known.address)
+
+    def flow(self, link: Any) -> None:
+        """Send as far as the credit goes."""
+        known: SenderLink | None = getattr(link, "delivering", None)
+        if known is not None and known.is_open:
+            self._send(known.outbox, known.address)
+            # A router that drains the link wants back at once what is left; otherwise nothing happens.
+            link.drained()
+
+    def updated(self, link: Any, delivery: Any) -> None:
+        """Report the outcome of a delivery."""
+        known: SenderLink | None = getattr(link, "delivering", None)
+        outcome = delivery.remote_state
+        if known is None or not (delivery.settled or outcome in {ACCEPTED, REJECTED, RELEASED, MODIFIED}):
+            return
+        entry = known.sent.pop(delivery.tag, None)
+        if entry is not None:
+            self._report(known, entry, outcome, delivery.remote)
+        delivery.settle()
+        self._send(known.outbox, known.address)
+
+    def closing(self, link: Any, reason: str) -> None:
+        """Forget a link that the other side closed, with a reason or without."""
+        known: SenderLink | None = getattr(link, "delivering", None)
+        if known is None:
+            return
+        self._forget(known)
+        if self._outgoing is None:
+            _log.info("%s: link closed by the other side%s", known.address, reason and f": {reason}")
+            return
+        if not known.is_open or reason:
+            said = reason or "refused without a reason"
+            self._refusal("%s: link closed by the other side: %s", known.address, said)
+            known.outbox.note(known.address, said)
+        self._refused.add(known.address)
+        self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach_again, known.outbox, known.address))
+
+    def drop(self, connection: Any) -> None:
+        """Forget the links of a connection that is gone."""
+        for known in self._all():
+            if known.link.connection == connection:
+                self._forget(known)
+
+    def drop_all(self) -> None:
+        """Forget all links: their connections are gone."""
+        self._outgoing = None
+        for known in self._all():
+            self._forget(known)
+
+    # Steps of these.
+
+    def _send(self, outbox: Outbox, address: str) -> None:
+        links = [known for known in self._links.get(address, ()) if known.is_open]
+        sending = True
+        while sending:
+            sending = False
+            # One each in turn, where an address has several receivers.
+            for known in links:
+                if known.link.credit > 0 and (entry := outbox.take(address)) is not None:
+                    self._put(known, entry)
+                    sending = True
+        # Without credit, its coming has them sent.
+        due = outbox.due(address) if any(known.link.credit > 0 for known in links) else None
+        if due is not None and address not in self._timers:
+            self._timers.add(address)
+            # Timers may be early by a moment: at least so much later, that it does not spin.
+            self._later(max(due, _LEAST_SECONDS), partial(self._send_again, outbox, address))
+        if not links:
+            outbox.note(address, "" if self._links.get(address) else "nobody receives from it")
+        else:
+            served = any(known.sent or known.link.credit > 0 for known in links)
+            outbox.note(address, "" if served else "its receiver gives no credit")
+
+    def _send_again(self, outbox: Outbox, address: str) -> None:
+        self._timers.discard(address)
+        self._send(outbox, address)
+
+    def _put(self, known: SenderLink, entry: Entry) -> None:
+        data = self._encode(entry, known.outbox.name)
+        most = known.link.remote_max_message_size
+        if most and len(data) > most:
+            known.outbox.rejected(
+                entry, TOO_LARGE, f"{len(data)} bytes as a message; its receiver takes {most} at most"
+            )
+            return
+        tag = str(next(self._numbers))
+        known.sent[tag] = entry
+        known.used_at = time.monotonic()
+        known.link.delivery(tag)
+        known.link.stream(data)
+        known.link.advance()
+
+    def _report(self, known: SenderLink, entry: Entry, outcome: int, remote: Any) -> None:
+        if outcome == ACCEPTED:
+            known.outbox.accepted(entry)
+        elif outcome == REJECTED:
+            condition = remote.condition
+            name, description = (condition.name, condition.description) if condition is not None else ("", "")
+            known.outbox.rejected(entry, name or "amqp:rejected", description or "")
+        elif outcome == MODIFIED and remote.undeliverable:
+            known.outbox.rejected(entry, "amqp:modified", "undeliverable here, by its receiver")
+        else:
+            known.outbox.returned(entry)
+
+    def _attach(self, outbox: Outbox, address: str) -> None:
+        if self._outgoing is None or self._parting or address in self._refused:
+            return
+        outgoing, name = self._outgoing, f"{self._name}/{address}/{next(self._numbers)}"
+        link = outgoing.loop.attach_sender(outgoing.connection, address, name)
+        known = SenderLink(link, address, outbox)
+        link.delivering = known
+        self._links.setdefault(address, []).append(known)
+
+    def _attach_again(self, outbox: Outbox, address: str) -> None:
+        self._refused.discard(address)
+        if address in outbox.addresses() and not self._links.get(address):
+            self._attach(outbox, address)
+
+    def _forget(self, known: SenderLink) -> None:
+        links = self._links.get(known.address, [])
+        if known in links:
+            links.remove(known)
+            if not links:
+                del self._links[known.address]
+        known.is_open = False
+        lost, known.sent = list(known.sent.values()), {}
+        # The last one first: each goes before the others.
+        for entry in reversed(lost):
+            known.outbox.lost(entry)
+        if lost or known.address in known.outbox.addresses():
+            self._send(known.outbox, known.address)
+
+    def _close_idle(self, outgoing: Connection) -> None:
+        """Close links that nothing goes by: with an address for each branch there are many."""
+        if self._outgoing is not outgoing or self._parting:
+            return
+        before = time.monotonic() - _IDLE_SECONDS
+        for known in self._all():
+            if known.used_at < before and not known.sent and known.address not in known.outbox.addresses():
+                self._forget(known)
+                known.link.delivering = None
+                known.link.close()
+        self._later(_IDLE_SECONDS, partial(self._close_idle, outgoing))
+
+    def _all(self) -> list[SenderLink]:
+        return [known for links in self._links.values() for known in links]

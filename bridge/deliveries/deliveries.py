@@ -1,0 +1,47 @@
+"""All deliveries of a bridge: their outboxes, their threads, their figures. Made, started and stopped by the bridge."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from bridge.deliveries.metrics import DeliveryMetrics
+from bridge.deliveries.outbox import Outbox
+from bridge.deliveries.worker import Worker
+from headrace.configuration.bridge import BridgeFile
+
+#: How long what is on the way may take to be answered at the end, in seconds.
+_LAST_OUTCOMES_SECONDS = 2.0
+_LETTERS_SECONDS = 2.0
+
+#: Starts a thread: its name, and what it does again and again.
+Start = Callable[[str, Callable[[], None]], None]
+
+
+class Deliveries:
+    """The deliveries of one bridge's file; there may be none."""
+
+    def __init__(self, file: BridgeFile, wake: Callable[[Outbox, Iterable[str]], None]) -> None:
+        self._file = file
+        self._wake = wake
+        self.figures = {name: DeliveryMetrics() for name in file.deliveries}
+        self.outboxes = [Outbox(name, settings, self.figures[name]) for name, settings in file.deliveries.items()]
+        self._workers: list[Worker] = []
+
+    def start(self, start: Start) -> None:
+        """Start to read the topics."""
+        for outbox in self.outboxes:
+            worker = Worker(self._file, outbox.name, outbox, self.figures[outbox.name], self._wake)
+            self._workers.append(worker)
+            start(f"delivery {outbox.name}", lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
+
+    def finish(self) -> None:
+        """Send no more, and wait a moment for the outcomes of what is on the way; the threads still run."""
+        for outbox in self.outboxes:
+            outbox.stop()
+        until = time.monotonic() + _LAST_OUTCOMES_SECONDS
+        while time.monotonic() < until and any(outbox.on_the_way for outbox in self.outboxes):
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Commit what is settled and leave the groups; the threads have ended."""
+        for worker in self._workers:
+            worker.close(_LETTERS_SECONDS)

@@ -1,0 +1,204 @@
+"""A delivery's two ends at Kafka: the topic that it reads in a consumer group, and the topic of its dead letters.
+
+Both are used by the delivery's thread only (bridge/deliveries/worker.py), and raise errors of headrace/errors.py. Nothing is
+committed but by `commit`.
+"""
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from bridge.deliveries.dead_letter import headers
+from bridge.deliveries.pending import Entry
+from bridge.deliveries.record import Record
+from bridge.kafka.client import (
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    delivery_consumer,
+    error_of,
+    letter_producer,
+    translated,
+)
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import ReplicationError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that looking up committed offsets may take.
+_LOOK_SECONDS = 5.0
+
+
+class End(NamedTuple):
+    """A partition was read to its end: there is no record below the offset that was not read."""
+
+    partition: int
+    offset: int
+
+
+class TopicReader:
+    """Reads one topic in a group.
+
+    Within `read` it calls `assigned` with each partition that is ours from now on, and `revoked` with each that is to be given
+    up, with True where somebody else has it already, so that it is too late to commit.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        group: str,
+        topic: str,
+        session_seconds: float,
+        *,
+        assigned: Callable[[int], None],
+        revoked: Callable[[int, bool], None],
+    ) -> None:
+        self._topic = topic
+        self._assigned, self._revoked = assigned, revoked
+        self._consumer = delivery_consumer(connection, group, session_seconds, self._on_commit)
+        #: Whether a commit that nobody waited for failed.
+        self._uncommitted = False
+        #: Partitions that were assigned and not looked at yet (`removed`).
+        self._new: list[int] = []
+        self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def read(self, most: int, seconds: float) -> Iterable[Record | End]:
+        """Yield what comes, waiting for the first at most `seconds`; raise what Kafka reports."""
+        for number in range(most):
+            event = self._consumer.poll(0 if number else seconds)
+            if event is None:
+                return
+            error = event.error()
+            if error is None:
+                yield _record(event)
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+                yield End(event.partition(), event.offset())
+            else:
+                raise error_of(KafkaException(error), f"read {self._topic}")
+
+    def removed(self) -> dict[int, int]:
+        """Return how many offsets of newly assigned partitions were removed by Kafka before they were delivered, at most."""
+        found = {}
+        for partition in self._new:
+            place = TopicPartition(self._topic, partition)
+            with translated(f"look up what is delivered of {self._topic}"):
+                (known,) = self._consumer.committed([place], timeout=_LOOK_SECONDS)
+                low, _ = self._consumer.get_watermark_offsets(place, timeout=_LOOK_SECONDS)
+            if 0 <= known.offset < low:
+                found[partition] = low - known.offset
+        self._new = []
+        return found
+
+    def pause(self, partition: int) -> None:
+        """Read a partition no more, until `resume`."""
+        self._consumer.pause([TopicPartition(self._topic, partition)])
+
+    def resume(self, partition: int) -> None:
+        """Read a paused partition on."""
+        self._consumer.resume([TopicPartition(self._topic, partition)])
+
+    def commit(self, offsets: Mapping[int, int], *, wait: bool) -> None:
+        """Commit offsets; with `wait` return when they are committed."""
+        if offsets:
+            places = [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
+            with translated(f"commit what is delivered of {self._topic}"):
+                self._consumer.commit(offsets=places, asynchronous=not wait)
+
+    def commit_failed(self) -> bool:
+        """Return, once, whether a commit failed that nobody waited for."""
+        failed, self._uncommitted = self._uncommitted, False
+        return failed
+
+    def check(self) -> None:
+        """Raise what keeps the topic from being read: that it is not in Kafka, or may not be read."""
+        with translated(f"read {self._topic}"):
+            known = self._consumer.list_topics(self._topic, timeout=_LOOK_SECONDS).topics[self._topic]
+            if known.error is not None:
+                raise KafkaException(known.error)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _on_assign(self, consumer: Any, places: list[Any]) -> None:
+        consumer.incremental_assign(places)
+        for place in places:
+            self._assigned(place.partition)
+            self._new.append(place.partition)
+
+    def _on_revoke(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up(consumer, places, lost=False)
+
+    def _on_lost(self, consumer: Any, places: list[Any]) -> None:
+        _log.warning("%s: %d partitions were taken from this bridge", self._topic, len(places))
+        self._give_up(consumer, places, lost=True)
+
+    def _give_up(self, consumer: Any, places: list[Any], *, lost: bool) -> None:
+        for place in places:
+            self._revoked(place.partition, lost)
+        consumer.incremental_unassign(places)
+
+    def _on_commit(self, error: Any, _places: list[Any]) -> None:
+        self._uncommitted = self._uncommitted or error is not None
+
+
+class LetterWriter:
+    """Writes dead letters; a report of each comes within `poll`."""
+
+    def __init__(self, connection: KafkaConnection, topic: str) -> None:
+        self._topic = topic
+        self._producer = letter_producer(connection)
+
+    def write(
+        self, entry: Entry, written: Callable[[Entry], None], failed: Callable[[Entry, ReplicationError], None]
+    ) -> None:
+        """Write a dead letter; one of the two is called in a later `poll`, or `failed` at once."""
+        record = entry.record
+        report = partial(self._reported, entry, written, failed)
+        try:
+            self._producer.produce(
+                self._topic,
+                record.value,
+                record.key,
+                headers=headers(entry, dt.datetime.now(dt.UTC)),
+                on_delivery=report,
+            )
+        except (KafkaException, BufferError) as error:
+            problem = error if isinstance(error, KafkaException) else KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001
+            failed(entry, error_of(problem, f"write to {self._topic}"))
+
+    def poll(self) -> None:
+        """Take reports."""
+        self._producer.poll(0)
+
+    def flush(self, seconds: float) -> None:
+        """Wait for reports."""
+        self._producer.flush(seconds)
+
+    def _reported(
+        self,
+        entry: Entry,
+        written: Callable[[Entry], None],
+        failed: Callable[[Entry, ReplicationError], None],
+        error: Any,
+        _record: Any,
+    ) -> None:
+        if error is None:
+            written(entry)
+        else:
+            failed(entry, error_of(KafkaException(error), f"write to {self._topic}"))
+
+
+def _record(event: Any) -> Record:
+    _, timestamp = event.timestamp()
+    return Record(
+        event.topic(),
+        event.partition(),
+        event.offset(),
+        event.key(),
+        event.value(),
+        tuple(event.headers() or ()),
+        max(0, timestamp),
+    )

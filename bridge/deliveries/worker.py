@@ -1,0 +1,188 @@
+"""A delivery's thread: reads the topic into the outbox, writes dead letters, commits what is settled.
+
+A partition that has too much waiting is paused until half of that is settled. What Kafka reports (a topic that is gone, rights
+that are missing, brokers that are unavailable) is the delivery's state until it passes; neither sources nor other deliveries
+stop for it. Made, started and stopped by bridge/deliveries/deliveries.py.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from bridge.deliveries.kafka import End, LetterWriter, TopicReader
+from bridge.deliveries.metrics import DeliveryMetrics
+from bridge.deliveries.outbox import Outbox
+from bridge.deliveries.pending import Entry
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.delivery import topics
+from headrace.errors import NeedsOperator, ReplicationError
+from headrace.rate_limited_log import RateLimitedLog
+
+_log = logging.getLogger(__name__)
+
+#: Records read before something else has its turn.
+_MANY = 500
+_COMMIT_SECONDS = 0.5
+#: How often old records are looked for, and how long a state that nothing explains any more is kept, in seconds.
+_EXPIRE_SECONDS, _CALM_SECONDS = 5.0, 5.0
+_LOOK_SECONDS = 2.0
+#: The pause before dead letters that Kafka did not take are written again, in seconds.
+_LETTER_SECONDS = 2.0
+
+
+class Worker:
+    """One delivery between Kafka and its outbox."""
+
+    def __init__(
+        self,
+        file: BridgeFile,
+        name: str,
+        outbox: Outbox,
+        figures: DeliveryMetrics,
+        wake: Callable[[Outbox, Iterable[str]], None],
+        *,
+        open_reader: Callable[..., TopicReader] = TopicReader,
+        open_letters: Callable[..., LetterWriter] = LetterWriter,
+    ) -> None:
+        self._name = name
+        self._outbox = outbox
+        self._figures = figures
+        #: Has the addresses' records sent; from any thread.
+        self._wake = wake
+        self._settings = file.deliveries[name]
+        self._topic, letters = topics(name, self._settings)
+        self._reader = open_reader(
+            file.kafka,
+            file.delivery_group(name),
+            self._topic,
+            file.sharing.session_seconds,
+            assigned=self._assigned,
+            revoked=self._revoked,
+        )
+        self._letters = open_letters(file.kafka, letters)
+        self._letters_at = 0.0
+        self._partitions: set[int] = set()
+        self._paused: set[int] = set()
+        self._commit_at = self._expire_at = self._look_at = self._calm_at = 0.0
+        self._problem = RateLimitedLog(_log.warning)
+        self._dead = RateLimitedLog(_log.warning)
+
+    def turn(self, seconds: float) -> None:
+        """Do what is due; wait for records at most `seconds`."""
+        try:
+            for event in self._reader.read(_MANY, seconds):
+                if isinstance(event, End):
+                    self._outbox.reach(*event)
+                else:
+                    self._outbox.read(event)
+                    # At once: memory is bounded by this.
+                    self._pause_full(event.partition)
+            self._look_for_removed()
+            self._commit()
+            self._look()
+        except ReplicationError as error:
+            self._note(error)
+        self._expire()
+        self._bury()
+        self._resume()
+        if fresh := self._outbox.fresh():
+            self._wake(self._outbox, fresh)
+
+    def close(self, seconds: float) -> None:
+        """Commit what is settled, and leave the group."""
+        self._bury()
+        self._letters.flush(seconds)
+        try:
+            self._reader.commit(self._outbox.committable(), wait=True)
+        except ReplicationError as error:
+            _log.warning("%s: what was delivered last is not committed, and will be sent again: %s", self._name, error)
+        self._reader.close()
+        self._figures.state, self._figures.reason = "stopped", ""
+
+    def _assigned(self, partition: int) -> None:
+        self._partitions.add(partition)
+        self._paused.discard(partition)
+        self._outbox.assign(partition)
+
+    def _revoked(self, partition: int, lost: bool) -> None:
+        """Give a partition up: the next bridge begins where this one committed."""
+        try:
+            settled = self._outbox.committable()
+            if partition in settled and not lost:
+                self._reader.commit({partition: settled[partition]}, wait=True)
+        except ReplicationError as error:
+            _log.warning("%s: not committed: %s", self._name, error.message)
+        self._partitions.discard(partition)
+        self._paused.discard(partition)
+        self._outbox.revoke(partition)
+
+    def _commit(self) -> None:
+        now = time.monotonic()
+        if self._reader.commit_failed():
+            self._outbox.uncommitted()
+        if now >= self._commit_at and (offsets := self._outbox.committable()):
+            self._commit_at = now + _COMMIT_SECONDS
+            self._reader.commit(offsets, wait=False)
+            self._outbox.committed(offsets)
+
+    def _look(self) -> None:
+        """Look now and then whether all is well, where records alone would not show it."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_SECONDS
+        self._outbox.look()
+        # Also those whose pause ended while there was no connection.
+        self._wake(self._outbox, self._outbox.addresses())
+        if not self._partitions:
+            self._reader.check()
+        if now >= self._calm_at:
+            self._figures.state, self._figures.reason = "delivering", ""
+
+    def _look_for_removed(self) -> None:
+        for partition, count in self._reader.removed().items():
+            self._figures.removed += count
+            _log.error(
+                "%s: Kafka removed up to %d records of %s[%d] before they were delivered: its retention is too short",
+                *(self._name, count, self._topic, partition),
+            )
+
+    def _bury(self) -> None:
+        self._letters.poll()
+        if time.monotonic() >= self._letters_at:
+            for entry in self._outbox.condemned():
+                self._letters.write(entry, self._buried, self._unburied)
+
+    def _buried(self, entry: Entry) -> None:
+        self._outbox.buried(entry)
+        # A receiver's description may hold what the record says: it is in the dead letter alone.
+        self._dead("%s: %s is a dead letter: %s", self._name, entry.record.id, entry.condition)
+
+    def _unburied(self, entry: Entry, error: ReplicationError) -> None:
+        self._letters_at = time.monotonic() + _LETTER_SECONDS
+        self._outbox.unburied(entry)
+        self._note(error)
+
+    def _expire(self) -> None:
+        hours, now = self._settings.dead_letter_after_hours, time.monotonic()
+        if hours and now >= self._expire_at:
+            self._expire_at = now + _EXPIRE_SECONDS
+            self._outbox.expire(int((time.time() - hours * 3600) * 1000))
+
+    def _pause_full(self, partition: int) -> None:
+        if partition in self._partitions - self._paused and self._outbox.is_full(partition):
+            self._reader.pause(partition)
+            self._paused.add(partition)
+
+    def _resume(self) -> None:
+        for partition in list(self._paused):
+            if self._outbox.has_space(partition):
+                self._reader.resume(partition)
+                self._paused.discard(partition)
+        self._figures.paused = len(self._paused)
+
+    def _note(self, error: ReplicationError) -> None:
+        self._figures.state = "needs an operator" if isinstance(error, NeedsOperator) else "waiting for Kafka"
+        self._figures.reason = error.message
+        self._calm_at = time.monotonic() + _CALM_SECONDS
+        self._problem("%s: %s%s", self._name, error.message, error.hint and f". {error.hint}")

@@ -1,0 +1,100 @@
+"""A receiver for a branch: it takes deliveries of Headrace, and each counts once, whatever is killed when.
+
+Each message is written to SQLite together with its id, in one transaction, and accepted after that. One that is sent again, as
+its acceptance was lost on the way, is known by its id: it is accepted and not written again. What is accepted is never sent
+again, so ids have to be kept only for some days.
+
+    python examples/receiver/receiver.py --connect amqps://bridge.example:5671 --address alerts/jakarta --database alerts.sqlite \
+        --authority authority.pem --certificate branch.pem --key branch.key
+"""
+
+import argparse
+import logging
+import sqlite3
+import time
+from typing import Any
+
+from proton import SSLDomain
+from proton.handlers import MessagingHandler
+from proton.reactor import AtLeastOnce, Container
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS alerts (id TEXT PRIMARY KEY, key TEXT, body BLOB, received_at REAL);
+CREATE INDEX IF NOT EXISTS alerts_by_age ON alerts (received_at);
+"""
+#: How long an id is remembered, in seconds.
+REMEMBERED = 30 * 24 * 3600
+_log = logging.getLogger("receiver")
+
+
+class Receiver(MessagingHandler):
+    """Keeps a link to an address, and writes what comes."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        # Nothing is accepted before its transaction; ten messages may be on the way.
+        super().__init__(prefetch=10, auto_accept=False)
+        self._given = given
+        self._database = sqlite3.connect(given.database)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.executescript(SCHEMA)
+        with self._database:
+            self._database.execute("DELETE FROM alerts WHERE received_at < ?", (time.time() - REMEMBERED,))
+
+    def on_start(self, event: Any) -> None:
+        """Connect to all addresses that were given: each bridge sends what it has."""
+        for url in self._given.connect:
+            trusted = None
+            if url.startswith("amqps:"):
+                trusted = SSLDomain(SSLDomain.MODE_CLIENT)
+                trusted.set_trusted_ca_db(self._given.authority)
+                trusted.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+                if self._given.certificate:
+                    trusted.set_credentials(self._given.certificate, self._given.key, None)
+            # Proton connects again by itself, with growing pauses.
+            connection = event.container.connect(url, ssl_domain=trusted, heartbeat=10)
+            event.container.create_receiver(connection, self._given.address, options=AtLeastOnce())
+
+    def on_link_opened(self, event: Any) -> None:
+        """Say that it receives."""
+        _log.info("receiving from %s", event.receiver.source.address)
+
+    def on_message(self, event: Any) -> None:
+        """Write a message, and accept it once it is committed."""
+        message = event.message
+        # Binary is a view into memory that Proton frees.
+        key, body = message.properties.get("key"), bytes(message.body)
+        with self._database:
+            new = self._database.execute(
+                "INSERT OR IGNORE INTO alerts VALUES (?, ?, ?, ?)", (message.id, key, body, time.time())
+            )
+        if new.rowcount:
+            _log.info("%s: new", message.id)
+            # What the alert is for, such as to mark a card, belongs into the same transaction.
+        else:
+            _log.info("%s: known already", message.id)
+        self.accept(event.delivery)
+
+    def on_transport_error(self, event: Any) -> None:
+        """Say why a connection was lost; Proton connects again."""
+        _log.warning("connection lost: %s", event.transport.condition)
+
+    def on_link_error(self, event: Any) -> None:
+        """End when the address is refused."""
+        _log.error("refused: %s", event.link.remote_condition)
+        super().on_link_error(event)
+
+
+def main() -> None:
+    """Receive until it is stopped."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--connect", required=True, action="append", metavar="URL", help="again for each bridge")
+    for name in ("address", "database"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("authority", "certificate", "key"):
+        parser.add_argument(f"--{name}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    Container(Receiver(parser.parse_args())).run()
+
+
+if __name__ == "__main__":
+    main()
