@@ -10,8 +10,6 @@ from typing import Final
 from edge.mysql import events
 from edge.mysql.ddl import Kind, Statement
 from headrace.errors import NeedsOperator
-from headrace.position import Position
-from headrace.schema import TableSchema
 
 
 def lost_events(where: str) -> NeedsOperator:
@@ -101,14 +99,4 @@ def another_log(name: str, former: str) -> NeedsOperator:
     return NeedsOperator(
         f"the binlog goes on in {name}, after {former}: its files were renamed or reset",
         hint="Positions of before and after cannot be compared: run 'headrace edge init --adopt --new-epoch'.",
-    )
-
-
-def too_large(table: TableSchema, position: Position, size: int, largest: int) -> NeedsOperator:
-    """Return the error of a change that is too large for a record; sizes in bytes."""
-    return NeedsOperator(
-        f"a change of {table.schema}.{table.table} at position {position} makes a record of {size} bytes, "
-        f"the limit is {largest}",
-        hint="Raise [records] largest_megabytes, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', "
-        "and a record without the row takes its place.",
     )

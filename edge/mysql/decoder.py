@@ -20,9 +20,8 @@ from edge.mysql.events import Group
 from edge.mysql.gtid_progress import Mark
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.table_cache import TableCache
-from edge.mysql.transaction_metadata import TransactionMetadata
-from edge.mysql.transaction_writer import TransactionWriter
 from edge.records.batcher import Batcher
+from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
@@ -54,8 +53,9 @@ class Decoder:
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
-        ends = TransactionMetadata(tables.no_table)
-        self._changes = TransactionWriter(batcher, epoch=epoch, largest=largest, records=records, ends=ends)
+        self._writer: TransactionWriter[Transaction] = TransactionWriter(
+            batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table
+        )
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
@@ -77,13 +77,13 @@ class Decoder:
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and its end was not fed yet."""
-        return self._changes.transaction is not None
+        return self._writer.transaction is not None
 
     def feed(self, found: bytes, end: int, now_ms: int) -> None:
         """Decode one event, which ends at `end` without its checksum; raise CorruptInput or NeedsOperator."""
         if self._aside is not None and self._aside(found, end):
             return
-        self._now_ms = now_ms
+        self._now_ms = self._writer.now_ms = now_ms
         try:
             self._handlers.get(found[4], self._unknown)(found, end)
         except MissingColumns as error:
@@ -105,19 +105,19 @@ class Decoder:
         self._mapped[int.from_bytes(body[:6], "little")] = self._tables.decode_table_map(body)
 
     def _rows(self, found: bytes, end: int) -> None:
-        changes, now_ms = self._changes, self._now_ms
-        transaction = changes.transaction
+        writer, now_ms = self._writer, self._now_ms
+        transaction = writer.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
         for table, told, images, at, until in self._located(found, end):
-            first = changes.ordinal
+            first = writer.ordinal
             if told in events.INSERTS:
                 keys, values = table.inserts(images, at, until, transaction, first, now_ms)
             elif told in events.UPDATES:
                 keys, values = table.updates(images, at, until, transaction, first, now_ms)
             else:
                 keys, values = table.deletes(images, at, until, transaction, first, now_ms)
-            changes.add(table, keys, values, now_ms, deletes=told in events.DELETES)
+            writer.add_rows(table, keys, values, are_deletes=told in events.DELETES)
 
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are told; none of a table that is not captured."""
@@ -161,7 +161,7 @@ class Decoder:
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
         self._group, self._explicit = group, False
-        self._changes.begin(
+        self._writer.begin(
             Transaction(
                 epoch=self._epoch,
                 commit=commit,
@@ -174,7 +174,7 @@ class Decoder:
 
     def _end(self, found: bytes, _end: int = 0) -> None:
         """End the transaction where an event in the file ends."""
-        transaction, group = self._changes.transaction, self._group
+        transaction, group = self._writer.transaction, self._group
         if transaction is None or group is None:
             raise ValueError("a transaction ends that did not begin")
         log_pos = int.from_bytes(found[13:17], "little")
@@ -184,7 +184,7 @@ class Decoder:
         self.marks.append(Mark(end, group))
         self._group = None
         self._mapped.clear()
-        self._changes.end(end)
+        self._writer.end(end)
 
     def _query(self, found: bytes, end: int) -> None:
         query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
@@ -212,7 +212,7 @@ class Decoder:
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
         """End a transaction that has no rows; a part of one (ROLLBACK TO a savepoint) or one with rows cannot be followed."""
-        if self._changes.ordinal or " " in statement.opening:
+        if self._writer.ordinal or " " in statement.opening:
             raise decode_errors.rolled_back(self._where(found))
         self._end(found)
 
@@ -224,10 +224,10 @@ class Decoder:
             )  # fmt: skip
         for named, table_name in statement.tables:
             table = self._tables.emptied(named or database, table_name)
-            transaction = self._changes.transaction
+            transaction = self._writer.transaction
             if table is not None and transaction is not None:
-                emptied = table.truncate(transaction, self._changes.ordinal, self._now_ms)
-                self._changes.add(table, [None], [emptied], self._now_ms)
+                emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms)
+                self._writer.add(table, None, emptied)
 
     def _payload(self, found: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""
@@ -243,11 +243,11 @@ class Decoder:
         offset = int.from_bytes(found[13:17], "little")
         file = file_name(self._base, self._number)
         ends = f", in an event that ends at {file}:{offset}" if offset else f", in {file}"
-        transaction = self._changes.transaction
+        transaction = self._writer.transaction
         if transaction is None:
             return f"after {file_name(self._base, self.passed >> 32)}:{self.passed & 0xFFFFFFFF}{ends}"
         assert self._group is not None
-        return f"at position {Position(self._epoch, transaction.commit, self._changes.ordinal)}, GTID {self._group.text}{ends}"
+        return f"at position {Position(self._epoch, transaction.commit, self._writer.ordinal)}, GTID {self._group.text}{ends}"
 
     def _corrupt(self, found: bytes, wrong: str) -> CorruptInput:
         return CorruptInput(

@@ -10,9 +10,6 @@ from msgspec import json
 
 from headrace import __version__
 
-#: How a record ends, and how the last one of its transaction does.
-END, LAST_END = b"}}", b',"last":true}}'
-
 
 class Transaction:
     """What all records of one transaction share."""
@@ -43,18 +40,16 @@ class Table:
             json.encode(database), json.encode(database), json.encode(table),
         )  # fmt: skip
         self._copied_names = self._names.replace(b'"snapshot":"false"', b'"snapshot":"incremental"', 1)
-        self._schema_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(database))
+        self.database_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(database))
 
     def middle(self, transaction: Transaction, *, copied: bool = False) -> bytes:
         """Return what comes between the rows of a record and the row's number; of `copied` rows it says so."""
         names = self._copied_names if copied else self._names
         return b"%b%d%b%b" % (self._head, transaction.commit_ms, names, transaction.origin)
 
-    def schema_record(self, change: bytes, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
-        """Return the schema record that goes ahead of a change; `change` is the element of `tableChanges`."""
-        return b'{%b0%b%08x"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (
-            self.middle(transaction), transaction.place, ordinal, now_ms, self._schema_names, change,
-        )  # fmt: skip
+    def source(self, transaction: Transaction, ordinal: int) -> bytes:
+        """Return the source block, with row number 0, up to and including the ordinal."""
+        return b"%b0%b%08x" % (self.middle(transaction), transaction.place, ordinal)
 
 
 def end(op: bytes, transaction: Transaction, now_ms: int) -> bytes:

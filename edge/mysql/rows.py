@@ -62,6 +62,8 @@ class Table:
                 if code.policy == "exclude" and (versions is None or number not in versions.columns)
             ],
         )
+        #: `database.table` as JSON.
+        self.name = json.encode(f"{described.database}.{described.table}")
         #: Which of its rows are current; None where all are.
         self.versions = versions
         #: Whether its schema record went ahead.
@@ -76,10 +78,6 @@ class Table:
         self._heads: set[bytes] = set()
         self._of: Transaction | None = None
         self._middle = b""
-
-    def schema_record(self, transaction: Transaction, ordinal: int, now_ms: int) -> bytes:
-        """Return the schema record."""
-        return self.envelope.schema_record(json.encode(self.schema.change()), transaction, ordinal, now_ms)
 
     def truncate(self, transaction: Transaction, ordinal: int, now_ms: int, *, number: int | None = None) -> bytes:
         """Return the value of a truncate, which has no key; `number` is its index where that is not the ordinal."""

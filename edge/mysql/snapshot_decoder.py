@@ -67,7 +67,8 @@ class SnapshotDecoder(XaDecoder):
         """Come to the watermarks whose place is reached, between transactions."""
         while self.watermarks and not self.in_transaction and self.passed >= self.watermarks[0].place:
             watermark = self.watermarks.popleft()
-            self._now_ms, self._clock_ms = now_ms, watermark.now_ms
+            self._now_ms = self._writer.now_ms = now_ms
+            self._clock_ms = watermark.now_ms
             self.on_watermark(watermark.content)
 
     def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
@@ -133,9 +134,9 @@ class SnapshotDecoder(XaDecoder):
             file=file_name(self._base, self.passed >> 32),
             first=first,
         )
-        self._changes.begin(transaction, first)
-        self._changes.add(table, keys, made(transaction, first), self._now_ms)
-        self._changes.end(self.passed)
+        self._writer.begin(transaction, first)
+        self._writer.add_rows(table, keys, made(transaction, first))
+        self._writer.end(self.passed)
         return Position(self._epoch, self.passed, first + len(keys) - 1)
 
     def _end(self, found: bytes, end: int = 0) -> None:

@@ -83,7 +83,7 @@ class XaDecoder(Decoder):
 
     def _begin(self, found: bytes, end: int = 0) -> None:
         super()._begin(found, end)
-        transaction, group = self._changes.transaction, self._group
+        transaction, group = self._writer.transaction, self._group
         assert transaction is not None
         assert group is not None
         self._start = transaction.commit - len(found)

@@ -3,8 +3,7 @@
 Nothing is skipped: the log still holds it. No values of rows are in the words.
 """
 
-from headrace.errors import CorruptInput, NeedsOperator
-from headrace.position import Position
+from headrace.errors import CorruptInput
 
 
 def corrupt(message: bytes, *, is_known: bool, place: str) -> CorruptInput:
@@ -14,14 +13,4 @@ def corrupt(message: bytes, *, is_known: bool, place: str) -> CorruptInput:
         f"a message of type {message[:1]!r}, {len(message)} bytes long, {wrong}, {place}",
         hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, "
         "look whether the server and its publication are of a kind that this release reads, and report it.",
-    )
-
-
-def too_large(table: str, position: Position, size: int, largest: int) -> NeedsOperator:
-    """Return the error of a change that is too large for a record; sizes in bytes."""
-    return NeedsOperator(
-        f"the change of {table} at position {position} makes a record of {size} bytes, more than the {largest} of "
-        "[records] largest_megabytes",
-        hint="Raise it, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', and a record "
-        "that tells key, size and SHA-256 takes its place. REPLICA IDENTITY FULL carries large columns twice.",
     )

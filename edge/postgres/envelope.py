@@ -13,9 +13,7 @@ from msgspec import json
 
 from headrace import __version__
 
-#: How a record ends, and how the last one of its transaction does.
 _NO_SNAPSHOT, _SNAPSHOT = b',"snapshot":"false"', b',"snapshot":"incremental"'
-END, LAST_END = b"}}", b',"last":true}}'
 
 
 class Around(NamedTuple):
@@ -31,15 +29,16 @@ class Around(NamedTuple):
 class Transaction:
     """What all records of one transaction share."""
 
-    __slots__ = ("_read", "commit", "commit_ms", "committed", "identity", "place")
+    __slots__ = ("_read", "commit", "commit_ms", "committed", "id", "place")
 
     def __init__(self, *, epoch: int, commit: int, commit_ms: int, xid: int) -> None:
         self.commit = commit
         self.commit_ms = commit_ms
         self.committed = b"%d" % commit_ms
         self.place = b'%d,"lsn":%d,"position":"%08x/%016x/' % (xid, commit, epoch, commit)
-        self.identity = b"%d:%d" % (xid, commit)
-        self._read = b',"transaction":{"id":"%b","total_order":' % self.identity
+        #: As JSON.
+        self.id = b'"%d:%d"' % (xid, commit)
+        self._read = b',"transaction":{"id":%b,"total_order":' % self.id
 
     def read(self, now_ms: int) -> bytes:
         """Return what a record holds from the time when it was read on, up to its number."""
@@ -61,7 +60,7 @@ class Table:
             json.encode(schema),
             json.encode(table),
         )
-        self._names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(schema))
+        self.database_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(schema))
 
     def for_snapshot(self) -> Self:
         """Return the same for rows that a snapshot reads."""
@@ -77,8 +76,6 @@ class Table:
             self.head, committed, self.middle, place, ordinal, op, read, number,
         )  # fmt: skip
 
-    def schema_record(self, change: bytes, around: Around, now_ms: int) -> bytes:
-        """Return the schema record that goes ahead of a change; `change` is the element of `tableChanges`."""
-        return b'{%b%b%b%b%b"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (
-            self.head, around.committed, self.middle, around.place, around.ordinal, now_ms, self._names, change,
-        )  # fmt: skip
+    def source(self, transaction: Transaction, ordinal: int) -> bytes:
+        """Return the source block up to and including the ordinal."""
+        return b"%b%b%b%b%08x" % (self.head, transaction.committed, self.middle, transaction.place, ordinal)

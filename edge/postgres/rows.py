@@ -5,7 +5,6 @@ Every message is padded with four bytes, so that the kind and length of a traili
 tuple of this table raises ValueError, struct.error or IndexError, which edge/postgres/pgoutput.py turns into CorruptInput.
 """
 
-import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -84,10 +83,6 @@ class Table:
         old, _ = self._tuple(message, 8)
         return self._key(old)
 
-    def schema_record(self, around: Around, now_ms: int) -> bytes:
-        """Return the schema record."""
-        return self.envelope.schema_record(json.encode(self.schema.change()), around, now_ms)
-
     def insert(self, message: bytes, *around: bytes) -> KeyAndValue:
         """Byte1('I') Int32(relation) Byte1('N') TupleData."""
         row, offset = self._tuple(message, 8)
@@ -129,38 +124,6 @@ class Table:
         if message[5:6] == b"K":
             old = [value if number in self.identity else None for number, value in enumerate(old)]
         return key, b'{"before":%b,"after":null,%b' % (self._row(old), self._rest(b"d", around))
-
-    def without_row(self, message: bytes, size: int, *around: bytes) -> bytes:
-        """Return what takes the place of a change whose value is too large: the same without all but the key's columns.
-
-        `too_large` in it tells the value's size, and the SHA-256 of the row's JSON: of the new row, of the old one for a delete.
-        """
-        offset, old = 5, None
-        kind = message[5:6]
-        if kind != b"N":
-            old, offset = self._tuple(message, 8)
-            if kind == b"K":
-                old = [value if number in self.identity else None for number, value in enumerate(old)]
-        before = values.NULL if old is None else self._row(self._key_alone(old))
-        if message[:1] == b"D":
-            row, after, absent = old or [], values.NULL, b""
-        else:
-            row, _ = self._tuple(message, offset + 3)
-            row = [was if value is None else value for value, was in zip(row, old or row, strict=True)]
-            kept = self._key_alone(row)
-            after, absent = self._row(kept), self._absent(kept)
-        op = {b"I": self.envelope.created, b"U": b"u", b"D": b"d"}[message[:1]]
-        return b'{"before":%b,"after":%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
-            before,
-            after,
-            absent,
-            size,
-            hashlib.sha256(self._row(row)).hexdigest().encode(),
-            self._rest(op, around),
-        )
-
-    def _key_alone(self, columns: Columns) -> Columns:
-        return [value if number in self.key_columns else None for number, value in enumerate(columns)]
 
     def truncate(self, around: Around) -> bytes:
         """Return the value of a truncate, which has no key."""

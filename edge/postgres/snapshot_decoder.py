@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.postgres import rows_compiled, snapshot_rows
+from edge.postgres.logical_message import LogicalMessage
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
-from edge.postgres.transaction_metadata import LogicalMessage
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
@@ -73,8 +73,8 @@ class SnapshotDecoder(Decoder):
     def truncate(self, table: SnapshotTable) -> Position:
         """Put a truncate of a table here."""
         held = self._announced_now(table)
-        self._add(held, None, held.truncate(self._around()))
-        return Position(self._epoch, self._commit, self._ordinal - 1)
+        self._writer.add(held, None, held.truncate(self._around()))
+        return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the chunk has the table's present shape, and saw every transaction that stands ahead of its window."""
@@ -86,11 +86,11 @@ class SnapshotDecoder(Decoder):
         table = self._announced_now(chunk_table)
         read = self._change_of(table)
         message_of = snapshot_rows.insert(chunk_table.oid, chunk_table.count)
-        batcher, add, keeps = self._batcher, self._add, window.keeps
+        batcher, writer, keeps = self._batcher, self._writer, window.keeps
         again: list[Key] = []
-        first = self._ordinal
+        first = writer.ordinal
         for row in chunk.rows:
-            ordinal = self._ordinal
+            ordinal = writer.ordinal
             message = message_of(row)
             key, value = read(
                 message, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
@@ -102,14 +102,14 @@ class SnapshotDecoder(Decoder):
                 continue
             size = len(value)
             if size > batcher.room or not table.schema_sent or self._records.transactions:
-                add(table, key, self._fitted(table.for_snapshot(), message.removesuffix(PAD), value))
+                writer.add(table, key, value)
             else:
                 batcher.keys.append(key)
                 batcher.values.append(value)
                 batcher.room -= size
-                self._ordinal = ordinal + 1
-        put = self._ordinal > first
-        return Put(Position(self._epoch, self._commit, self._ordinal - 1) if put else None, again)
+                writer.ordinal = ordinal + 1
+        put = writer.ordinal > first
+        return Put(Position(self._epoch, self._commit, writer.ordinal - 1) if put else None, again)
 
     def _announced_now(self, chunk_table: SnapshotTable) -> Table:
         """Announce a table as the log would, unless that is how it is known, and return it."""
@@ -186,8 +186,8 @@ class SnapshotDecoder(Decoder):
 
     def _forget(self, oid: int) -> None:
         known = oid.to_bytes(4, "big")
-        for prefix in [prefix for prefix in self._told if prefix[1:5] == known]:
-            del self._told[prefix]
+        for prefix in [prefix for prefix in self._fast if prefix[1:5] == known]:
+            del self._fast[prefix]
 
 
 def hidden(seen: str, xids: tuple[int, ...]) -> bool:

@@ -163,7 +163,7 @@ class TestSeal:
     def test_an_ordinal_beyond_the_text_form_is_refused(self):
         log = Log()
         log.feed(begin(), TABLE, insert(1, "a"))
-        log.decoder._ordinal = log.batcher._ordinal = 1 << 32
+        log.decoder._writer.ordinal = log.batcher._ordinal = 1 << 32
         log.feed(insert(2, "b"), commit())
         with pytest.raises(CorruptInput, match="out of range"):
             log.batcher.seal()

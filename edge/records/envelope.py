@@ -1,0 +1,80 @@
+"""The parts of Debezium's envelope that every engine writes in the same way (docs/records.md).
+
+A record ends with its transaction; schema records, the beginning and end of transactions, and dead letters are made here once.
+What only an engine knows of a record, its `source` block, comes from the engine (edge/postgres/envelope.py,
+edge/mysql/envelope.py) up to and including the ordinal, without the closing quote.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import msgspec
+from msgspec import json
+
+from headrace.schema import TableSchema
+
+#: How a record ends, and how the last record of its transaction does.
+END, LAST_END = b"}}", b',"last":true}}'
+
+_NULL, _BEFORE, _AFTER, _UNCHANGED = b"null", b'{"before":', b',"after":', b'"unchanged":'
+
+
+def schema_record(schema: TableSchema, source: bytes, database_names: bytes, now_ms: int) -> bytes:
+    """Return the schema record that goes ahead of a table's first change; `database_names` are its two name fields."""
+    change = json.encode(schema.change())
+    return b'{%b"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (source, now_ms, database_names, change)
+
+
+def transaction_begin(transaction: bytes, source: bytes, now_ms: int) -> tuple[bytes, bytes]:
+    """Return key and value of the record that goes ahead of a transaction's first change; its id is JSON."""
+    return _status(b"BEGIN", transaction, _NULL, _NULL, source, now_ms)
+
+
+def transaction_end(
+    transaction: bytes, changes: Mapping[bytes, int], count: int, source: bytes, now_ms: int
+) -> tuple[bytes, bytes]:
+    """Return key and value of a transaction's last record; `changes` has the number of changes by the table's JSON name."""
+    listed = b",".join(b'{"data_collection":%b,"event_count":%d}' % changed for changed in changes.items())
+    return _status(b"END", transaction, b"%d" % count, b"[%b]" % listed, source, now_ms)
+
+
+def _status(
+    status: bytes, transaction: bytes, count: bytes, collections: bytes, source: bytes, now_ms: int
+) -> tuple[bytes, bytes]:
+    value = b'{"status":"%b","id":%b,"event_count":%b,"data_collections":%b,%b"},"ts_ms":%d}' % (
+        status, transaction, count, collections, source, now_ms,
+    )  # fmt: skip
+    return b'{"id":%b}' % transaction, value
+
+
+class _Rows(msgspec.Struct):
+    before: msgspec.Raw
+    after: msgspec.Raw
+    unchanged: msgspec.Raw | None = None
+
+
+def dead_letter(value: bytes, schema: TableSchema) -> bytes:
+    """Return the record that replaces a change which is too large: the same with the key's columns alone.
+
+    `too_large` in it has the value's size, and the SHA-256 of the row's JSON: of the new row, of the old one for a delete.
+    """
+    rows = json.decode(value, type=_Rows)
+    before, after = bytes(rows.before), bytes(rows.after)
+    at = len(_BEFORE) + len(before) + len(_AFTER) + len(after) + 1
+    if rows.unchanged is not None:
+        at += len(_UNCHANGED) + len(bytes(rows.unchanged)) + 1
+    is_delete = after == _NULL
+    digest = sha256(before if is_delete else after).hexdigest().encode()
+    left_out = [] if is_delete else [column.name for column in schema.columns if column.name not in schema.key]
+    unchanged = b"%b%b," % (_UNCHANGED, json.encode(left_out)) if left_out else b""
+    return b'%b%b%b%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
+        _BEFORE, _key_columns(before, schema), _AFTER, _key_columns(after, schema), unchanged, len(value), digest, value[at:],
+    )  # fmt: skip
+
+
+def _key_columns(row: bytes, schema: TableSchema) -> bytes:
+    """Return a row with the key's columns alone."""
+    if row == _NULL:
+        return row
+    fields = json.decode(row, type=dict[str, msgspec.Raw])
+    return json.encode({name: value for name, value in fields.items() if name in schema.key})

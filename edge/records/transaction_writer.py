@@ -1,0 +1,229 @@
+"""The changes of one transaction, on their way into a batch; written once for all engines.
+
+A schema record goes ahead of a table's first change; a batch is cut before a change that does not fit; the last change of a
+transaction has `last`; a change too large for a record is replaced by a dead letter, or ends the edge; tombstones, BEGIN and END
+records are added as `[records]` says. Decoders call it with records that are complete, so an event that cannot be decoded adds
+nothing. A decoder's fast path appends to the batcher itself and moves `ordinal`.
+"""
+
+import logging
+from typing import Generic, Protocol, TypeVar
+
+from edge.records import envelope
+from edge.records.batcher import Batcher
+from headrace.configuration.records import Records
+from headrace.errors import NeedsOperator
+from headrace.position import Position
+from headrace.schema import TableSchema
+
+_log = logging.getLogger(__name__)
+
+
+class Transaction(Protocol):
+    """What an engine knows of a transaction when it begins."""
+
+    #: The commit number of its positions, and when it committed, in milliseconds since 1970.
+    commit: int
+    commit_ms: int
+
+    @property
+    def id(self) -> bytes:
+        """Its id as JSON."""
+
+
+T = TypeVar("T", bound=Transaction)
+T_contra = TypeVar("T_contra", bound=Transaction, contravariant=True)
+
+
+class Envelope(Protocol[T_contra]):
+    """What an engine's records of one table share."""
+
+    #: The fields of a schema record that name the database and the schema.
+    database_names: bytes
+
+    def source(self, transaction: T_contra, ordinal: int) -> bytes:
+        """Return the `source` block up to and including the ordinal, without the closing quote."""
+
+
+class Table(Protocol[T_contra]):
+    """A captured table."""
+
+    schema: TableSchema
+    #: Whether its schema record was sent.
+    schema_sent: bool
+    #: `schema.table` as JSON.
+    name: bytes
+
+    @property
+    def envelope(self) -> Envelope[T_contra]:
+        """What its records share."""
+
+
+class TransactionWriter(Generic[T]):
+    """Writes one transaction after another into a batcher; `largest` is the limit of a record's value, in bytes."""
+
+    def __init__(self, batcher: Batcher, *, epoch: int, largest: int, records: Records, no_table: Envelope[T]) -> None:
+        #: The transaction that has begun and did not end; None between transactions.
+        self.transaction: T | None = None
+        #: The ordinal of the next change, and how many ordinals before it have no record.
+        self.ordinal = self.skipped = 0
+        #: When what is written was read, in milliseconds since 1970; set by the decoder.
+        self.now_ms = 0
+        self._batcher, self._epoch, self._largest, self._no_table = batcher, epoch, largest, no_table
+        self._with_ends, self._with_tombstones = records.transactions, records.tombstones
+        self._stops_at_large = records.on_too_large == "stop"
+        # Changes of the transaction by table, where its end reports them.
+        self._counts: dict[bytes, int] = {}
+        batcher.limit_values(largest)
+
+    def begin(self, transaction: T, first: int = 0) -> None:
+        """Start a transaction, whose first change has this ordinal."""
+        self.transaction, self.ordinal, self.skipped = transaction, first, first
+        self._counts = {}
+        self._batcher.begin(transaction.commit, transaction.commit_ms)
+        if first:
+            self._batcher.skip(first)
+
+    def skip(self) -> None:
+        """Leave a change or message out; it takes its ordinal all the same."""
+        self.ordinal += 1
+        self.skipped += 1
+        self._batcher.skip(self.ordinal)
+
+    def add(self, table: Table[T] | None, key: bytes | None, value: bytes, *, is_delete: bool = False) -> None:
+        """Add a change of a table, or a message, with the records that go ahead of it; raise as `fitted` does."""
+        if table is not None:
+            value = self.fitted(table, value, self.ordinal)
+        self._add(key, value, self.ordinal, self._ahead(table, 1), with_tombstone=is_delete and self._with_tombstones)
+        self.ordinal += 1
+
+    def add_rows(
+        self, table: Table[T], keys: list[bytes | None], values: list[bytes | None], *, are_deletes: bool = False
+    ) -> None:
+        """Add changes of one table; raise as `fitted` does."""
+        batcher, ordinal = self._batcher, self.ordinal
+        if batcher.repeats_schema and not table.schema_sent:
+            # Each has its schema record.
+            for key, value in zip(keys, values, strict=True):
+                assert value is not None
+                self.add(table, key, value, is_delete=are_deletes)
+            return
+        ahead = self._ahead(table, len(values)) if (self._with_ends or not table.schema_sent) and values else []
+        with_tombstone = are_deletes and self._with_tombstones
+        size = sum(map(len, values))  # type: ignore[arg-type]
+        if size <= batcher.room and not ahead and not with_tombstone:
+            batcher.keys += keys
+            batcher.values += values
+            batcher.room -= size
+            self.ordinal = ordinal + len(values)
+            return
+        held_keys, held_values, room = batcher.keys, batcher.values, batcher.room
+        for key, value in zip(keys, values, strict=True):
+            assert value is not None
+            size = len(value)
+            # The room is never larger than a record may be.
+            if size > room or ahead or with_tombstone:
+                batcher.room = room
+                self._add(key, self.fitted(table, value, ordinal), ordinal, ahead, with_tombstone=with_tombstone)
+                ahead = []
+                held_keys, held_values, room = batcher.keys, batcher.values, batcher.room
+            else:
+                held_keys.append(key)
+                held_values.append(value)
+                room -= size
+            ordinal += 1
+        batcher.room, self.ordinal = room, ordinal
+
+    def add_outside(self, commit: int, key: bytes, value: bytes, end: int) -> None:
+        """Add a message that belongs to no transaction: a commit number of its own, which ends at a place in the log."""
+        batcher = self._batcher
+        if batcher.values and len(value) > batcher.room:
+            batcher.cut(0)
+        batcher.begin(commit, self.now_ms)
+        self._append(key, value)
+        self.ordinal = 1
+        batcher.commit(end)
+
+    def end(self, place: int) -> bool:
+        """End the transaction at a place in the log; return whether it has records."""
+        transaction, values = self.transaction, self._batcher.values
+        has_records = transaction is not None and self.ordinal > self.skipped
+        if transaction is not None and has_records:
+            # A tombstone follows its delete.
+            newest = -1 if values[-1] is not None else -2
+            last = values[newest]
+            assert last is not None
+            values[newest] = last.removesuffix(envelope.END) + envelope.LAST_END
+            if self._with_ends:
+                source, count = self._no_table.source(transaction, self.ordinal), self.ordinal - self.skipped
+                self._append(*envelope.transaction_end(transaction.id, self._counts, count, source, self.now_ms))
+                self.ordinal += 1
+        self.transaction = None
+        self._batcher.commit(place)
+        return has_records
+
+    def fitted(self, table: Table[T], value: bytes, ordinal: int) -> bytes:
+        """Return the value, or the dead letter that replaces one too large for a record; raise NeedsOperator to stop there."""
+        size = len(value)
+        if size <= self._largest:
+            return value
+        assert self.transaction is not None
+        position = Position(self._epoch, self.transaction.commit, ordinal)
+        problem = too_large(f"{table.schema.schema}.{table.schema.table}", position, size, self._largest)
+        if self._stops_at_large:
+            raise problem
+        _log.warning("%s: a dead letter replaces it", problem.message)
+        self._batcher.dead_letters += 1
+        return envelope.dead_letter(value, table.schema)
+
+    def _add(
+        self,
+        key: bytes | None,
+        value: bytes,
+        ordinal: int,
+        ahead: list[tuple[bytes | None, bytes]],
+        *,
+        with_tombstone: bool,
+    ) -> None:
+        """Add a change with the records ahead of it and its tombstone, all in one batch."""
+        batcher = self._batcher
+        if batcher.values and len(value) + sum(len(record) for _, record in ahead) > batcher.room:
+            batcher.cut(ordinal)
+        for ahead_key, record in ahead:
+            batcher.add_ahead(record, ordinal, ahead_key)
+        self._append(key, value)
+        if with_tombstone and key is not None:
+            batcher.add_tombstone(key, ordinal)
+
+    def _ahead(self, table: Table[T] | None, count: int) -> list[tuple[bytes | None, bytes]]:
+        """Return the records that go ahead of the next change, with their keys; `count` changes of its table are counted."""
+        transaction, ordinal = self.transaction, self.ordinal
+        assert transaction is not None
+        ahead: list[tuple[bytes | None, bytes]] = []
+        if self._with_ends:
+            if ordinal == self.skipped:
+                source = self._no_table.source(transaction, ordinal)
+                ahead.append(envelope.transaction_begin(transaction.id, source, self.now_ms))
+            if table is not None:
+                self._counts[table.name] = self._counts.get(table.name, 0) + count
+        if table is not None and not table.schema_sent:
+            source = table.envelope.source(transaction, ordinal)
+            names = table.envelope.database_names
+            ahead.append((None, envelope.schema_record(table.schema, source, names, self.now_ms)))
+            table.schema_sent = not self._batcher.repeats_schema
+        return ahead
+
+    def _append(self, key: bytes | None, value: bytes) -> None:
+        self._batcher.keys.append(key)
+        self._batcher.values.append(value)
+        self._batcher.room -= len(value)
+
+
+def too_large(table: str, position: Position, size: int, largest: int) -> NeedsOperator:
+    """Return the error of a change that is too large for a record; sizes in bytes."""
+    return NeedsOperator(
+        f"the change of {table} at position {position} makes a record of {size} bytes, more than the {largest} bytes of "
+        "[records] largest_megabytes",
+        hint="Raise it, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', and a record "
+        "with key, size and SHA-256 replaces the change. REPLICA IDENTITY FULL carries large columns twice.",
+    )
