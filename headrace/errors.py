@@ -1,12 +1,40 @@
 """Errors by who must act; the class alone decides what happens, and the command turns it into an exit code.
 
     ReplicationError
-    ├── NotConnected         the loop: connect again, after a jittered pause
-    ├── Retryable            the loop: do the same step again
-    │   └── NoRoom               the loop: go on without writing, and try again
-    ├── NeedsOperator        a person: stop, say what happened and what to run
-    │   └── ConfigurationError   a person: the file or the command line is wrong
-    └── CorruptInput         nobody can pass it: quarantine or stop, by policy
+    ├── NotConnected                a server cannot be reached, or the connection was lost
+    │   ├── LogTaken                    edge: somebody else reads the source's log
+    │   │   ├── SlotTaken                   PostgreSQL: a process of the server has the slot
+    │   │   └── ServerIdTaken               MariaDB, MySQL: another replica has the server id
+    │   └── LogEnded                    MariaDB, MySQL: the part of the binlog that is read again ends
+    ├── Retryable                   the step failed and will be done again
+    │   ├── NoRoom                      the disk takes nothing now
+    │   ├── CheckpointChanged           edge: another checkpoint is right, as after a failover
+    │   ├── NotOwner, OldGeneration     bridge: the source, or the group, has another owner or generation
+    │   ├── PartitionsFailed            bridge: Kafka refuses some partitions of a transaction
+    │   └── Conflict                    lake: another process committed first
+    ├── NeedsOperator               going on could lose or repeat changes
+    │   ├── ConfigurationError          the file or the command line is wrong
+    │   ├── NoEvent                     MariaDB, MySQL: no event begins at a place of the binlog
+    │   ├── NoTopic, InstanceFenced     bridge: a topic is missing; another process has the instance's name
+    │   └── Incompatible                lake: a column changed in a way that the table cannot follow
+    ├── CorruptInput                bytes that cannot be what they claim to be
+    └── Fenced                      bridge: a producer that is of no more use; its lane makes another
+
+| class | who must act | what happens | exit code |
+|---|---|---|---|
+| NotConnected | the loop | connects again after a jittered pause, for ever | 5, of a command that does not loop |
+| LogTaken | the loop, then a person | as NotConnected; NeedsOperator when it lasts longer than 15 s | 3 |
+| Retryable | the loop | does the same step again after a jittered pause | 5, as above |
+| NoRoom | the loop | goes on without writing, confirms nothing that is not durable, and writes again later | 5, as above |
+| CheckpointChanged | the loop | writes the new checkpoint and opens the session again | |
+| NeedsOperator | a person | stops; the hint says what to run; nothing was skipped or confirmed | 3 |
+| ConfigurationError | a person | stops before anything was done | 2 |
+| CorruptInput | nobody can pass it | stops, or replaces it by a dead letter, by policy | 4 |
+| NotOwner, OldGeneration, PartitionsFailed, Fenced | the bridge | aborts the transaction and releases its deliveries; the edge sends them again | |
+| Conflict | the load | reads what the other committed, and tries again | 5 |
+| any other exception | the developers | stops: a defect | 70 |
+
+In a snapshot's thread the same classes concern one table alone: NeedsOperator ends its snapshot, and the stream goes on.
 
 Messages and hints never hold row values or secrets. Exit code 1 is no error's: it means that the answer is no.
 """

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
+from edge.mysql.ddl import tokens
 from edge.mysql.snapshot_columns import quoted
-from edge.mysql.sql_tokens import tokens
 from edge.mysql.table_cache import SYSTEM, Chosen
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql

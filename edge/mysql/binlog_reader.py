@@ -11,9 +11,8 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 
-from edge.mysql import compressed_transaction
 from edge.mysql import events as event
-from edge.mysql.binlog_position import file_name, place
+from edge.mysql.checkpoint import file_name, place
 from edge.mysql.checks import FIRST, log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
@@ -143,7 +142,7 @@ def _unpacked(found: bytes, end: int) -> Iterator[Event]:
         yield found, end
         return
     try:
-        for inner in compressed_transaction.events(found[event.HEADER_SIZE : end]):
+        for inner in event.compressed_events(found[event.HEADER_SIZE : end]):
             yield inner, len(inner)
     except (ValueError, IndexError) as error:
         raise CorruptInput(

@@ -1,13 +1,42 @@
-"""What a MariaDB or MySQL source's checkpoint holds besides its position: where the binlog is read again, and whose it is."""
+"""What a MariaDB or MySQL source's checkpoint holds besides its position: where the binlog is read again, and whose it is.
 
-from typing import Literal, Self
+A place in a binlog is a file's number and an offset in it as one number, which grows as the log does (`number << 32 | offset`).
+A server begins a new file before it begins a transaction beyond `max_binlog_size`, 1 GiB at most, so every transaction begins
+at an offset that fits. A last one may end beyond 4 GiB: its place is then the file's last.
+"""
+
+import re
+from collections import deque
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
-from edge.mysql.binlog_position import file_name, place, split_name
+from edge.mysql.events import Group
 from edge.mysql.gtid import Gtids, MariadbGtids, MysqlGtids
 from edge.progress.checkpoint import Checkpoint
+from headrace.errors import CorruptInput
 from headrace.position import Position
+
+_NAME = re.compile(r"(.*)\.(\d{1,9})")
+_LARGEST = 0xFFFFFFFF
+
+
+def place(file_number: int, offset: int) -> int:
+    """Return the place as a number."""
+    return file_number << 32 | min(offset, _LARGEST)
+
+
+def split_name(file: str) -> tuple[str, int]:
+    """Return the base name and the number of a binlog file; raise CorruptInput when it is none."""
+    match = _NAME.fullmatch(file)
+    if match is None:
+        raise CorruptInput(f"{file[:60]!r} is no binlog file", hint="A binlog file looks like binlog.000042.")
+    return match[1], int(match[2])
+
+
+def file_name(base: str, number: int) -> str:
+    """Return the name of a binlog file."""
+    return f"{base}.{number:06}"
 
 
 class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,3 +82,36 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
             file=file_name(self.base, reached >> 32),
             offset=reached & 0xFFFFFFFF,
         )
+
+
+class Mark(NamedTuple):
+    """What a GTID set gains when everything below a place is read."""
+
+    place: int
+    group: Group
+
+
+class GtidProgress:
+    """The transactions that one session has read and the checkpoint does not include yet."""
+
+    def __init__(self) -> None:
+        #: Transactions that were read whole, oldest first: the decoder appends to it.
+        self.marks: deque[Mark] = deque()
+        # The greatest place that was requested, and the set that belongs to it; None before the first request.
+        self._reached: tuple[int, Gtids] | None = None
+
+    def restart(self) -> None:
+        """Forget what was read: the log is read again from the checkpoint."""
+        self.marks.clear()
+        self._reached = None
+
+    def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
+        """Return the durable checkpoint moved to an acknowledged position and place."""
+        marks = self.marks
+        reached, gtids = self._reached or (checkpoint.confirmed, checkpoint.gtid_set)
+        while marks and marks[0].place <= place:
+            gtids = gtids.with_group(marks.popleft().group)
+        # The set is that of the greatest place, so the place may not be a smaller one.
+        reached = max(reached, place)
+        self._reached = reached, gtids
+        return checkpoint.advanced(position, reached, gtids)

@@ -8,8 +8,7 @@ import logging
 import re
 from typing import Any, NamedTuple
 
-from edge.mysql.binlog_position import split_name
-from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checkpoint import MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
 from edge.mysql.errors import ANEW, NEW_EPOCH, NoEvent, ServerIdTaken
 from edge.mysql.gtid import MariadbGtids, MysqlGtids

@@ -3,8 +3,8 @@
 Sans-I/O: edge/mysql/replication.py feeds one event at a time, whole and checked. A transaction's commit number is the place where
 its GTID event ends, which is known when it begins; the ordinal counts its changes from 0. So positions depend on the log alone.
 Whatever is not an event, or not one that can be passed over, raises CorruptInput or NeedsOperator with the place in the log. An
-event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use. XA is
-edge/mysql/xa.py's.
+event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use. XA transactions are
+followed by edge/mysql/xa.py.
 """
 
 import logging
@@ -12,14 +12,15 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from edge.mysql import compressed_transaction, decode_errors, events
-from edge.mysql.binlog_position import file_name, place, split_name
+from edge.mysql import errors, events
+from edge.mysql.checkpoint import Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Statement
 from edge.mysql.envelope import Transaction
 from edge.mysql.events import Group
-from edge.mysql.gtid_progress import Mark
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.table_cache import TableCache
+from edge.mysql.xa import XaTransactions
+from edge.mysql.xa_prepared import PreparedReader
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records
@@ -47,6 +48,7 @@ class Decoder:
         mariadb: bool,
         largest: int,
         records: Records,
+        prepared_reader: PreparedReader,
     ) -> None:
         #: The end of the last transaction that was fed whole, or of log without transactions after it.
         self.passed = after
@@ -61,17 +63,18 @@ class Decoder:
         self._explicit = False
         self._now_ms = 0
         self._mapped: dict[int, Table | None] = {}
-        #: Takes events out of the log's order, where they are not fed when they come.
-        self._aside: Callable[[bytes, int], bool] | None = None
+        #: What XA transactions have prepared and decided.
+        self.xa = xa = XaTransactions(prepared_reader, feed=self.feed, end=self._end, where=self._where)
         self._handlers: dict[int, Callable[[bytes, int], None]] = {
             **dict.fromkeys(events.PASSED, self._pass), events.TABLE_MAP: self._map,
             **dict.fromkeys(events.INSERTS | events.UPDATES | events.DELETES, self._rows),
             events.ROTATE: self._rotate, events.HEARTBEAT: self._beat, events.MARIADB_GTID: self._begin, events.GTID: self._begin,
             events.QUERY: self._query, events.QUERY_COMPRESSED: self._query, events.XID: self._end,
-            events.TRANSACTION_PAYLOAD: self._payload,
+            events.TRANSACTION_PAYLOAD: self._payload, events.XA_PREPARE: xa.prepare,
         }  # fmt: skip
         self._statements: dict[Kind, Callable[[bytes, Statement], None]] = {
             Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back, Kind.REFUSED: self._refuse,
+            Kind.XA_START: self._xa_start, Kind.XA_END: self._xa_end, Kind.XA_COMMIT: xa.commit, Kind.XA_ROLLBACK: xa.roll_back,
         }  # fmt: skip
 
     @property
@@ -81,13 +84,14 @@ class Decoder:
 
     def feed(self, found: bytes, end: int, now_ms: int) -> None:
         """Decode one event, which ends at `end` without its checksum; raise CorruptInput or NeedsOperator."""
-        if self._aside is not None and self._aside(found, end):
+        intercept = self.xa.intercept
+        if intercept is not None and intercept(found, end):
             return
         self._now_ms = self._writer.now_ms = now_ms
         try:
             self._handlers.get(found[4], self._unknown)(found, end)
         except MissingColumns as error:
-            raise decode_errors.missing_columns(self._where(found)) from error
+            raise errors.missing_columns(self._where(found)) from error
         except (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError) as error:
             raise self._corrupt(found, "cannot be decoded") from error
 
@@ -95,8 +99,8 @@ class Decoder:
         """Take no notice: the event says nothing of rows."""
 
     def _unknown(self, found: bytes, _end: int) -> None:
-        if found[4] in decode_errors.EVENTS:
-            raise decode_errors.EVENTS[found[4]](self._where(found))
+        if found[4] in errors.EVENTS:
+            raise errors.EVENTS[found[4]](self._where(found))
         if not found[17] & events.MAY_BE_IGNORED:
             raise self._corrupt(found, "is of an unknown type, and the log does not say that it may be passed over")
 
@@ -140,7 +144,7 @@ class Decoder:
         name, _ = events.rotated(found, end)
         base, number = _split(name)
         if base != self._base or number < self._number:
-            raise decode_errors.another_log(name, file_name(self._base, self._number))
+            raise errors.another_log(name, file_name(self._base, self._number))
         if self.in_transaction:
             raise ValueError("a file ends within a transaction")
         self._number = number
@@ -171,9 +175,11 @@ class Decoder:
                 file=file_name(self._base, self._number),
             )
         )
+        self.xa.begun(commit - len(found), group)
 
     def _end(self, found: bytes, _end: int = 0) -> None:
         """End the transaction where an event in the file ends."""
+        self.xa.check_end()
         transaction, group = self._writer.transaction, self._group
         if transaction is None or group is None:
             raise ValueError("a transaction ends that did not begin")
@@ -204,16 +210,24 @@ class Decoder:
     def _begin_rows(self, _found: bytes, _statement: Statement) -> None:
         self._explicit = True
 
+    def _xa_start(self, _found: bytes, _statement: Statement) -> None:
+        # Savepoints may follow, which end nothing.
+        self._explicit = True
+        self.xa.start()
+
+    def _xa_end(self, _found: bytes, _statement: Statement) -> None:
+        """Wait for what follows: the prepare."""
+
     def _commit(self, found: bytes, _statement: Statement) -> None:
         self._end(found)
 
     def _refuse(self, found: bytes, statement: Statement) -> None:
-        raise decode_errors.by_statement(statement, self._where(found))
+        raise errors.by_statement(statement, self._where(found))
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
         """End a transaction that has no rows; a part of one (ROLLBACK TO a savepoint) or one with rows cannot be followed."""
         if self._writer.ordinal or " " in statement.opening:
-            raise decode_errors.rolled_back(self._where(found))
+            raise errors.rolled_back(self._where(found))
         self._end(found)
 
     def _apply(self, statement: Statement, database: str) -> None:
@@ -231,7 +245,7 @@ class Decoder:
 
     def _payload(self, found: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""
-        for inner in compressed_transaction.events(found[events.HEADER_SIZE : end]):
+        for inner in events.compressed_events(found[events.HEADER_SIZE : end]):
             if inner[4] == events.TRANSACTION_PAYLOAD:
                 raise ValueError("a compressed transaction within another")
             if inner[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
@@ -240,6 +254,8 @@ class Decoder:
             self.feed(inner, len(inner), self._now_ms)
 
     def _where(self, found: bytes) -> str:
+        # What was prepared may be in another file, and has only the offset of its end.
+        found = self.xa.decision or found
         offset = int.from_bytes(found[13:17], "little")
         file = file_name(self._base, self._number)
         ends = f", in an event that ends at {file}:{offset}" if offset else f", in {file}"

@@ -7,17 +7,14 @@ from typing import Any, Literal, Self
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
 from edge.mysql import setup
-from edge.mysql.binlog_position import place, split_name
 from edge.mysql.binlog_reader import BinlogReader
-from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
 from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
-from edge.mysql.connection import Database
+from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.gtid import MysqlGtids
-from edge.mysql.gtid_progress import GtidProgress
 from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
 from edge.mysql.replication import ReplicationStream
-from edge.mysql.snapshot_connection import SnapshotConnection
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import SnapshotReader
@@ -121,10 +118,10 @@ class MysqlSession:
         gtids: GtidProgress,
         stream: ReplicationStream,
         database: Database,
-        again: BinlogReader,
+        prepared_reader: BinlogReader,
     ) -> None:
         self._config, self._names, self._engine, self._gtids = config, names, engine, gtids
-        self._stream, self._database, self._again = stream, database, again
+        self._stream, self._database, self._prepared_reader = stream, database, prepared_reader
         self._charsets: dict[int, str] = {}
         self.pid = stream.pid
         self.fileno = stream.fileno
@@ -152,7 +149,7 @@ class MysqlSession:
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint
         self._decoder = SnapshotDecoder(
-            again=self._again,
+            prepared_reader=self._prepared_reader,
             ordinals=SnapshotOrdinals(self._config.beside(self._config.state.folder), *sent),
             server_id=checkpoint.server_id,
             epoch=checkpoint.position.epoch,
@@ -180,7 +177,9 @@ class MysqlSession:
     def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
         connect = partial(SnapshotConnection, self._names, self._config.source.name)
-        return SnapshotReader(connect, self._tables, self._checkpoint, self._decoder.watermarks, self._decoder.decided)
+        return SnapshotReader(
+            connect, self._tables, self._checkpoint, self._decoder.watermarks, self._decoder.xa.decided
+        )
 
     def stream(self, on_watermark: Callable[[bytes], None]) -> SnapshotDecoder:
         """Return the decoder, which calls `on_watermark` for each watermark."""
@@ -210,8 +209,8 @@ class MysqlSession:
     def read(self, now_ms: int) -> int:
         """Decode the events that have arrived."""
         decoder = self._decoder
-        if decoder.is_replaying:
-            fed = decoder.replay(now_ms)
+        if decoder.xa.is_replaying:
+            fed = decoder.xa.replay(now_ms)
             decoder.arrive(now_ms)
             return fed
         if not decoder.watermarks:
@@ -228,7 +227,7 @@ class MysqlSession:
 
     def close(self) -> None:
         """Close both connections."""
-        self._again.close()
+        self._prepared_reader.close()
         self._stream.close()
         self._database.close()
 

@@ -7,7 +7,12 @@ struct.error or IndexError when they are not what their type says; edge/mysql/de
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import zstandard
+
+from edge.mysql.table_map import packed
 
 HEADER = struct.Struct("<IBIIIH").unpack_from
 HEADER_SIZE = 19
@@ -184,3 +189,34 @@ def unpacked(data: bytes) -> bytes:
     if len(plain) != length:
         raise ValueError("a compressed event unpacks to another length than it says")
     return plain
+
+
+_ZSTD, _PLAIN = 0, 255
+
+
+def compressed_events(body: bytes) -> Iterator[bytes]:
+    """Yield the events, which have no checksums."""
+    fields = {2: _PLAIN, 3: 0}
+    kind, at = packed(body, 0)
+    while kind:
+        length, at = packed(body, at)
+        fields[kind], _ = packed(body[at : at + length], 0)
+        at += length
+        kind, at = packed(body, at)
+    data = body[at:]
+    if fields[2] == _ZSTD:
+        if not 0 < fields[3] <= _LARGEST:
+            raise ValueError("a compressed transaction unpacks to an impossible size")
+        try:
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=fields[3])
+        except zstandard.ZstdError as error:
+            raise ValueError("a compressed transaction is damaged") from error
+    elif fields[2] != _PLAIN:
+        raise ValueError("a transaction is compressed in an unknown way")
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at + 9 : at + 13], "little")
+        if size < HEADER_SIZE or at + size > len(data):
+            raise ValueError("an event of a compressed transaction is cut short")
+        yield data[at : at + size]
+        at += size

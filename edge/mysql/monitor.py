@@ -1,8 +1,7 @@
 """What is looked at beside a binlog: how much of it stands after the checkpoint, and whether that is still there."""
 
 from edge import watch
-from edge.mysql.binlog_position import place, split_name
-from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checkpoint import MysqlCheckpoint, place, split_name
 from edge.mysql.checks import check_log, check_settings
 from edge.mysql.connection import Database
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from edge.engine import Adoption
-from edge.mysql.binlog_position import file_name, split_name
-from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checkpoint import MysqlCheckpoint, file_name, split_name
 from edge.mysql.checks import (
     FIRST,
     check_gtids,

@@ -12,16 +12,15 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.mysql import events
-from edge.mysql.binlog_position import file_name
+from edge.mysql.checkpoint import Mark, file_name
 from edge.mysql.ddl import Kind
+from edge.mysql.decoder import Decoder
 from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
-from edge.mysql.gtid_progress import Mark
 from edge.mysql.rows import Table
 from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.table_cache import Copied
-from edge.mysql.xa import XaDecoder
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
@@ -40,7 +39,7 @@ def _nobody(_content: bytes) -> None:
     """Wait for no watermark."""
 
 
-class SnapshotDecoder(XaDecoder):
+class SnapshotDecoder(Decoder):
     """A decoder that chunks can be put into."""
 
     def __init__(self, *, ordinals: SnapshotOrdinals, server_id: int, **options: Any) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from edge.mysql import events, snapshot_rows
-from edge.mysql.binlog_position import file_name, place, split_name
-from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checkpoint import MysqlCheckpoint, file_name, place, split_name
 from edge.mysql.checks import gtids_at, log_end
+from edge.mysql.connection import SnapshotConnection
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
-from edge.mysql.snapshot_connection import SnapshotConnection
 from edge.mysql.snapshot_table import describe, listed, shape
 from edge.mysql.table_cache import Copied, TableCache
 from edge.snapshot.plan import Key

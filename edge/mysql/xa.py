@@ -1,18 +1,18 @@
 """XA transactions: what was prepared becomes changes when it commits, at the place and under the GTID of the commit.
 
-The log has their rows ahead of the decision: they are held aside (edge/mysql/xa_prepared.py) and decoded when the commit comes; a
+The log has their rows ahead of the decision: they are held (edge/mysql/xa_prepared.py) and decoded when the commit comes; a
 rollback drops them. So positions follow the order of commits and depend on the log alone, and nothing of an undecided
 transaction is sent. The rows are looked for and decoded in rounds, while the events behind the commit wait: the capturing thread
-gets its turn after each.
+gets its turn after each. Called by edge/mysql/decoder.py, which it gives the events to decode.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from edge.mysql import decode_errors, events
-from edge.mysql.ddl import Kind, Statement
-from edge.mysql.decoder import Decoder
+from edge.mysql import errors, events
+from edge.mysql.ddl import Statement
+from edge.mysql.events import Group
 from edge.mysql.xa_prepared import Event, NotPrepared, PreparedReader, PreparedTransactions
 
 #: A round of decoding ends after so many bytes.
@@ -21,14 +21,26 @@ _ROUND_BYTES: Final = 1 << 20
 _DECIDED: Final = 4096
 
 
-class XaDecoder(Decoder):
-    """A decoder that follows XA in one phase and in two."""
+class XaTransactions:
+    """Follows XA in one phase and in two.
 
-    def __init__(self, *, again: PreparedReader, **options: Any) -> None:
-        super().__init__(**options)
+    `feed` decodes an event, `end` ends the present transaction at an event, `where` says where in the log an event is.
+    """
+
+    def __init__(
+        self,
+        prepared_reader: PreparedReader,
+        *,
+        feed: Callable[[bytes, int, int], None],
+        end: Callable[[bytes], None],
+        where: Callable[[bytes], str],
+    ) -> None:
         #: Ids of transactions that were decided, oldest first; another thread looks into it.
         self.decided: dict[str, None] = {}
-        self._again, self._prepared = again, PreparedTransactions(again)
+        #: Takes events that are not decoded when they come, and returns whether it took one; None while all are decoded.
+        self.intercept: Callable[[bytes, int], bool] | None = None
+        self._reader, self._prepared = prepared_reader, PreparedTransactions(prepared_reader)
+        self._feed, self._end, self._where = feed, end, where
         # Where the present transaction's GTID event begins.
         self._start = 0
         self._holds = False
@@ -36,90 +48,88 @@ class XaDecoder(Decoder):
         self._replayed: Iterator[Event | None] | None = None
         self._decision = b""
         self._waiting: deque[Event] = deque()
-        self._handlers[events.XA_PREPARE] = self._prepare
-        self._statements |= {
-            Kind.XA_START: self._xa_start, Kind.XA_END: self._xa_end, Kind.XA_COMMIT: self._xa_commit,
-            Kind.XA_ROLLBACK: self._xa_rollback,
-        }  # fmt: skip
 
     @property
     def is_replaying(self) -> bool:
         """Whether a commit waits for `replay`, and the events behind it do."""
         return self._replayed is not None or bool(self._waiting)
 
+    @property
+    def decision(self) -> bytes | None:
+        """The event of the commit whose rows are decoded now; None at any other time."""
+        return None if self._replayed is None else self._decision
+
     def replay(self, now_ms: int) -> int:
         """Decode a round of what was prepared, and then the events that wait; return how many, at least 1 while it goes on."""
         fed = 0
         if self._replayed is not None:
-            fed, is_whole = self._round(self._replayed, now_ms)
+            fed, is_whole = self._decode_round(self._replayed, now_ms)
             if not is_whole:
-                self._aside = self._wait
+                self.intercept = self._wait
                 return fed
             self._replayed = None
             self._end(self._decision)
         while self._waiting and self._replayed is None:
             found, end = self._waiting.popleft()
-            self.feed(found, end, now_ms)
+            self._feed(found, end, now_ms)
             fed += 1
         return fed
 
-    def _round(self, replayed: Iterator[Event | None], now_ms: int) -> tuple[int, bool]:
+    def _decode_round(self, replayed: Iterator[Event | None], now_ms: int) -> tuple[int, bool]:
         """Decode a round; return how many steps were taken, and whether everything is decoded."""
         steps = size = 0
-        self._aside = None
+        self.intercept = None
         try:
             for event_or_pause in replayed:
                 steps += 1
                 if event_or_pause is None:
                     return steps, False
                 found, end = event_or_pause
-                self.feed(found, end, now_ms)
+                self._feed(found, end, now_ms)
                 size += end
                 if size >= _ROUND_BYTES:
                     return steps, False
         except NotPrepared as error:
-            raise decode_errors.not_prepared(str(error), self._again.first(), self._where(self._decision)) from error
+            raise errors.not_prepared(str(error), self._reader.first(), self._where(self._decision)) from error
         return steps + 1, True
 
-    def _begin(self, found: bytes, end: int = 0) -> None:
-        super()._begin(found, end)
-        transaction, group = self._writer.transaction, self._group
-        assert transaction is not None
-        assert group is not None
-        self._start = transaction.commit - len(found)
+    # What the decoder reports.
+
+    def begun(self, start: int, group: Group) -> None:
+        """Note that a transaction has begun, whose GTID event begins at a place."""
+        self._start = start
         if group.xa == "prepare":
             self._hold()
 
-    def _end(self, found: bytes, end: int = 0) -> None:
+    def check_end(self) -> None:
+        """Raise ValueError where the transaction that ends has to be prepared instead."""
         if self._holds:
             raise ValueError("a transaction ends otherwise than one that is prepared")
-        super()._end(found, end)
 
-    def _xa_start(self, _found: bytes, _statement: Statement) -> None:
-        # Savepoints may follow, which end nothing.
-        self._explicit = True
+    def start(self) -> None:
+        """Hold the rows that follow: XA START."""
         if not self._holds:
             self._hold()
 
-    def _xa_end(self, _found: bytes, _statement: Statement) -> None:
-        """Wait for what follows: the prepare."""
-
-    def _xa_commit(self, found: bytes, statement: Statement) -> None:
+    def commit(self, found: bytes, statement: Statement) -> None:
+        """Decode what was prepared, round by round: XA COMMIT."""
         self._decide(statement.xid)
-        self._replay(self._prepared.take(statement.xid, self._start), found)
+        self._begin_replay(self._prepared.take(statement.xid, self._start), found)
 
-    def _xa_rollback(self, found: bytes, statement: Statement) -> None:
+    def roll_back(self, found: bytes, statement: Statement) -> None:
+        """Drop what was prepared: XA ROLLBACK."""
         self._prepared.drop(statement.xid)
         self._decide(statement.xid)
         self._end(found)
 
-    def _prepare(self, found: bytes, end: int) -> None:
+    def prepare(self, found: bytes, end: int) -> None:
+        """Keep what is held until it is decided, or decode it where it commits in one phase: XA_PREPARE."""
         prepared = events.prepared(found, end)
         if not self._holds:
             raise ValueError("an XA transaction is prepared that did not begin")
-        self._holds, self._aside = False, None
+        self._holds, self.intercept = False, None
         if prepared.one_phase:
-            self._replay(self._prepared.take_last(), found)
+            self._begin_replay(self._prepared.take_last(), found)
             return
         self._prepared.end(prepared.xid)
         self.decided.pop(prepared.xid, None)
@@ -132,21 +142,17 @@ class XaDecoder(Decoder):
 
     def _hold(self) -> None:
         self._prepared.begin(self._start)
-        self._holds, self._aside = True, self._take_aside
+        self._holds, self.intercept = True, self._hold_rows
 
-    def _take_aside(self, found: bytes, end: int) -> bool:
+    def _hold_rows(self, found: bytes, end: int) -> bool:
         if found[4] not in events.ROWS:
             return False
         self._prepared.hold(found, end)
         return True
 
-    def _replay(self, rows: Iterator[Event | None], decision: bytes) -> None:
-        self._replayed, self._decision, self._aside = rows, decision, self._wait
+    def _begin_replay(self, rows: Iterator[Event | None], decision: bytes) -> None:
+        self._replayed, self._decision, self.intercept = rows, decision, self._wait
 
     def _wait(self, found: bytes, end: int) -> bool:
         self._waiting.append((found, end))
         return True
-
-    def _where(self, found: bytes) -> str:
-        # What was prepared may be in another file, and says of its end only the offset.
-        return super()._where(found if self._replayed is None else self._decision)

@@ -1,5 +1,6 @@
 """PostgreSQL as an engine of the agent (edge/engine.py): ties slot, publication, log stream and decoder together."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -7,21 +8,21 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
 from edge.observability.figures import Figures
 from edge.postgres import setup
-from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
+from edge.postgres.failover import follow, guard
 from edge.postgres.key_predicate import condition
-from edge.postgres.lsn import format_lsn
 from edge.postgres.monitor import Watch
-from edge.postgres.preflight import open_stream
-from edge.postgres.primary_keys import PrimaryKeys
+from edge.postgres.publication import PrimaryKeys, check_publication
 from edge.postgres.replication import ReplicationStream
-from edge.postgres.slot import find_slot, log_end, retained_bytes
+from edge.postgres.slot import check_server, check_slot, check_system, find_slot, log_end, retained_bytes
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.snapshot_reader import SnapshotReader
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Postgresql
+from headrace.errors import NeedsOperator
 from headrace.position import Position
 
 
@@ -156,3 +157,49 @@ class PostgresSession:
         """Close both connections."""
         self._stream.close()
         self._database.close()
+
+
+_log = logging.getLogger(__name__)
+
+
+def open_stream(
+    config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int
+) -> tuple[ReplicationStream, Database]:
+    """Return a checked replication connection, and an ordinary one beside it.
+
+    `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
+    that it is gone, and is told so. Raises NeedsOperator, NotConnected, or CheckpointChanged.
+    """
+    if (config.slot, config.publication, config.database) != (
+        checkpoint.slot,
+        checkpoint.publication,
+        checkpoint.database,
+    ):
+        raise NeedsOperator(
+            f"the checkpoint is of slot {checkpoint.slot!r}, publication {checkpoint.publication!r} and database "
+            f"{checkpoint.database!r}; the configuration names others",
+            hint="Put the names back into the configuration, or give this one a state folder of its own.",
+        )
+    database = Database(config, source)
+    try:
+        check_server(database)
+        stream = ReplicationStream(config, source)
+        try:
+            system = stream.identify()
+            check_system(system, checkpoint)
+            if (changed := follow(stream, database, system, checkpoint)) is not None:
+                raise changed
+            check_publication(database, checkpoint)
+            slot = check_slot(database, checkpoint)
+            if (changed := guard(database, slot, checkpoint)) is not None:
+                raise changed
+            if former_pid and slot.active_pid == former_pid:
+                _log.info("ending the server's process %d of the connection that was lost", former_pid)
+                database.value("select pg_terminate_backend(%s)", former_pid)
+        except BaseException:
+            stream.close()
+            raise
+    except BaseException:
+        database.close()
+        raise
+    return stream, database

@@ -8,7 +8,7 @@ objects and holds no row values.
 import re
 
 from edge.engine import LogTaken
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
 #: What to do when changes are lost to the slot.
 ANEW = (
@@ -115,3 +115,13 @@ def _first_line(words: str) -> str:
 def quoted(name: str) -> str:
     """Return an identifier as SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def corrupt(message: bytes, *, is_known: bool, place: str) -> CorruptInput:
+    """Return the error of a message that is none of its type, or whose type is unknown."""
+    wrong = "cannot be decoded" if is_known else "is of an unknown type"
+    return CorruptInput(
+        f"a message of type {message[:1]!r}, {len(message)} bytes long, {wrong}, {place}",
+        hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, "
+        "look whether the server and its publication are of a kind that this release reads, and report it.",
+    )

@@ -2,7 +2,7 @@
 
 Guarantees that a source goes on in its epoch only where nothing that was captured or sent can lie beyond the point at which
 the timelines part: up to there both have the same log, beyond it the former one had changes that the new one never will.
-Everything else is a NeedsOperator with both LSNs. Called by edge/postgres/preflight.py.
+Everything else is a NeedsOperator with both LSNs. Called by edge/postgres/engine.py.
 
 A timeline history file has a line for each former timeline: its number, the LSN at which it was left, and why.
 """
@@ -10,10 +10,9 @@ A timeline history file has a line for each former timeline: its number, the LSN
 import msgspec
 
 from edge.engine import CheckpointChanged
-from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import ANEW
-from edge.postgres.lsn import format_lsn, parse_lsn
 from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, find_slot
 from headrace.errors import NeedsOperator

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from edge.postgres import decode_errors, rows_compiled
+from edge.postgres import errors, rows_compiled
 from edge.postgres.envelope import Around, Transaction
 from edge.postgres.logical_message import LogicalMessage, MessageRecords
 from edge.postgres.relation_cache import RelationCache
@@ -118,7 +118,7 @@ class Decoder:
             if self.in_transaction
             else f"after position {self.committed}"
         )
-        return decode_errors.corrupt(message, is_known=message[:1] in self._others, place=f"{place} of {self._source}")
+        return errors.corrupt(message, is_known=message[:1] in self._others, place=f"{place} of {self._source}")
 
     def _read_at(self, now_ms: int) -> None:
         self._now_ms = self._writer.now_ms = now_ms

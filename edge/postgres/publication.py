@@ -1,10 +1,18 @@
-"""The publication: which tables the log stream carries, and whether it is still the one that `init` found or made."""
+"""What is asked of the catalog: the publication, and primary keys that the replica identity does not show.
+
+A publication is checked when a session begins and every few seconds. A primary key is asked for when a table whose columns all
+mark themselves as key, or none, is announced in the log. The answer is the catalog's of now: a key that was changed after the
+change was written is seen as it is now, and a table that was dropped meanwhile has no key. A deferrable primary key is none:
+within a transaction two rows may have the same one, so records by it could replace another row's. PostgreSQL does not take it as
+replica identity either.
+"""
 
 from collections.abc import Mapping
 
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import ANEW, quoted
+from edge.postgres.relations import Relation
 from headrace.errors import NeedsOperator
 
 
@@ -38,3 +46,24 @@ def check_publication(database: Database, checkpoint: PostgresCheckpoint) -> Non
         f"{gone}: changes after {checkpoint.confirmed_lsn} may not have been published",
         hint=ANEW,
     )
+
+
+_KEY = """
+select array_agg(a.attname::text order by k.ordinality)
+from pg_index i
+cross join lateral unnest(i.indkey::int2[]) with ordinality k(attnum, ordinality)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where i.indrelid = %s::int8::oid and i.indisprimary and i.indimmediate and k.ordinality <= i.indnkeyatts
+"""
+
+
+class PrimaryKeys:
+    """Asks the database on a connection of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def primary_key(self, relation: Relation) -> list[str]:
+        """Return the names of a table's key columns in key order; none for a table without a primary key that holds at once."""
+        names: list[str] = self._database.value(_KEY, relation.oid) or []
+        return names

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from msgspec import json
 
-from edge.postgres import envelope, types
-from edge.postgres.debezium_types import DebeziumType, debezium_type
+from edge.postgres import envelope
 from edge.postgres.relations import Relation, string, table_schema
 from edge.postgres.rows import Table
+from edge.postgres.types import OIDS, DebeziumType, debezium_type
 from edge.records.column_policy import Policy, Treatment
 from headrace.configuration.records import Records
 
@@ -73,10 +73,10 @@ class RelationCache:
         if offset != len(message):
             raise ValueError("a type does not end where its name does")
         # The server leaves the name of its own catalog out.
-        if namespace and name in types.OIDS:
+        if namespace and name in OIDS:
             name = f"{namespace}.{name}"
-        elif name in types.OIDS:
-            self._domains[oid] = types.OIDS[name]
+        elif name in OIDS:
+            self._domains[oid] = OIDS[name]
         self._types[oid] = name
 
     def _key(self, relation: Relation) -> list[str]:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from edge.postgres import types as catalog
-from edge.postgres.debezium_types import DebeziumType
+from edge.postgres.types import NAMES as TYPE_NAMES
+from edge.postgres.types import DebeziumType
 from headrace.schema import Column, TableSchema
 
 _INT32 = struct.Struct(">I").unpack_from
@@ -106,7 +106,7 @@ def _column(
     column: RelationColumn, position: int, key: list[str], types: Mapping[int, str], form: DebeziumType | None
 ) -> Column:
     oid = column.type_oid
-    name = catalog.NAMES.get(oid) or types.get(oid, f"oid:{oid}")
+    name = TYPE_NAMES.get(oid) or types.get(oid, f"oid:{oid}")
     length, scale = _modifier(name.removeprefix("_"), column.modifier)
     return Column(
         name=column.name,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
-from edge.postgres.driver import Diagnostic, Error, connect, pq, text
+from edge.postgres.checkpoint import format_lsn, parse_lsn
+from edge.postgres.connection import Diagnostic, Error, connect, pq, text
 from edge.postgres.errors import ANEW, quoted, running
-from edge.postgres.lsn import format_lsn, parse_lsn
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
 

@@ -13,9 +13,9 @@ from typing import Self
 from msgspec import json
 
 from edge.postgres import envelope, values
-from edge.postgres.debezium_types import DebeziumType
 from edge.postgres.envelope import Around
 from edge.postgres.relations import Relation
+from edge.postgres.types import DebeziumType
 from headrace.schema import TableSchema
 
 PAD = bytes(4)

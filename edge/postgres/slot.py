@@ -7,10 +7,9 @@ edge/postgres/monitor.py.
 
 from typing import Any, NamedTuple
 
-from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import ANEW, NEW_EPOCH, SlotTaken
-from edge.postgres.lsn import format_lsn, parse_lsn
 from edge.postgres.replication import System
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from edge.postgres import rows_compiled, snapshot_rows
+from edge.postgres import rows_compiled, snapshot_reader
 from edge.postgres.logical_message import LogicalMessage
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
@@ -85,7 +85,7 @@ class SnapshotDecoder(Decoder):
         chunk_table: SnapshotTable = chunk.table
         table = self._announced_now(chunk_table)
         read = self._change_of(table)
-        message_of = snapshot_rows.insert(chunk_table.oid, chunk_table.count)
+        message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
         batcher, writer, keeps = self._batcher, self._writer, window.keeps
         again: list[Key] = []
         first = writer.ordinal
@@ -204,7 +204,7 @@ def hidden(seen: str, xids: tuple[int, ...]) -> bool:
 
 
 def _key(row: bytes, table: SnapshotTable) -> Key:
-    texts = snapshot_rows.columns(row)
+    texts = snapshot_reader.columns(row)
     return [(texts[number] or b"").decode() for number in table.key]
 
 

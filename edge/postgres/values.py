@@ -1,6 +1,6 @@
 """Text values of PostgreSQL as JSON (docs/records.md): one function a kind, from the column's bytes to JSON bytes.
 
-Assumes the session settings of edge/postgres/driver.py: ISO dates, UTC, hexadecimal bytea, UTF-8. Raises ValueError for
+Assumes the session settings of edge/postgres/connection.py: ISO dates, UTC, hexadecimal bytea, UTF-8. Raises ValueError for
 bytes that the server would not send. edge/postgres/rows_compiled.py does the same inline for what is ordinary.
 """
 
@@ -17,7 +17,7 @@ INTEGERS = frozenset({20, 21, 23, 26})
 #: float4, float8.
 FLOATS = frozenset({700, 701})
 BOOL, BYTEA, TIMESTAMP, TIMESTAMPTZ = 16, 17, 1114, 1184
-#: Stands for the type of a column that has a form of its own (edge/postgres/debezium_types.py).
+#: Stands for the type of a column that has a form of its own (edge/postgres/types.py).
 FORMED = 0
 #: Stands for the type of a column that the policy keeps out of records.
 LEFT_OUT = -1

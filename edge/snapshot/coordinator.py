@@ -15,6 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from edge.snapshot.active_plan import ActivePlan
@@ -33,6 +34,24 @@ _log = logging.getLogger(__name__)
 _REQUEST_SECONDS = 0.25
 #: Chunks that are not acknowledged: more of them would only make the stream wait behind them.
 _MOST_UNACKNOWLEDGED = 2
+
+
+class Phase(Enum):
+    """Where the snapshot of the present table is; everything else follows from it.
+
+    IDLE ── a table is due ──▶ DESCRIBING ── it can be copied ──▶ READY ⇄ WATERMARK_SENT
+      ▲                            │                                │           │
+      └──────── the table is done, cancelled, failed, or tried again later ─────┘
+    """
+
+    #: No table is being copied.
+    IDLE = "idle"
+    #: The catalog is asked what the table is.
+    DESCRIBING = "describing"
+    #: The table is known, and no watermark is on its way: all is read, or reading waits.
+    READY = "ready"
+    #: A watermark is on its way through the log, perhaps with a chunk that was read ahead of it.
+    WATERMARK_SENT = "watermark sent"
 
 
 class SnapshotCoordinator:
@@ -58,10 +77,12 @@ class SnapshotCoordinator:
         self._now = self._looked_at = self._not_before = 0.0
         # Watermarks of other sessions are not ours.
         self._session, self._number = secrets.token_hex(8), 0
+        self.phase = Phase.IDLE
+        # The table of any phase but IDLE, and its copy once it is described.
         self._plan: TablePlan | None = None
         self._copy: TableCopy | None = None
-        #: The watermark that is waited for, and the chunk that was read ahead of some watermark.
-        self._expected: bytes | None = None
+        # The watermark that was sent last, and the chunk that was read ahead of some watermark.
+        self._expected = b""
         self._read: tuple[bytes, Chunk | None] = (b"", None)
         # Why requests cannot be read; empty while they can.
         self._unreadable = ""
@@ -76,7 +97,7 @@ class SnapshotCoordinator:
             self._take_request()
         self._note_acknowledged(now)
         self._active.save_due(now)
-        if self._expected is None and not self._worker.busy and now >= self._not_before:
+        if self.phase in {Phase.IDLE, Phase.READY} and not self._worker.busy and now >= self._not_before:
             self._advance()
         return _REQUEST_SECONDS
 
@@ -125,9 +146,10 @@ class SnapshotCoordinator:
 
     def _advance(self) -> None:
         """Take the step that no watermark leads to."""
-        if self._plan is None:
-            plan = self._plan = self._active.plan.next
+        if self.phase is Phase.IDLE:
+            plan = self._active.plan.next
             if plan is not None:
+                self.phase, self._plan = Phase.DESCRIBING, plan
                 self._submit(
                     lambda reader: reader.describe(plan.name, plan.where),
                     lambda described: self._begin(plan, described),
@@ -147,7 +169,7 @@ class SnapshotCoordinator:
             return
         self._follow_moved_rows()
         _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
-        self._copy = TableCopy(plan, described.table, self._aim_bytes)
+        self.phase, self._copy = Phase.READY, TableCopy(plan, described.table, self._aim_bytes)
         self._stream.watch(described.table, self._window)
 
     def _can_read(self) -> bool:
@@ -159,6 +181,7 @@ class SnapshotCoordinator:
     def _write_watermark(self, read: Callable[[Reader], Chunk] | None) -> None:
         """Read a chunk if need be, then write the watermark behind it; the chunk waits until that comes back."""
         self._number += 1
+        self.phase = Phase.WATERMARK_SENT
         self._expected = content = f"{self._session}:{self._number}".encode()
 
         def job(reader: Reader) -> None:
@@ -170,9 +193,9 @@ class SnapshotCoordinator:
     def _on_watermark(self, content: bytes) -> None:
         """Put the chunk that was read where its watermark stands in the log, and have the next one read."""
         copy, window = self._copy, self._window
-        if content != self._expected or copy is None:
+        if self.phase is not Phase.WATERMARK_SENT or content != self._expected or copy is None:
             return
-        self._expected = None
+        self.phase = Phase.READY
         chunk = self._read[1] if self._read[0] == content else None
         self._read = b"", None
         if chunk is None:
@@ -240,7 +263,7 @@ class SnapshotCoordinator:
 
     def _reset(self) -> None:
         """Be done with a table, or with the attempt at it."""
-        self._plan = self._copy = self._expected = None
+        self.phase, self._plan, self._copy = Phase.IDLE, None, None
         self._read = b"", None
         self._stream.unwatch()
         self._window.close()

@@ -17,8 +17,7 @@ import msgspec
 from bridge.kafka.position_text import position_text
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.snapshot_ordinals import SnapshotOrdinals
-from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.lsn import format_lsn
+from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool
 from edge.records.batcher import Batcher, SealedBatch

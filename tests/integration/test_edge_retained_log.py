@@ -1,6 +1,6 @@
 """What of the log a slot holds back, and that it is let go or said."""
 
-from edge.postgres.lsn import parse_lsn
+from edge.postgres.checkpoint import parse_lsn
 from tests.fix_stack import Database
 from tests.waiting import eventually
 

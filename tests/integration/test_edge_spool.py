@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from edge.initialise import Adoption
-from edge.postgres.lsn import parse_lsn
+from edge.postgres.checkpoint import parse_lsn
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.fix_edge import arrive

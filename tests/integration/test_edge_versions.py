@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.postgres.lsn import parse_lsn
+from edge.postgres.checkpoint import parse_lsn
 from headrace.errors import NeedsOperator
 from infra.local.jars import POSTGRES
 from tests.fix_edge import arrive

@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from edge.mysql.decoder import Decoder
 from edge.mysql.table_cache import Chosen, TableCache
-from edge.mysql.xa import XaDecoder
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from headrace.configuration.policy import Policy as Section
@@ -123,7 +123,7 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> byte
     return event(40, head + b"\0" + data, end)
 
 
-def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
+def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     until = options.get("repeat_schema_until", 0)
     batcher = Batcher(source="jakarta/bank", tail=Position.start(1), repeat_schema_until=until)
     policy = Policy(options.get("policy", Section()))
@@ -138,8 +138,8 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[XaDecoder, Batcher]:
         lower_case=options.get("lower_case", False),
     )
     largest = options.get("largest", 15 << 20)
-    made = XaDecoder(
-        again=options.get("again", EmptyLog()),
+    made = Decoder(
+        prepared_reader=options.get("again", EmptyLog()),
         epoch=1,
         base="binlog",
         after=7 << 32 | 4,
@@ -166,11 +166,11 @@ class EmptyLog:
         return "binlog.000003"
 
 
-def feed(to: XaDecoder, *events: bytes) -> None:
+def feed(to: Decoder, *events: bytes) -> None:
     for one in events:
         to.feed(one, len(one), NOW_MS)
-    while to.is_replaying:
-        to.replay(NOW_MS)
+    while to.xa.is_replaying:
+        to.xa.replay(NOW_MS)
 
 
 def _name(name: bytes) -> bytes:

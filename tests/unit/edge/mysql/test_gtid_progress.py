@@ -7,10 +7,8 @@ import os
 import pytest
 
 from edge.delivery.outbox import Outbox
-from edge.mysql.binlog_position import place
-from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checkpoint import GtidProgress, Mark, MysqlCheckpoint, place
 from edge.mysql.events import Group
-from edge.mysql.gtid_progress import GtidProgress, Mark
 from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.records.batcher import Batcher

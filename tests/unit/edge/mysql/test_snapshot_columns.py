@@ -2,8 +2,8 @@
 
 import pytest
 
+from edge.mysql.connection import _ends
 from edge.mysql.snapshot_columns import KeyColumn, field, selected
-from edge.mysql.snapshot_connection import _ends
 from edge.mysql.snapshot_rows import columns
 from headrace.errors import NeedsOperator
 from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table

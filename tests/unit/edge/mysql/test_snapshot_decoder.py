@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from edge.mysql.binlog_position import place
+from edge.mysql.checkpoint import place
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_ordinals import SnapshotOrdinals
@@ -61,7 +61,7 @@ class Stream:
             type_of=lambda _database, _table: "BASE TABLE",
         )
         self.decoder = SnapshotDecoder(
-            again=events.EmptyLog(),
+            prepared_reader=events.EmptyLog(),
             ordinals=SnapshotOrdinals(folder),
             server_id=5,
             epoch=1,

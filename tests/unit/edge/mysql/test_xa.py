@@ -82,7 +82,7 @@ def test_prepared_changes_come_at_the_place_of_their_commit():
     last = json.loads(batcher.values[-1])
     assert (last["source"]["position"], last["transaction"]["last"]) == ("00000001/0000000700000258/00000001", True)
     assert [mark.group.number for mark in made.marks] == [1, 2, 3]
-    assert list(made.decided) == ["X'61',X'',1"]
+    assert list(made.xa.decided) == ["X'61',X'',1"]
 
 
 def test_rolled_back_changes_never_come():
@@ -135,9 +135,9 @@ def test_a_long_search_gives_the_capturing_thread_its_turn():
         made.feed(one, len(one), NOW_MS)
 
     rounds = []
-    while made.is_replaying:
+    while made.xa.is_replaying:
         assert changes(batcher) == []
-        rounds.append(made.replay(NOW_MS))
+        rounds.append(made.xa.replay(NOW_MS))
 
     assert len(rounds) == 5
     assert all(rounds)
@@ -168,9 +168,9 @@ def test_large_commit_is_decoded_in_rounds_and_what_follows_waits():
     for one in (*decide("XA COMMIT X'61',X'',1"), *plain(THIRD, start=800)):
         made.feed(one, len(one), NOW_MS)
     rounds, taken_rows = [], 0
-    while made.is_replaying:
-        rounds.append(made.replay(NOW_MS))
-        assert made.in_transaction == made.is_replaying
+    while made.xa.is_replaying:
+        rounds.append(made.xa.replay(NOW_MS))
+        assert made.in_transaction == made.xa.is_replaying
         taken_rows += sum(batch.count for batch in batcher.take())
 
     assert len(rounds) > 1

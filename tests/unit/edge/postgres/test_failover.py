@@ -3,8 +3,8 @@
 import pytest
 
 from edge.engine import CheckpointChanged
+from edge.postgres.checkpoint import format_lsn
 from edge.postgres.failover import follow, parted_at
-from edge.postgres.lsn import format_lsn
 from edge.postgres.replication import System
 from headrace.errors import NeedsOperator
 from headrace.position import Position

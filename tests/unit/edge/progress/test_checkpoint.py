@@ -7,8 +7,7 @@ import multiprocessing
 import msgspec
 import pytest
 
-from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.postgres.lsn import format_lsn, parse_lsn
+from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.progress.checkpoint import State
 from headrace.errors import CorruptInput, NeedsOperator, NoRoom
 from headrace.position import Position

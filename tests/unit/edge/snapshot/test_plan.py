@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from edge.snapshot.active_plan import ActivePlan
-from edge.snapshot.chunk_size import FEWEST, MOST, ChunkSize
 from edge.snapshot.plan import Plan
 from edge.snapshot.report import as_dict, as_table
 from edge.snapshot.store import Request, SnapshotStore
+from edge.snapshot.table_copy import FEWEST, MOST, ChunkSize
 from headrace.errors import NeedsOperator
 
 

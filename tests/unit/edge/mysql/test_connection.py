@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from edge.mysql.driver import connect
+from edge.mysql.connection import connect
 from headrace.configuration.edge import Mysql
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError

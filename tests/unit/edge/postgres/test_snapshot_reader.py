@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edge.postgres.rows import PAD
 from edge.postgres.snapshot_decoder import hidden
-from edge.postgres.snapshot_rows import columns, insert
+from edge.postgres.snapshot_reader import columns, insert
 
 ESCAPES = [("\\", "\\\\"), ("\b", "\\b"), ("\f", "\\f"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\v", "\\v")]
 TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.postgres.debezium_types import debezium_type
+from edge.postgres.types import debezium_type
 from headrace.configuration.records import Records
 from headrace.schema import TableSchema
 from tests.unit.edge.postgres.messages import NUMERIC, Column, Log, delete, insert, relation, strict, update
