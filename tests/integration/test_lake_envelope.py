@@ -7,6 +7,7 @@ import pytest
 
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
+from edge.records.envelope import END, LAST_END
 from spark_jobs.bronze import envelope, envelope_fast_path
 
 POSITION = "692010c0/0000000001a00000/00000003"
@@ -31,7 +32,7 @@ def of_mysql(rows, gtid, *, last=False):
     given = {"epoch": 0x692010C0, "commit": 0x1A00000, "commit_ms": STAMP, "server_id": 1}
     transaction = mysql.Transaction(**given, gtid=gtid, file="binlog.000001")
     table = mysql.Table(connector="mariadb", source="singapore/pay", database="pay", table="cards")
-    ending = mysql.LAST_END if last else mysql.END
+    ending = LAST_END if last else END
     middle = table.middle(transaction) + b"0" + transaction.place + b"00000003" + mysql.end(b"u", transaction, 1)
     return b"{" + rows + b"," + middle + b"12" + ending
 

@@ -7,7 +7,7 @@ from bridge.kafka.table_patterns import TablePatterns
 from bridge.kafka.table_router import TableRouter
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
-from edge.postgres import transaction_metadata
+from edge.records.envelope import transaction_begin
 from headrace.batch import Batch
 from headrace.configuration.bridge import TableTopic
 from headrace.errors import CorruptInput
@@ -114,8 +114,9 @@ def test_edges_of_every_engine_say_it_where_it_is_looked_for(tables):
     at_postgres = postgres.Table(source="jakarta/bank", database="bank", schema="public", table="accounts")
     for told in (at_postgres, at_postgres.for_snapshot()):
         assert tables.topic_of(b"1", b'{"before":null,"after":{"id":1},' + told.rest(b"c", around)) == ACCOUNTS
-    begin = transaction_metadata.TransactionMetadata(source="jakarta/bank", database="bank").begin(b"7:9", around, 5)
-    assert tables.topic_of(*begin) == "bank"
+    no_table = postgres.Table(source="jakarta/bank", database="bank", schema="", table="")
+    source = no_table.source(postgres.Transaction(epoch=EPOCH, commit=9, commit_ms=1, xid=7), 0)
+    assert tables.topic_of(*transaction_begin(b'"7:9"', source, 5)) == "bank"
     at_mysql = mysql.Table(connector="mariadb", source="london/bank", database="public", table="accounts")
     transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_ms=1, server_id=1, gtid="0-1-2", file="binlog.1")
     assert tables.topic_of(b"1", b'{"after":{"id":1},' + at_mysql.middle(transaction) + b'0"}}') == ACCOUNTS
