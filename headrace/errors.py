@@ -30,7 +30,7 @@
 | NeedsOperator | a person | stops; the hint says what to run; nothing was skipped or confirmed | 3 |
 | ConfigurationError | a person | stops before anything was done | 2 |
 | CorruptInput | nobody can pass it | stops, or replaces it by a dead letter, by policy | 4 |
-| NotOwner, OldGeneration, PartitionsFailed, Fenced | the bridge | aborts the transaction and releases its deliveries; the edge sends them again | |
+| NotOwner, OldGeneration, PartitionsFailed, Fenced | the bridge | aborts the transaction, releases its deliveries | |
 | Conflict | the load | reads what the other committed, and tries again | 5 |
 | any other exception | the developers | stops: a defect | 70 |
 
