@@ -1,4 +1,4 @@
-"""The edge agent: from log to interconnect and back, until it is told to stop.
+"""The edge agent: from log to interconnect and back, until it is stopped.
 
 Guarantees that the two connections fail and recover apart from each other; that a lost database session leaves nothing behind
 but the checkpoint; that stopping waits for what is on the way, and confirms it. Raises what only an operator can pass.

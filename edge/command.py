@@ -1,4 +1,4 @@
-"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it stands, `doctor` examines it."""
+"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it is, `doctor` examines it."""
 
 import gc
 import json
@@ -46,7 +46,7 @@ def run(path: str, *, hold: bool) -> None:
     logs.serve("edge", config.source.name)
     agent = Agent(config)
 
-    # The driver's own lines say less than ours.
+    # The driver's own log lines add nothing to ours.
     logging.getLogger("proton").setLevel(logging.WARNING)
     # What is loaded stays: to look through it for garbage again and again would hold changes up, for 17 ms each time.
     gc.freeze()
@@ -66,7 +66,7 @@ def run(path: str, *, hold: bool) -> None:
     "--new-epoch", is_flag=True, help="With --adopt: start a new epoch; what the slot still has is sent again."
 )
 @click.option("--snapshot", "copies", is_flag=True, help="Ask for a snapshot of every published table.")
-@click.option("--replace", is_flag=True, help="With --snapshot: consumers are told first to forget what they have.")
+@click.option("--replace", is_flag=True, help="With --snapshot: consumers are first asked to forget what they have.")
 def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: bool, replace: bool) -> None:
     """Make publication, slot and checkpoint; what is there already is verified and left as it is.
 
@@ -89,9 +89,9 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
 @_CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(path: str, *, as_json: bool) -> None:
-    """Look at everything that the source needs, change nothing, and say what is wrong and what mends it.
+    """Look at everything that the source needs, change nothing, and say what is wrong and what fixes it.
 
-    Before 'init' and at any time after it, beside a running edge too. Exit code 3 when something is wrong; warnings alone
+    Before 'init' and at any time after it, next to a running edge too. Exit code 3 when something is wrong; warnings alone
     are 0.
     """
     from rich.console import Console

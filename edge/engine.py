@@ -45,7 +45,7 @@ class Adoption(NamedTuple):
 class Session(Protocol):
     """A connection that carries the log from the checkpoint on, decoded into a batcher."""
 
-    #: By what the server knows this connection, so that the next session can tell it to let go; 0 for nothing.
+    #: By what the server knows this connection, so that the next session can end it; 0 for nothing.
     pid: int
 
     @property
@@ -68,7 +68,7 @@ class Session(Protocol):
         """Return the place where the log ends now."""
 
     def start(self, checkpoint: Any, batcher: Batcher) -> None:
-        """Start the stream where the checkpoint stands, which may have moved since the session was opened."""
+        """Start the stream where the checkpoint is, which may have moved since the session was opened."""
 
     def snapshots(self) -> Source:
         """Return what snapshots read from, once the stream is started."""
@@ -83,14 +83,14 @@ class Session(Protocol):
         """Tell the server what it may discard, and so that the edge is alive; `ask` it to answer."""
 
     def flush(self, seconds: float) -> None:
-        """Wait at most `seconds` until what was told has left this machine."""
+        """Wait at most `seconds` until what was confirmed has left this machine."""
 
     def close(self) -> None:
         """Leave the server."""
 
 
 class Watch(Protocol):
-    """A look at the server from beside the log, every few seconds."""
+    """A look at the server from next to the log, every few seconds."""
 
     def stop(self) -> None:
         """End it."""
@@ -120,10 +120,10 @@ class Engine(Protocol):
         """Make, finish, or only verify what the source needs, and return its checkpoint, which is written."""
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
-        """Return a condition in SQL that is true of the rows of a table that have these keys, as records tell keys.
+        """Return a condition in SQL that is true of the rows of a table that have these keys, as records have keys.
 
-        Raises NeedsOperator for a table that cannot be copied, and for keys that do not tell its rows.
+        Raises NeedsOperator for a table that cannot be copied, and for keys that do not identify its rows.
         """
 
     def standing(self, checkpoint: Any) -> dict[str, str | int | None]:
-        """Return names and values of where the server stands for this source."""
+        """Return names and values of where the server is for this source."""

@@ -1,4 +1,4 @@
-"""Where a source stands: its checkpoint and its server, side by side, for a person or a script."""
+"""Where a source is: its checkpoint and its server, side by side, for a person or a script."""
 
 from edge.engine_registry import engine_of
 from headrace.configuration.edge import EdgeFile

@@ -1,6 +1,6 @@
 """One session with the database: has its log read and decoded, fills the outbox, confirms what is acknowledged.
 
-Guarantees that the checkpoint is durable before the source is told; that the source is told nothing beyond what is
+Guarantees that the checkpoint is durable before anything is confirmed to the source; that nothing is confirmed beyond what is
 acknowledged; that a session keeps nothing of the one before it: what was not acknowledged is read again. Assumes that one
 session runs at a time. The agent makes one for each connection and runs it in its own thread.
 """
@@ -42,7 +42,7 @@ _LOG_SECONDS = 60.0
 
 
 class CaptureSession:
-    """A running session; `run` returns when `stopping` says so and raises what ended it otherwise."""
+    """A running session; `run` returns when `stopping` is true and raises what ended it otherwise."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class CaptureSession:
             raise
 
     def _begin(self, engine: Engine) -> None:
-        """Start the stream where the checkpoint stands, with nothing of a session before."""
+        """Start the stream where the checkpoint is, with nothing of a session before."""
         source = self._config.source
         tail = self._progress.restart()
         checkpoint = self._progress.checkpoint
@@ -99,12 +99,12 @@ class CaptureSession:
         )
         self._figures.database_connections += 1
         self._figures.database_connected, self._figures.database_problem = 1, ""
-        # A server that has nothing to tell may not say for long how far it has read.
+        # A server that has nothing to send may not report for long how far it has read.
         self._figures.read_lsn = self._progress.confirmed
         _log.info("reading the log of %s from %s, the next batch follows %s", self._address, checkpoint.place, tail)
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """CaptureSession until `stopping` says so; raise what ends the session otherwise."""
+        """Capture until `stopping` is true; raise what ends the session otherwise."""
         both, bell = select.poll(), select.poll()
         both.register(self._session.fileno(), select.POLLIN)
         for poll in (both, bell):
@@ -207,7 +207,7 @@ class CaptureSession:
         self._outbox.put(batches)
 
     def _tell(self, now: float) -> float:
-        """Save progress and tell the server, when due; return the seconds until that may be due again."""
+        """Save progress and confirm it to the server, when due; return the seconds until that may be due again."""
         wait = self._progress.save(now)
         since = now - self._told_at
         if self._session.asked != self._asked:

@@ -1,4 +1,4 @@
-"""Empty batches made outside a session: while the database is away, and when the edge ends.
+"""Empty batches made outside a session: while the database is unavailable, and when the edge ends.
 
 So headquarters hears what is the matter from the edge itself, instead of only noticing that it is silent. Used by the agent, in
 the capturing thread, while no session puts batches into the outbox.
@@ -45,7 +45,7 @@ class Heartbeat:
         self._wait()
 
     def _wait(self) -> None:
-        """Wait a moment until everything is accepted; no longer when the interconnect is away."""
+        """Wait a moment until everything is accepted; no longer when the interconnect is unavailable."""
         until = time.monotonic() + _FINAL_SECONDS
         while self._outbox.batches and self._figures.interconnect_connected and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)

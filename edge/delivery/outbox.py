@@ -55,7 +55,7 @@ class Outbox:
     def full(self) -> bool:
         """Whether capture has to wait."""
         window, limit = self.window, self.limit_bytes
-        # What comes back from the spool leaves room for what goes there.
+        # What comes back from the spool leaves space for what goes there.
         return window.bytes - window.loaded_bytes >= max(limit - window.loaded_bytes, limit // 4)
 
     @property
@@ -147,7 +147,7 @@ class Outbox:
             self.wake_spooler()
 
     def rewind(self) -> None:
-        """Drop what is not acknowledged and not spooled for good, because the log is read again from the confirmed place."""
+        """Drop what is not acknowledged and not spooled permanently, because the log is read again from the confirmed place."""
         with self.disk:
             row, _ = self.rewind_spool(self.progress()[1])
             with self.lock:

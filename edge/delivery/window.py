@@ -53,7 +53,7 @@ class Window:
         self.acknowledged = tail
         #: When the newest of them was captured, in seconds since 1970; 0 before the first.
         self.acknowledged_put_at = 0.0
-        #: The last position that the spool holds for good; it matters while it is greater than `acknowledged`.
+        #: The last position that the spool holds permanently; it matters while it is greater than `acknowledged`.
         self.spooled = tail
         # First commit and last position of the batches of the spool that would still be read again.
         self._spooled: deque[tuple[int, Position]] = deque()

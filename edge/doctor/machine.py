@@ -27,21 +27,21 @@ _NO_CREDIT = (
 
 
 def state_folder(config: EdgeFile) -> Iterator[Finding]:
-    """Look at the state folder: whether it can be written, and has room for the spool."""
+    """Look at the state folder: whether it can be written, and has space for the spool."""
     folder = config.beside(config.state.folder)
     there = _nearest(folder)
     if not os.access(there, os.W_OK | os.X_OK):
         yield Finding("state folder", "wrong", f"{there} cannot be written", "Let the edge's user write there.")
         return
     free, spool = shutil.disk_usage(there).free, config.spool.megabytes << 20
-    said = f"{folder}, {_megabytes(free)} free"
+    summary = f"{folder}, {_megabytes(free)} free"
     if free < _ROOM:
-        yield Finding("state folder", "wrong", said, "Make room: the checkpoint could not be written.")
+        yield Finding("state folder", "wrong", summary, "Free some space: the checkpoint could not be written.")
     elif free < spool + _ROOM and not (folder / "spool.sqlite").exists():
-        mend = f"Make room, or set [spool] megabytes to at most {max(0, free - _ROOM) >> 20}."
-        yield Finding("state folder", "warning", f"{said}, the spool may take {_megabytes(spool)}", mend)
+        fix = f"Free some space, or set [spool] megabytes to at most {max(0, free - _ROOM) >> 20}."
+        yield Finding("state folder", "warning", f"{summary}, the spool may take {_megabytes(spool)}", fix)
     else:
-        yield Finding("state folder", "ok", said)
+        yield Finding("state folder", "ok", summary)
 
 
 def checkpoint(config: EdgeFile) -> Iterator[Finding]:
@@ -81,12 +81,12 @@ def _of_running(config: EdgeFile) -> Finding:
     answer = ask(Path(config.path)) if config.metrics.listen is not None else None
     found = answer.sources[0] if answer is not None and answer.running else None
     if found is None:
-        said = "not tried, because the edge that runs has the link; with [metrics] listen it could be asked"
-        return Finding("interconnect", "ok", said)
-    said = f"the edge that runs is {found.state!r}{found.reason and f': {found.reason}'}"
-    if found.state in {"interconnect away", "not acknowledged"}:
-        return Finding("interconnect", "warning", said, _NO_CREDIT)
-    return Finding("interconnect", "ok", said)
+        summary = "not tried, because the edge that runs has the link; with [metrics] listen it could be asked"
+        return Finding("interconnect", "ok", summary)
+    summary = f"the edge that runs is {found.state!r}{found.reason and f': {found.reason}'}"
+    if found.state in {"interconnect down", "not acknowledged"}:
+        return Finding("interconnect", "warning", summary, _NO_CREDIT)
+    return Finding("interconnect", "ok", summary)
 
 
 def _attach(config: EdgeFile, url: str) -> Finding:
@@ -104,10 +104,10 @@ def _attach(config: EdgeFile, url: str) -> Finding:
     if connection.worked:
         return Finding("interconnect", "ok", f"{url} takes batches of {config.source.name}")
     if not connection.attached:
-        said = f"{url} did not answer within {_PATIENCE:.0f} s"
-        return Finding("interconnect", "wrong", said, "Check the address, and firewalls on the way out.")
-    said = f"{url} lets {config.source.name} attach, and gave no credit within {_PATIENCE:.0f} s"
-    return Finding("interconnect", "warning", said, _NO_CREDIT)
+        summary = f"{url} did not answer within {_PATIENCE:.0f} s"
+        return Finding("interconnect", "wrong", summary, "Check the address, and firewalls on the way out.")
+    summary = f"{url} lets {config.source.name} attach, and gave no credit within {_PATIENCE:.0f} s"
+    return Finding("interconnect", "warning", summary, _NO_CREDIT)
 
 
 def _nearest(folder: Path) -> Path:

@@ -32,28 +32,28 @@ class CheckContext(NamedTuple):
     checkpoint: MysqlCheckpoint | None
 
 
-def connection(patient: CheckContext) -> Iterator[Finding]:
+def connection(context: CheckContext) -> Iterator[Finding]:
     """Look at the server's kind and version, and at TLS."""
-    named = "mariadb" if patient.config.source.mariadb is not None else "mysql"
-    kind = "mariadb" if patient.database.is_mariadb else "mysql"
-    said = f"{patient.database.version} at {patient.names} as {patient.names.user}"
+    named = "mariadb" if context.config.source.mariadb is not None else "mysql"
+    kind = "mariadb" if context.database.is_mariadb else "mysql"
+    summary = f"{context.database.version} at {context.names} as {context.names.user}"
     if kind != named:
-        yield Finding("connection", "wrong", f"{said}: that is {kind}", f"Name it in [source.{kind}].")
+        yield Finding("connection", "wrong", f"{summary}: that is {kind}", f"Name it in [source.{kind}].")
     elif kind == "mysql":
-        yield Finding("connection", "ok", f"{said}; what was tested with MySQL is in docs/mariadb.md")
+        yield Finding("connection", "ok", f"{summary}; what was tested with MySQL is in docs/mariadb.md")
     else:
-        yield Finding("connection", "ok", said)
-    if patient.names.sslmode != "disable":
-        yield Finding("TLS", "ok", f"on, sslmode = {patient.names.sslmode}")
-    elif patient.names.host.startswith(_LOCAL):
+        yield Finding("connection", "ok", summary)
+    if context.names.sslmode != "disable":
+        yield Finding("TLS", "ok", f"on, sslmode = {context.names.sslmode}")
+    elif context.names.host.startswith(_LOCAL):
         yield Finding("TLS", "ok", "off, on this machine")
     else:
         yield Finding("TLS", "warning", "off: rows cross the wire as they are", "sslmode = 'verify-full'")
 
 
-def settings(patient: CheckContext) -> Iterator[Finding]:
+def settings(context: CheckContext) -> Iterator[Finding]:
     """Look at what the log carries."""
-    for setting in checks.settings(patient.database):
+    for setting in checks.settings(context.database):
         found = setting.found or "empty"
         if setting.holds:
             yield Finding(setting.name, "ok", f"{found}: {setting.why}")
@@ -63,10 +63,10 @@ def settings(patient: CheckContext) -> Iterator[Finding]:
             )
 
 
-def retention(patient: CheckContext) -> Iterator[Finding]:
+def retention(context: CheckContext) -> Iterator[Finding]:
     """Look at how long the server keeps its log."""
-    days = float(patient.database.variable("expire_logs_days") or 0) * 86_400
-    seconds = float(patient.database.variable("binlog_expire_logs_seconds") or 0) or days
+    days = float(context.database.variable("expire_logs_days") or 0) * 86_400
+    seconds = float(context.database.variable("binlog_expire_logs_seconds") or 0) or days
     if seconds and seconds < _LONG_ENOUGH:
         yield Finding(
             "retention",
@@ -80,14 +80,14 @@ def retention(patient: CheckContext) -> Iterator[Finding]:
         )
 
 
-def server_id(patient: CheckContext) -> Iterator[Finding]:
+def server_id(context: CheckContext) -> Iterator[Finding]:
     """Look whether the edge's number is its own."""
-    number = patient.names.server_id
-    if number == int(patient.database.value("select @@global.server_id")):
+    number = context.names.server_id
+    if number == int(context.database.value("select @@global.server_id")):
         yield Finding("server_id", "wrong", f"{number} is the server's own", "Give the edge another server_id.")
         return
-    hosts = {int(row[0]) for row in checks.replicas(patient.database)}
-    if number in hosts and not _runs(patient):
+    hosts = {int(row[0]) for row in checks.replicas(context.database)}
+    if number in hosts and not _runs(context):
         yield Finding("server_id", "wrong", f"{number} is used by another replica", "Give the edge another server_id.")
     else:
         yield Finding(
@@ -95,34 +95,34 @@ def server_id(patient: CheckContext) -> Iterator[Finding]:
         )
 
 
-def _runs(patient: CheckContext) -> bool:
+def _runs(context: CheckContext) -> bool:
     from edge.mysql.engine import MysqlEngine  # noqa: PLC0415 - the engine imports the doctor's neighbours.
 
-    kind = "mariadb" if patient.database.is_mariadb else "mysql"
-    return MysqlEngine(patient.config, patient.names, kind).state.in_use()  # type: ignore[arg-type]
+    kind = "mariadb" if context.database.is_mariadb else "mysql"
+    return MysqlEngine(context.config, context.names, kind).state.in_use()  # type: ignore[arg-type]
 
 
-def checkpoint(patient: CheckContext) -> Iterator[Finding]:
+def checkpoint(context: CheckContext) -> Iterator[Finding]:
     """Look whether the binlog still continues the checkpoint."""
-    made = patient.checkpoint
+    made = context.checkpoint
     if made is None:
-        yield Finding("checkpoint", "warning", "none yet", f"headrace edge init --config {patient.config.path}")
+        yield Finding("checkpoint", "warning", "none yet", f"headrace edge init --config {context.config.path}")
         return
-    checks.check_identity(patient.database, made)
-    found = checks.check_log(patient.database, made)
+    checks.check_identity(context.database, made)
+    found = checks.check_log(context.database, made)
     if made.offset > checks.FIRST:
-        checks.check_gtids(patient.database, made)
+        checks.check_gtids(context.database, made)
     yield Finding(
-        "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog stand after it"
+        "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog are after it"
     )
 
 
-def tables(patient: CheckContext) -> Iterator[Finding]:
+def tables(context: CheckContext) -> Iterator[Finding]:
     """Look at tables without key, tables that do not roll back, and character sets that are not read."""
-    chosen = Chosen(patient.names.databases, patient.names.tables, Policy(patient.config.policy))
+    chosen = Chosen(context.names.databases, context.names.tables, Policy(context.config.policy))
     listed = [
         (str(database), str(table), str(engine or ""), bool(keyed))
-        for database, table, engine, keyed in patient.database.rows(_TABLES)
+        for database, table, engine, keyed in context.database.rows(_TABLES)
         if str(database) not in SYSTEM and chosen(str(database), str(table))
     ]
     yield Finding("tables", "ok" if listed else "warning", f"{len(listed)} are captured")
@@ -133,7 +133,7 @@ def tables(patient: CheckContext) -> Iterator[Finding]:
         if found:
             yield Finding("tables", "warning", f"{len(found)} {what}: {_names([(it[0], it[1]) for it in found])}")
     names = {(it[0], it[1]) for it in listed}
-    by_statement = [found for found in _pairs(patient.database.rows(_BY_STATEMENT)) if found in names]
+    by_statement = [found for found in _pairs(context.database.rows(_BY_STATEMENT)) if found in names]
     if by_statement:
         yield Finding(
             "versions",
@@ -144,25 +144,25 @@ def tables(patient: CheckContext) -> Iterator[Finding]:
     known = charset.known()
     unread = {
         (str(database), str(table), str(name))
-        for database, table, name in patient.database.rows(_CHARSETS)
+        for database, table, name in context.database.rows(_CHARSETS)
         if (str(database), str(table)) in names and str(name) not in known
     }
     for database, table, name in sorted(unread):
-        said = f"{database}.{table} has text in {name}, which is not read"
+        summary = f"{database}.{table} has text in {name}, which is not read"
         yield Finding(
-            "character set", "wrong", said, f"alter table {database}.{table} convert to character set utf8mb4"
+            "character set", "wrong", summary, f"alter table {database}.{table} convert to character set utf8mb4"
         )
 
 
-def foreign_keys(patient: CheckContext) -> Iterator[Finding]:
+def foreign_keys(context: CheckContext) -> Iterator[Finding]:
     """Look for tables whose rows a foreign key changes: the server does that below its log.
 
     What a foreign key does is in `information_schema.referential_constraints`, which is empty for a user that may only SELECT. So
     the table's own statement is read.
     """
-    chosen = Chosen(patient.names.databases, patient.names.tables, Policy(patient.config.policy))
+    chosen = Chosen(context.names.databases, context.names.tables, Policy(context.config.policy))
     found = [
-        table for table in _pairs(patient.database.rows(_REFERRING)) if chosen(*table) and _cascades(patient, *table)
+        table for table in _pairs(context.database.rows(_REFERRING)) if chosen(*table) and _cascades(context, *table)
     ]
     if found:
         yield Finding(
@@ -175,9 +175,9 @@ def foreign_keys(patient: CheckContext) -> Iterator[Finding]:
         yield Finding("foreign keys", "ok", "none changes rows of captured tables by CASCADE or SET NULL")
 
 
-def _cascades(patient: CheckContext, database: str, table: str) -> bool:
+def _cascades(context: CheckContext, database: str, table: str) -> bool:
     """Return whether a foreign key of a table changes its rows."""
-    statement = str(patient.database.rows(f"show create table {quoted(database)}.{quoted(table)}")[0][1])
+    statement = str(context.database.rows(f"show create table {quoted(database)}.{quoted(table)}")[0][1])
     words = [token.keyword for token in tokens(statement)]
     return any(
         words[at : at + 2] in (["ON", "DELETE"], ["ON", "UPDATE"])

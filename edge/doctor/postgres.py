@@ -40,114 +40,114 @@ class CheckContext(NamedTuple):
         return self.database.rows(query, *parameters)[0]
 
 
-def connection(patient: CheckContext) -> Iterator[Finding]:
+def connection(context: CheckContext) -> Iterator[Finding]:
     """Look at the server's version, and at TLS."""
-    version = patient.database.version // 10_000
-    (shown, tls) = patient.row(
+    version = context.database.version // 10_000
+    (shown, tls) = context.row(
         "select current_setting('server_version'), coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false)"
     )
-    said = f"PostgreSQL {shown} at {patient.names} as {patient.names.user}"
+    summary = f"PostgreSQL {shown} at {context.names} as {context.names.user}"
     if version < _OLDEST:
-        yield Finding("connection", "wrong", said, f"PostgreSQL {_OLDEST} is the oldest that can be captured.")
+        yield Finding("connection", "wrong", summary, f"PostgreSQL {_OLDEST} is the oldest that can be captured.")
     elif version > _NEWEST:
-        yield Finding("connection", "warning", f"{said}: newer than what this release was tested with ({_NEWEST})")
+        yield Finding("connection", "warning", f"{summary}: newer than what this release was tested with ({_NEWEST})")
     else:
-        yield Finding("connection", "ok", said)
+        yield Finding("connection", "ok", summary)
     if tls:
-        yield Finding("TLS", "ok", f"on, sslmode = {patient.names.sslmode}")
-    elif patient.names.host.startswith(_LOCAL):
+        yield Finding("TLS", "ok", f"on, sslmode = {context.names.sslmode}")
+    elif context.names.host.startswith(_LOCAL):
         yield Finding("TLS", "ok", "off, on this machine")
     else:
         yield Finding("TLS", "warning", "off: rows and password cross the wire as they are", "sslmode = 'verify-full'")
 
 
-def replication_privilege(patient: CheckContext) -> Iterator[Finding]:
+def replication_privilege(context: CheckContext) -> Iterator[Finding]:
     """Open a replication connection, as `run` does, and look whether this is the checkpoint's server."""
-    stream = ReplicationStream(patient.names, patient.config.source.name)
+    stream = ReplicationStream(context.names, context.config.source.name)
     try:
         system = stream.identify()
     finally:
         stream.close()
-    if patient.checkpoint is not None:
-        check_system(system, patient.checkpoint)
-    yield Finding("replication privilege", "ok", f"{patient.names.user} may replicate; timeline {system.timeline}")
+    if context.checkpoint is not None:
+        check_system(system, context.checkpoint)
+    yield Finding("replication privilege", "ok", f"{context.names.user} may replicate; timeline {system.timeline}")
 
 
-def wal_level(patient: CheckContext) -> Iterator[Finding]:
+def wal_level(context: CheckContext) -> Iterator[Finding]:
     """Look whether the log carries rows, on a server that may be written."""
-    check_server(patient.database)
-    if patient.database.value("select pg_is_in_recovery()"):
+    check_server(context.database)
+    if context.database.value("select pg_is_in_recovery()"):
         yield Finding("wal_level", "wrong", "the server is a standby", "Name the primary in [source.postgresql] host.")
     else:
         yield Finding("wal_level", "ok", "logical")
 
 
-def max_slot_wal_keep_size(patient: CheckContext) -> Iterator[Finding]:
-    """Look how much log the server may keep for an edge that is away."""
+def max_slot_wal_keep_size(context: CheckContext) -> Iterator[Finding]:
+    """Look how much log the server may keep for an edge that is down."""
     name = "max_slot_wal_keep_size"
-    megabytes = int(patient.setting(name) or -1)
-    mend = f"alter system set {name} = '50GB'; select pg_reload_conf();  -- what the disk can spare"
+    megabytes = int(context.setting(name) or -1)
+    fix = f"alter system set {name} = '50GB'; select pg_reload_conf();  -- what the disk can spare"
     if megabytes < 0:
-        yield Finding(name, "warning", "unlimited: an edge that stays away fills the server's disk", mend)
+        yield Finding(name, "warning", "unlimited: an edge that stays down fills the server's disk", fix)
     elif megabytes < 1024:
-        said = f"{megabytes} MB: an edge that is away for a short while loses its slot"
-        yield Finding(name, "warning", said, mend)
+        summary = f"{megabytes} MB: an edge that is down for a short while loses its slot"
+        yield Finding(name, "warning", summary, fix)
     else:
         yield Finding(name, "ok", f"{megabytes:,} MB")
 
 
-def timeouts(patient: CheckContext) -> Iterator[Finding]:
-    """Look at the server's patience with an edge that is away, or silent."""
-    sender = int(patient.setting("wal_sender_timeout") or 0)
-    mend = "alter system set wal_sender_timeout = '60s'; select pg_reload_conf();"
+def timeouts(context: CheckContext) -> Iterator[Finding]:
+    """Look at the server's patience with an edge that is down, or silent."""
+    sender = int(context.setting("wal_sender_timeout") or 0)
+    fix = "alter system set wal_sender_timeout = '60s'; select pg_reload_conf();"
     if sender == 0:
-        said = "off: a connection that was cut keeps the slot from the next one"
-        yield Finding("wal_sender_timeout", "warning", said, mend)
+        summary = "off: a connection that was cut keeps the slot from the next one"
+        yield Finding("wal_sender_timeout", "warning", summary, fix)
     elif sender < 10_000:
-        yield Finding("wal_sender_timeout", "warning", f"{sender} ms: a slow moment ends the stream", mend)
+        yield Finding("wal_sender_timeout", "warning", f"{sender} ms: a slow moment ends the stream", fix)
     else:
         yield Finding("wal_sender_timeout", "ok", f"{sender // 1000} s")
-    idle = patient.setting("idle_replication_slot_timeout")
+    idle = context.setting("idle_replication_slot_timeout")
     if idle is not None and int(idle) > 0:
         yield Finding(
             "idle_replication_slot_timeout",
             "warning",
-            f"{idle} s: an edge that is away for longer loses its slot, and changes with it",
+            f"{idle} s: an edge that is down for longer loses its slot, and changes with it",
             "alter system set idle_replication_slot_timeout = 0; select pg_reload_conf();",
         )
 
 
-def logical_decoding_work_mem(patient: CheckContext) -> Iterator[Finding]:
+def logical_decoding_work_mem(context: CheckContext) -> Iterator[Finding]:
     """Look at the memory that decoding has before it writes large transactions to disk."""
     name = "logical_decoding_work_mem"
-    kilobytes = int(patient.setting(name) or 0)
+    kilobytes = int(context.setting(name) or 0)
     if kilobytes < 16 * 1024:
-        mend = f"alter system set {name} = '64MB'; select pg_reload_conf();"
-        yield Finding(name, "warning", f"{kilobytes} kB: most transactions are written to disk to be decoded", mend)
+        fix = f"alter system set {name} = '64MB'; select pg_reload_conf();"
+        yield Finding(name, "warning", f"{kilobytes} kB: most transactions are written to disk to be decoded", fix)
     else:
         yield Finding(name, "ok", f"{kilobytes // 1024} MB")
 
 
-def clock(patient: CheckContext) -> Iterator[Finding]:
+def clock(context: CheckContext) -> Iterator[Finding]:
     """Compare the clocks: lag is measured by one, latency by both."""
     before = time.time()
-    there = float(patient.database.value("select extract(epoch from clock_timestamp())::float8"))
+    there = float(context.database.value("select extract(epoch from clock_timestamp())::float8"))
     after = time.time()
     # Somewhere between the two.
     differs = max(before - there, there - after, 0.0)
     if differs > _CLOCK_SECONDS:
-        said = f"differs from the server's by {differs:.1f} s: latencies are off by as much"
-        yield Finding("clock", "warning", said, "Let both follow a time server.")
+        summary = f"differs from the server's by {differs:.1f} s: latencies are off by as much"
+        yield Finding("clock", "warning", summary, "Let both follow a time server.")
     else:
         yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
 
 
-def may_make(patient: CheckContext) -> Iterator[Finding]:
+def may_make(context: CheckContext) -> Iterator[Finding]:
     """Look whether `init` may make the publication, where it is not there."""
-    names = patient.names
-    if patient.database.value("select 1 from pg_publication where pubname = %s", names.publication):
+    names = context.names
+    if context.database.value("select 1 from pg_publication where pubname = %s", names.publication):
         return
-    superuser, create = patient.row(
+    superuser, create = context.row(
         "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles where rolname = current_user"
     )
     tables = "table " + ", ".join(names.tables) if names.tables else "all tables"
@@ -155,7 +155,7 @@ def may_make(patient: CheckContext) -> Iterator[Finding]:
     foreign = [
         table
         for table in names.tables
-        if not patient.database.value(
+        if not context.database.value(
             "select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(%s)", table
         )
     ]
@@ -163,8 +163,8 @@ def may_make(patient: CheckContext) -> Iterator[Finding]:
         yield Finding("publication", "ok", f"no {names.publication} yet: 'headrace edge init' makes it")
     else:
         why = f"does not own {', '.join(foreign)}" if names.tables and foreign else "is no superuser"
-        said = f"no {names.publication} yet, and {names.user} {why}, so that 'init' may not make it"
-        yield Finding("publication", "wrong", said, by_hand)
+        summary = f"no {names.publication} yet, and {names.user} {why}, so that 'init' may not make it"
+        yield Finding("publication", "wrong", summary, by_hand)
 
 
 CHECKS: tuple[Check[CheckContext], ...] = (

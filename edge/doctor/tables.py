@@ -32,14 +32,14 @@ class Published(NamedTuple):
 
     @property
     def identified(self) -> bool:
-        """Whether the log tells which row was updated or deleted; the server refuses to do either if not."""
+        """Whether the log identifies the row that was updated or deleted; the server refuses to do either if not."""
         return {"d": self.has_key, "f": True, "i": self.has_index}.get(self.identity, False)
 
 
-def publication(patient: CheckContext) -> Iterator[Finding]:
+def publication(context: CheckContext) -> Iterator[Finding]:
     """Look at what the publication publishes, and of which tables."""
-    name = patient.names.publication
-    rows = patient.database.rows(
+    name = context.names.publication
+    rows = context.database.rows(
         "select puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate, oid::int8 from pg_publication "
         "where pubname = %s",
         name,
@@ -47,26 +47,26 @@ def publication(patient: CheckContext) -> Iterator[Finding]:
     if not rows:
         return
     every, via_root, *kinds, oid = rows[0]
-    if patient.checkpoint is not None and oid != patient.checkpoint.publication_oid:
-        said = f"{name} was dropped and made again since 'init': changes in between were not published"
-        yield Finding("publication", "wrong", said, "See docs/edge.md: a new epoch, and the tables copied again.")
+    if context.checkpoint is not None and oid != context.checkpoint.publication_oid:
+        summary = f"{name} was dropped and made again since 'init': changes in between were not published"
+        yield Finding("publication", "wrong", summary, "See docs/edge.md: a new epoch, and the tables copied again.")
     missing = [kind for kind, on in zip(("insert", "update", "delete", "truncate"), kinds, strict=True) if not on]
     if missing:
-        mend = f"alter publication {quoted(name)} set (publish = 'insert, update, delete, truncate');"
-        yield Finding("publication", "wrong", f"{name} does not publish {', '.join(missing)}", mend)
-    absent = [table for table in patient.names.tables if table not in _names(patient)]
+        fix = f"alter publication {quoted(name)} set (publish = 'insert, update, delete, truncate');"
+        yield Finding("publication", "wrong", f"{name} does not publish {', '.join(missing)}", fix)
+    absent = [table for table in context.names.tables if table not in _names(context)]
     if absent:
-        mend = f"alter publication {quoted(name)} add table {', '.join(absent)};"
-        yield Finding("publication", "wrong", f"{name} lacks {_listed(absent)} of [source.postgresql] tables", mend)
+        fix = f"alter publication {quoted(name)} add table {', '.join(absent)};"
+        yield Finding("publication", "wrong", f"{name} lacks {_listed(absent)} of [source.postgresql] tables", fix)
     if not missing and not absent:
         how = ", partitions as their root" if via_root else ""
-        said = f"{name}: {'all tables' if every else 'listed tables'}, {len(_tables(patient))} now{how}"
-        yield Finding("publication", "ok", said)
+        summary = f"{name}: {'all tables' if every else 'listed tables'}, {len(_tables(context))} now{how}"
+        yield Finding("publication", "ok", summary)
 
 
-def identities(patient: CheckContext) -> Iterator[Finding]:
+def identities(context: CheckContext) -> Iterator[Finding]:
     """Look for tables of which updates and deletes fail, and for those without a key."""
-    tables = _tables(patient)
+    tables = _tables(context)
     refused = [table for table in tables if not table.identified]
     if refused:
         yield Finding(
@@ -79,41 +79,43 @@ def identities(patient: CheckContext) -> Iterator[Finding]:
         yield Finding("replica identity", "ok", f"all of {len(tables)} tables can be updated")
     deferrable = [table.name for table in tables if table.deferrable]
     if deferrable:
-        said = f"deferrable: {_listed(deferrable)}; two rows may have the same one for a moment, so records have no key"
+        summary = (
+            f"deferrable: {_listed(deferrable)}; two rows may have the same one for a moment, so records have no key"
+        )
         remedy = f"Make the constraint of {deferrable[0]} again without 'deferrable', where the application allows it."
-        yield Finding("primary key", "warning", said, remedy)
+        yield Finding("primary key", "warning", summary, remedy)
     keyless = [table.name for table in tables if table.identified and not table.has_key and not table.deferrable]
     if keyless:
-        said = f"none: {_listed(keyless)}; their records have no key, and equal rows cannot be told apart"
-        yield Finding("primary key", "warning", said, f"alter table {keyless[0]} add primary key (COLUMN);")
+        summary = f"none: {_listed(keyless)}; their records have no key, and equal rows cannot be distinguished"
+        yield Finding("primary key", "warning", summary, f"alter table {keyless[0]} add primary key (COLUMN);")
 
 
-def unlogged(patient: CheckContext) -> Iterator[Finding]:
+def unlogged(context: CheckContext) -> Iterator[Finding]:
     """Look for tables that are published and have no log."""
     # A publication for all tables leaves them out; one that lists them cannot.
-    found = [table.name for table in _tables(patient) if table.unlogged]
+    found = [table.name for table in _tables(context) if table.unlogged]
     if found:
         yield Finding("unlogged", "warning", f"not captured: {_listed(found)}", f"alter table {found[0]} set logged;")
 
 
-def select_privilege(patient: CheckContext) -> Iterator[Finding]:
+def select_privilege(context: CheckContext) -> Iterator[Finding]:
     """Look whether tables may be read, which snapshots and `verify` do."""
-    found = [table.name for table in _tables(patient) if not table.may_select]
-    user = quoted(patient.names.user)
+    found = [table.name for table in _tables(context) if not table.may_select]
+    user = quoted(context.names.user)
     if found:
-        said = f"missing on {_listed(found)}: no snapshot and no 'headrace verify' of them"
-        yield Finding("select privilege", "warning", said, f"grant select on {', '.join(found[:_NAMED])} to {user};")
-    elif _tables(patient):
-        yield Finding("select privilege", "ok", f"{patient.names.user} may read all published tables")
+        summary = f"missing on {_listed(found)}: no snapshot and no 'headrace verify' of them"
+        yield Finding("select privilege", "warning", summary, f"grant select on {', '.join(found[:_NAMED])} to {user};")
+    elif _tables(context):
+        yield Finding("select privilege", "ok", f"{context.names.user} may read all published tables")
 
 
-def _tables(patient: CheckContext) -> list[Published]:
-    return [Published(*row) for row in patient.database.rows(_PUBLISHED, patient.names.publication)]
+def _tables(context: CheckContext) -> list[Published]:
+    return [Published(*row) for row in context.database.rows(_PUBLISHED, context.names.publication)]
 
 
-def _names(patient: CheckContext) -> set[str]:
-    rows = patient.database.rows(
-        "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s", patient.names.publication
+def _names(context: CheckContext) -> set[str]:
+    rows = context.database.rows(
+        "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s", context.names.publication
     )
     return {row[0] for row in rows}
 

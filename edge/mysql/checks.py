@@ -23,7 +23,7 @@ _SHOW_REPLICAS = (8, 0, 22)
 _BINARY_LOG_STATUS = (8, 2)
 #: The GTID that an event gives to a transaction, as MySQL shows it.
 _NEXT = re.compile(r"'([0-9a-f-]{36}:\d+)'", re.IGNORECASE)
-#: Where the first event of a file stands.
+#: Where the first event of a file is.
 FIRST = 4
 
 
@@ -48,7 +48,7 @@ class Log(NamedTuple):
         return self.files[-1]
 
     def retained(self, since: int) -> int:
-        """Return how much log stands after a place, in bytes."""
+        """Return how much log is after a place, in bytes."""
         numbered = ((split_name(name)[1], size) for name, size in self.files)
         return sum(max(0, size - (since & 0xFFFFFFFF if number == since >> 32 else 0)) for number, size in numbered
                    if number >= since >> 32)  # fmt: skip
@@ -187,7 +187,7 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
     found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
     if found is None or str(MariadbGtids.parse(str(found))) != checkpoint.gtids:
         raise NeedsOperator(
-            f"at {checkpoint.file}:{checkpoint.offset} the binlog stands after GTID {found or 'none'}, the checkpoint after "
+            f"at {checkpoint.file}:{checkpoint.offset} the binlog is after GTID {found or 'none'}, the checkpoint after "
             f"{checkpoint.gtids or 'none'}: the binlog was reset, or the server was restored from a backup",
             hint=ANEW,
         )
@@ -196,7 +196,7 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
 def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
     """Raise NeedsOperator unless the log goes on at the checkpoint's place with what the checkpoint has not.
 
-    MySQL numbers anew from 1 after a reset, so its GTIDs alone do not show it.
+    MySQL numbers again from 1 after a reset, so its GTIDs alone do not show it.
     """
     where = f"{checkpoint.file}:{checkpoint.offset}"
     try:
@@ -220,7 +220,7 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
     """Raise ServerIdTaken while another replica with this number reads the binlog.
 
     `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
-    it is gone, and is told so.
+    it is gone, and is asked to end.
     """
     hosts = replicas(database)
     if server_id == int(database.value("select @@global.server_id")):

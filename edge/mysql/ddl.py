@@ -123,7 +123,7 @@ _BOUNDS: Final = {
 }
 _XA = re.compile(r"XA\s+(START|END|COMMIT|ROLLBACK)\s+(X'[0-9A-F]*',X'[0-9A-F]*',\d+)", re.IGNORECASE)
 _XA_KINDS: Final = {"START": Kind.XA_START, "END": Kind.XA_END, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
-#: What begins a statement that empties tables, without the words that may stand between.
+#: What begins a statement that empties tables, without the words that may be between.
 _EMPTYING: Final = (("TRUNCATE", "TABLE"), ("TRUNCATE",), ("DROP", "TABLE"), ("DROP", "TABLES"), ("CREATE", "TABLE"))
 #: Pairs of words by which ALTER TABLE moves rows.
 _MOVING: Final = frozenset({

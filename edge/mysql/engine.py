@@ -108,7 +108,7 @@ class MysqlEngine:
 
 
 class MysqlSession:
-    """A binlog stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
+    """A binlog stream and its decoder, with an ordinary connection next to them for what the log does not have."""
 
     def __init__(
         self,

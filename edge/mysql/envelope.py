@@ -19,7 +19,7 @@ class Transaction:
     def __init__(
         self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str | None, file: str, first: int = 0
     ) -> None:
-        """Take what the log tells; without a GTID it is rows that a snapshot puts between two, `first` their first ordinal."""
+        """Take what the log has; without a GTID it is rows that a snapshot puts between two, `first` their first ordinal."""
         self.commit, self.commit_ms = commit, commit_ms
         self.origin = b'"server_id":%d,"gtid":%b,"file":%b,"pos":%d,"row":' % (
             server_id, json.encode(gtid), json.encode(file), commit & 0xFFFFFFFF,

@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL complain of, by who must act: NotConnected for the loop, NeedsOperator with what mends it.
+"""What MariaDB and MySQL complain of, by who must act: NotConnected for the loop, NeedsOperator with what fixes it.
 
 Errors are known by their numbers. The server's words are passed on by their first line, which names objects; a statement's
 values are never in them, because the edge sends none.
@@ -151,7 +151,7 @@ def tagged_gtid(where: str) -> NeedsOperator:
 def partial_json(where: str) -> NeedsOperator:
     """Return the error of an update without the whole of its values."""
     return NeedsOperator(
-        f"an update tells only what changed in its JSON {where}: binlog_row_value_options is PARTIAL_JSON",
+        f"an update has only what changed in its JSON {where}: binlog_row_value_options is PARTIAL_JSON",
         hint="Run as an administrator: set global binlog_row_value_options = ''; and reconnect the writers.",
     )
 
@@ -190,7 +190,7 @@ def rolled_back(where: str) -> NeedsOperator:
 def not_prepared(xid: str, first: str, where: str) -> NeedsOperator:
     """Return the error of a transaction whose rows are not in the log any more when it commits."""
     return NeedsOperator(
-        f"the XA transaction {xid} commits {where}, and the log, which begins with {first}, does not tell what it prepared: "
+        f"the XA transaction {xid} commits {where}, and the log, which begins with {first}, does not have what it prepared: "
         "its changes are lost",
         hint="Start a new epoch and copy the tables again. Then keep the binlog longer than a transaction stays prepared "
         "(binlog_expire_logs_seconds), and prepare none with sql_log_bin = 0.",

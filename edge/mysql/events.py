@@ -61,7 +61,7 @@ _LARGEST = 1 << 30
 
 
 class Group(NamedTuple):
-    """The head of an event group: a transaction, or a statement that stands alone."""
+    """The head of an event group: a transaction, or a statement that is alone."""
 
     #: MariaDB's replication domain; 0 in MySQL.
     domain: int
@@ -103,7 +103,7 @@ def is_checksummed(event: bytes) -> bool:
     """Int16 version, Byte50 server version, Int32 made, Int8 header length, Byten post-header lengths, Int8 checksum, Int32."""
     if int.from_bytes(event[19:21], "little") != 4:
         raise ValueError("the binlog is not of version 4")
-    # The algorithm stands in front of the checksum, which this event always has room for.
+    # The algorithm is in front of the checksum, which this event always has space for.
     return event[-CHECKSUM_SIZE - 1] == _CHECKSUM_CRC32
 
 

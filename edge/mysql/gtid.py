@@ -1,4 +1,4 @@
-"""GTID sets, the resume token: what of a log is read, by transaction and whatever server tells it.
+"""GTID sets, the resume token: what of a log is read, by transaction and whatever server it comes from.
 
 MariaDB's set is the last number of each domain (`0-1-42,7-2-9`); MySQL's the ranges of each server (`UUID:1-42:44-50,UUID:1`).
 Both are values: `with_group` returns another one. Text forms are the servers' own.

@@ -1,4 +1,4 @@
-"""A condition in SQL that is true of the rows with given keys, as records tell keys (docs/mariadb.md).
+"""A condition in SQL that is true of the rows with given keys, as records have keys (docs/mariadb.md).
 
 Values become literals of the key's own types and character sets, so the server compares them in the column's own order. Called by
 the engine.

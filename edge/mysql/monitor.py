@@ -1,4 +1,4 @@
-"""What is looked at beside a binlog: how much of it stands after the checkpoint, and whether that is still there."""
+"""What is looked at next to a binlog: how much of it is after the checkpoint, and whether that is still there."""
 
 from edge import watch
 from edge.mysql.checkpoint import MysqlCheckpoint, place, split_name

@@ -72,7 +72,7 @@ class Table:
         self._bare = Images(names, codes, []) if key else self._keyed
         self._width = len(names)
         self._bytes = (len(names) + 7) // 8
-        # Sizes of what stands ahead of the images, of inserts and deletes and of updates; and what of it was looked at already.
+        # Sizes of what is ahead of the images, of inserts and deletes and of updates; and what of it was looked at already.
         width = 1 if len(names) < 251 else 3
         self._head_sizes = (width + self._bytes, width + 2 * self._bytes)
         self._heads: set[bytes] = set()

@@ -136,5 +136,5 @@ def _object(names: list[bytes], forms: list[tuple[str, list[str]]], which: Itera
 
 
 def _escaped(texts: tuple[bytes, ...]) -> list[bytes]:
-    """Return texts as they stand between the quotes of JSON."""
+    """Return texts as they are between the quotes of JSON."""
     return [json.encode(str(text, "utf-8"))[1:-1] for text in texts]

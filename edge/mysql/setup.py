@@ -1,4 +1,4 @@
-"""Making a MariaDB or MySQL source: nothing is made in the server, so there is a checkpoint and what it stands on.
+"""Making a MariaDB or MySQL source: nothing is made in the server, so there is a checkpoint and what it is based on.
 
 Guarantees that a new epoch begins at the end of the binlog as it is now, that GTID set and place agree, and that a checkpoint is
 taken to another server only when asked to (`adopt`), after the last transaction that is acknowledged.

@@ -1,7 +1,7 @@
-"""The decoder of a source that is copied from: puts chunks between transactions, and tells the window of changes.
+"""The decoder of a source that is copied from: puts chunks between transactions, and reports changes to the window.
 
 A watermark is a place that the binlog had reached when it was asked. It comes back between the first two transactions of the
-stream behind that place; on an idle server at once, or with a heartbeat. What was sent before stands ahead of that place, or at
+stream behind that place; on an idle server at once, or with a heartbeat. What was sent before is ahead of that place, or at
 it with other ordinals (edge/mysql/snapshot_ordinals.py): no position is used twice. A chunk is a transaction of its own, without
 a GTID; on reading the log again it is not there.
 """
@@ -52,7 +52,7 @@ class SnapshotDecoder(Decoder):
         self._tells_ends = options["records"].transactions
         self._clock_ms = 0
         self._recent: deque[Mark] = deque(maxlen=_RECENT)
-        # Transactions that stand ahead of the window.
+        # Transactions that are ahead of the window.
         self._before: tuple[Mark, ...] = ()
         self._watched: tuple[str, str] | None = None
         self._window: DedupWindow | None = None
@@ -91,7 +91,7 @@ class SnapshotDecoder(Decoder):
         return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
-        """Whether the table was not altered, and the chunk saw every transaction that stands ahead of its window."""
+        """Whether the table was not altered, and the chunk saw every transaction that is ahead of its window."""
         if window.altered:
             return False
         if isinstance(chunk.seen, MysqlGtids):

@@ -1,7 +1,7 @@
 """Reads chunks, each in a short read-only transaction with a consistent snapshot, and tells where the binlog is.
 
 Nothing is written at the source: a watermark is the end of the binlog as it is then, and it comes back when the stream has got
-there. MariaDB says at which place of the binlog a snapshot stands, MySQL which transactions it saw at least: so one that is in
+there. MariaDB says at which place of the binlog a snapshot is, MySQL which transactions it saw at least: so one that is in
 the log already and that readers do not see yet is noticed. Used by the snapshot's thread alone.
 """
 
@@ -110,7 +110,7 @@ class SnapshotReader:
         return Chunk(table=table, rows=rows, size=size, last=last, end=whole and len(rows) < count, seen=saw)
 
     def _place(self) -> int:
-        """Return where in the binlog the snapshot stands."""
+        """Return where in the binlog the snapshot is."""
         said = self._database.rows("show status like 'binlog_snapshot_%'")
         found = {str(name).lower(): str(value) for name, value in said}
         return place(split_name(found["binlog_snapshot_file"])[1], int(found["binlog_snapshot_position"]))
@@ -133,7 +133,7 @@ class SnapshotReader:
     def _check_decided(self) -> None:
         """Raise Retryable while the server still commits an XA transaction whose commit is in the log.
 
-        The place at which a snapshot stands does not tell of those.
+        The place at which a snapshot is does not tell of those.
         """
         for form, length, _, data in self._database.rows("xa recover"):
             name = bytes(data) if isinstance(data, bytes) else str(data).encode()

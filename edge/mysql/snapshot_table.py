@@ -33,7 +33,7 @@ class SnapshotTable:
     #: The table as the log would describe it, and its columns as the catalog does.
     described: TableMap
     columns: tuple[Catalogued, ...]
-    #: The key's columns in order, and where they stand among the columns.
+    #: The key's columns in order, and where they are among the columns.
     key: tuple[KeyColumn, ...]
     places: tuple[int, ...]
     #: The index that leads to a chunk.
@@ -163,6 +163,6 @@ def _key(database: Database, name: str, where: str, columns: list[str]) -> tuple
         if index == "PRIMARY" or (unique and all(part["Sub_part"] is None for part in parts)):
             return index, [str(part["Column_name"]) for part in parts]
     raise NeedsOperator(
-        f"table {where} has no key, so its rows cannot be told apart",
+        f"table {where} has no key, so its rows cannot be distinguished",
         hint="Give it a primary key, or a unique index over columns that are not null; then ask for the snapshot again.",
     )

@@ -18,7 +18,7 @@ _MOST_COLUMNS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column as the log tells of it."""
+    """A column as the log has it."""
 
     name: str = ""
     type: int
@@ -26,7 +26,7 @@ class Field:
     meta: int = 0
     nullable: bool = True
     unsigned: bool = False
-    #: Number of the collation; 0 where the log tells none.
+    #: Number of the collation; 0 where the log has none.
     collation: int = 0
     #: Members of an enum or set, in their collation's encoding.
     members: tuple[bytes, ...] = ()

@@ -1,4 +1,4 @@
-"""The binlog's column types (`enum_field_types`), what the log tells with each, and their names in schema records."""
+"""The binlog's column types (`enum_field_types`), what the log has of each, and their names in schema records."""
 
 DECIMAL, TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24 = range(10)
 DATE, TIME, DATETIME, YEAR, NEWDATE, VARCHAR, BIT, TIMESTAMP2, DATETIME2, TIME2 = range(10, 20)
@@ -15,13 +15,13 @@ META_SIZES = {
 #: Those whose metadata is two bytes with a meaning of their own, the first one more significant here.
 BIG_ENDIAN_META = frozenset({NEWDECIMAL, ENUM, SET, VAR_STRING, STRING})
 
-#: Columns that the log tells the signedness of; MariaDB counts years among them.
+#: Columns whose signedness is in the log; MariaDB counts years among them.
 NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE})
 MARIADB_NUMERIC = NUMERIC | {YEAR}
-#: Columns that the log tells the collation of; MariaDB counts geometries among them.
+#: Columns whose collation is in the log; MariaDB counts geometries among them.
 CHARACTER = frozenset({VARCHAR, VAR_STRING, STRING, BLOB})
 MARIADB_CHARACTER = CHARACTER | {BLOB_COMPRESSED, VARCHAR_COMPRESSED, GEOMETRY}
-#: Columns that the log tells the members of, and another collation.
+#: Columns whose members are in the log, and another collation.
 MEMBERED = frozenset({ENUM, SET})
 
 #: The collation of bytes that are no text.

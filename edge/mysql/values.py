@@ -1,6 +1,6 @@
 """Values that need more than their bytes: numbers with a fraction, bits, members, addresses, compressed columns.
 
-Each function returns what stands in the record, with its quotes where the name of the function says JSON and without them
+Each function returns what is in the record, with its quotes where the name of the function says JSON and without them
 elsewhere. Bytes that no server writes raise ValueError, struct.error or IndexError.
 """
 

@@ -1,4 +1,4 @@
-"""What an edge says about itself: counts and gauges kept in one place, scraped, logged, and sent in batches.
+"""What an edge reports about itself: counts and gauges kept in one place, scraped, logged, and sent in batches.
 
 Every count has one thread that writes it, so nothing is locked; a reader may see figures of slightly different moments.
 docs/metrics.md explains each.
@@ -18,12 +18,13 @@ from headrace.metrics.figure import counter, gauge, worked_out
 from headrace.metrics.rate import Rate
 
 STATES = (
-    "starting", "capturing", "database away", "interconnect away", "not acknowledged", "stopped", "needs an operator",
+    "starting", "capturing", "database down", "interconnect down", "not acknowledged", "stopped",
+    "needs an operator",
 )  # fmt: skip
 #: With batches on the way and nothing accepted for so long, in seconds, the far side is stuck.
 STUCK_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
-#: Of the room for WAL or of the spool, so much taken is worth a warning.
+#: Of the space for WAL or of the spool, so much taken is worth a warning.
 _WARNING_SHARE = 0.8
 
 
@@ -46,7 +47,7 @@ class Figures:
     returned: int = counter("returned_batches_total", "Batches that came back and are sent again.")
     rejected: int = counter("rejected_batches_total", "Batches that the far side rejected: the edge stops.")
     undecodable: int = counter("decode_errors_total", "Messages of the log that could not be decoded: the edge stops.")
-    dead_letters: int = counter("dead_letters_total", "Changes too large for a record, told without their row.")
+    dead_letters: int = counter("dead_letters_total", "Changes too large for a record, sent without their row.")
     database_connections: int = counter("database_connections_total", "Connections made to the database.")
     interconnect_connections: int = counter("interconnect_connections_total", "Links made that got credit.")
     database_connected: int = gauge("database_connected", "1 while the log is read, 0 while not.", 0)
@@ -75,7 +76,7 @@ class Figures:
     #: Times by the monotonic clock: of the last outcome `accepted`, and of the capturing thread's last turn.
     accepted_at: float = field(default_factory=time.monotonic)
     turned_at: float = field(default_factory=time.monotonic)
-    #: Why the database or the interconnect is away, why the edge ended; empty while they are not and it has not.
+    #: Why the database or the interconnect is unavailable, why the edge ended; empty while they are not and it has not.
     database_problem: str = ""
     interconnect_problem: str = ""
     ended: str = ""
@@ -138,9 +139,9 @@ class Figures:
         if self.ended_state:
             return self.ended_state
         if not self.database_connected:
-            return "database away" if self.database_problem else "starting"
+            return "database down" if self.database_problem else "starting"
         if not self.interconnect_connected:
-            return "interconnect away" if self.interconnect_problem or self.credit_wait.is_long else "starting"
+            return "interconnect down" if self.interconnect_problem or self.credit_wait.is_long else "starting"
         return "not acknowledged" if self.stuck > STUCK_SECONDS + self.heartbeat_seconds else "capturing"
 
     @property
@@ -151,8 +152,8 @@ class Figures:
         waits = str(self.credit_wait) if self.credit_wait.is_long else ""
         stuck = f"{self.unacknowledged_batches} batches are on the way, none accepted for {self.stuck:.0f} s"
         explained = {
-            "database away": self.database_problem,
-            "interconnect away": waits or self.interconnect_problem,
+            "database down": self.database_problem,
+            "interconnect down": waits or self.interconnect_problem,
             "not acknowledged": f"{stuck}; {waits}" if waits else stuck,
             "starting": "not connected yet",
         }

@@ -1,4 +1,4 @@
-"""What a PostgreSQL source's checkpoint holds besides its position: the LSN that the slot is told, and whose LSN it is."""
+"""What a PostgreSQL source's checkpoint holds besides its position: the LSN confirmed to the slot, and whose LSN it is."""
 
 import re
 from typing import Self
@@ -28,7 +28,7 @@ def parse_lsn(text: str) -> int:
 class PostgresCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a source's changes are acknowledged, and in which server, slot and publication that holds."""
 
-    #: LSN below which everything is acknowledged: what the slot is told.
+    #: LSN below which everything is acknowledged: what is confirmed to the slot.
     confirmed_lsn: str
     system_identifier: str
     timeline: int

@@ -85,7 +85,7 @@ class PostgresEngine:
 
 
 class PostgresSession:
-    """A slot's stream and its decoder, with an ordinary connection beside them for what the log does not tell."""
+    """A slot's stream and its decoder, with an ordinary connection next to them for what the log does not have."""
 
     def __init__(self, config: EdgeFile, names: Postgresql, stream: ReplicationStream, database: Database) -> None:
         self._source = config.source.name
@@ -165,10 +165,10 @@ _log = logging.getLogger(__name__)
 def open_stream(
     config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int
 ) -> tuple[ReplicationStream, Database]:
-    """Return a checked replication connection, and an ordinary one beside it.
+    """Return a checked replication connection, and an ordinary one next to it.
 
     `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
-    that it is gone, and is told so. Raises NeedsOperator, NotConnected, or CheckpointChanged.
+    that it is gone, and is asked to end. Raises NeedsOperator, NotConnected, or CheckpointChanged.
     """
     if (config.slot, config.publication, config.database) != (
         checkpoint.slot,

@@ -17,7 +17,7 @@ _NO_SNAPSHOT, _SNAPSHOT = b',"snapshot":"false"', b',"snapshot":"incremental"'
 
 
 class Around(NamedTuple):
-    """What a record takes from its transaction and its place there, in the order in which it stands in the record."""
+    """What a record takes from its transaction and its place there, in the order in which it is in the record."""
 
     committed: bytes
     place: bytes

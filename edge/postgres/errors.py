@@ -1,4 +1,4 @@
-"""What PostgreSQL complains of, by who must act: NotConnected for the loop, NeedsOperator with the SQL that mends it.
+"""What PostgreSQL complains of, by who must act: NotConnected for the loop, NeedsOperator with the SQL that fixes it.
 
 Errors of an open connection are known by their SQLSTATE. While connecting libpq gives words only: known sentences are an
 operator's matter, everything else is tried again. Messages of the server are passed on by their first line, which names

@@ -1,4 +1,4 @@
-"""A condition in SQL that is true of the rows with given keys, as records tell keys (docs/types.md).
+"""A condition in SQL that is true of the rows with given keys, as records have keys (docs/types.md).
 
 Values become literals that the server casts to the key's own types, so nothing is compared as text. Called by the engine.
 """
@@ -32,7 +32,7 @@ def condition(database: Database, publication: str, name: str, keys: list[dict[s
     for column in table.key_names:
         base = bases[column]
         if (base == "numeric" and records.decimal != "string") or (base in _TIMES and records.time != "iso"):
-            raise unclear(name, f"{column!r} is told in one of Debezium's forms")
+            raise unclear(name, f"{column!r} is written in one of Debezium's forms")
     if any(set(key) != set(table.key_names) for key in keys):
         raise unclear(name, f"its key is now {', '.join(table.key_names)}")
     rows = [

@@ -219,7 +219,7 @@ class Decoder:
         return Around(self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1))
 
     def _announce(self, message: bytes) -> None:
-        """Byte1('R'): a relation, anew or as it is from now on."""
+        """Byte1('R'): a relation, new or as it is from now on."""
         if self._announced.relation(message) is not None:
             oid = message[1:5]
             for prefix in [prefix for prefix in self._fast if prefix[1:5] == oid]:

@@ -1,7 +1,7 @@
 """Tables and types as the log announces them, in Relation and Type messages, each from there on.
 
 Assumes that the server announces a relation before its first change and again whenever it was altered. Called by the decoder;
-asks for a table's key where the log does not tell it.
+asks for a table's key where the log does not have it.
 """
 
 import logging
@@ -42,7 +42,7 @@ class RelationCache:
         self._domains: dict[int, int] = {}
 
     def relation(self, message: bytes) -> Table | None:
-        """Note a relation, anew or as it is from now on; None for a mere repeat. Raises as Relation.parse does."""
+        """Note a relation, new or as it is from now on; None for a mere repeat. Raises as Relation.parse does."""
         relation = Relation.parse(message, self._domains)
         name, key = (relation.schema, relation.table), self._key(relation)
         admitted = self._policy.admits(*name)

@@ -41,7 +41,7 @@ class Relation:
     def parse(cls, message: bytes, domains: Mapping[int, int] | None = None) -> Self:
         """Return the relation of a message; raise ValueError, IndexError or struct.error when it is none.
 
-        `domains` tells the built-in types beneath domains, both by OID.
+        `domains` has the built-in types beneath domains, both by OID.
 
         Byte1('R') Int32(oid) String(namespace) String(name) Int8(identity) Int16(columns), then for each column
         Int8(flags) String(name) Int32(type) Int32(modifier).
@@ -77,10 +77,10 @@ def table_schema(
     debezium_types: Sequence[DebeziumType | None] = (),
     policy: Sequence[str | None] = (),
 ) -> TableSchema:
-    """Return the relation as the schema record tells it.
+    """Return the relation as it is in the schema record.
 
     `types` names types that Type messages announced; `debezium_types` are those of the columns, where they are not the
-    ordinary ones; `policy` is what the edge's policy does to them. A column that it excludes is not told.
+    ordinary ones; `policy` is what the edge's policy does to them. A column that it excludes is left out.
     """
     ordinary = [None] * len(relation.columns)
     columns = list(zip(relation.columns, debezium_types or ordinary, policy or ordinary, strict=True))

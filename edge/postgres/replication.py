@@ -1,7 +1,7 @@
 """A replication connection to PostgreSQL: the one that carries the log.
 
-Guarantees that nothing but `confirm` tells the server that it may discard log, and that every failure is NotConnected (try again)
-or NeedsOperator (with what mends it). psycopg 3 gives the log's frames and the server's keepalives as they are, and sends no
+Guarantees that nothing but `confirm` allows the server to discard log, and that every failure is NotConnected (try again) or
+NeedsOperator (with what fixes it). psycopg 3 gives the log's frames and the server's keepalives as they are, and sends no
 feedback of its own.
 """
 
@@ -83,7 +83,7 @@ class ReplicationStream:
         self._check(result, pq.ExecStatus.COMMAND_OK)
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
-        """Start the stream at `lsn`, or at what the slot was told if that is later.
+        """Start the stream at `lsn`, or at what was confirmed to the slot if that is later.
 
         Raises SlotTaken while another process reads the slot.
         """
@@ -138,7 +138,7 @@ class ReplicationStream:
             self._raw.flush()
 
     def flush(self, seconds: float) -> None:
-        """Wait at most `seconds` until what was told has left this machine."""
+        """Wait at most `seconds` until what was confirmed has left this machine."""
         poll = select.poll()
         poll.register(self._raw.socket, select.POLLOUT)
         with self._translated():
@@ -163,7 +163,7 @@ class ReplicationStream:
 
     def _noticed(self, diagnostic: Diagnostic) -> None:
         words = diagnostic.message_primary or ""
-        _log.warning("the server of %s says: %s", self._address, words)
+        _log.warning("the server of %s reports: %s", self._address, words)
         if diagnostic.sqlstate == _MISSING and "publication" in words:
             self._unpublished = words
 

@@ -106,7 +106,7 @@ class Table:
             raise ValueError("no new tuple")
         new, offset = self._tuple(message, offset + 3)
         _ends(message, offset)
-        # What the log leaves out did not change, so an old row that carries it tells the new one's value.
+        # What the log leaves out did not change, so an old row that carries it has the new one's value.
         new = [was if value is None else value for value, was in zip(new, old, strict=True)]
         unchanged = self._absent(new)
         return self._key(new), b'{"before":%b,"after":%b,%b%b' % (

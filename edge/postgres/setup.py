@@ -1,7 +1,7 @@
 """Making a PostgreSQL source: publication, slot and checkpoint, in an order that any crash leaves something `init` can finish.
 
 The order is: a checkpoint in the stage `making`, the publication, the slot, the checkpoint in the stage `made`. So a slot
-beside a `making` checkpoint is ours, and nothing was ever sent from it. Nothing that exists is dropped, and a slot that
+next to a `making` checkpoint is ours, and nothing was ever sent from it. Nothing that exists is dropped, and a slot that
 `init` did not make is taken over only when asked to (`adopt`).
 """
 

@@ -14,7 +14,7 @@ from edge.postgres.replication import System
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
 
-#: How a slot is not lost the next time, by why the server took its log away.
+#: How a slot is not lost the next time, by why the server removed its log.
 _PREVENTION = {
     "wal_removed": "Then raise max_slot_wal_keep_size.",
     "idle_timeout": "Then raise idle_replication_slot_timeout, or keep the edge running.",
@@ -38,9 +38,9 @@ class Slot(NamedTuple):
     wal_status: str
     #: Whether standbys keep it ready for a failover (PostgreSQL 17 and newer).
     failover: bool
-    #: Why the server took the slot's log away; empty when it did not.
+    #: Why the server removed the slot's log; empty when it did not.
     invalidation: str
-    #: Log that may still be written before the server takes the slot's away, in bytes; None where there is no limit.
+    #: Log that may still be written before the server removes the slot's, in bytes; None where there is no limit.
     safe_bytes: int | None
 
     @property
@@ -104,7 +104,7 @@ def present_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
 
 
 def check_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
-    """Return the slot; raise NeedsOperator unless it can go on exactly where the checkpoint stands.
+    """Return the slot; raise NeedsOperator unless it can go on exactly where the checkpoint is.
 
     Raises SlotTaken while another process moves it: who has it comes before what is lost.
     """
@@ -114,7 +114,7 @@ def check_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
             moved = f"slot {slot.name!r} is moved on by process {slot.active_pid} of the server"
             raise SlotTaken(moved, slot.name, slot.active_pid)
         raise NeedsOperator(
-            f"slot {slot.name!r} was moved by somebody else: it stands at {format_lsn(slot.confirmed)}, the checkpoint at "
+            f"slot {slot.name!r} was moved by somebody else: it is at {format_lsn(slot.confirmed)}, the checkpoint at "
             f"{checkpoint.confirmed_lsn}; changes from {checkpoint.confirmed_lsn} to {format_lsn(slot.confirmed)} are lost",
             hint=f"Restore the newest checkpoint file if this one is an old copy; else start a new epoch. {NEW_EPOCH}",
         )

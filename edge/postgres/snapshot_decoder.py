@@ -1,4 +1,4 @@
-"""The decoder of a source that is copied from: puts chunks where their watermarks stand, and tells the window of changes.
+"""The decoder of a source that is copied from: puts chunks where their watermarks are, and reports changes to the window.
 
 A chunk's rows become Insert messages of the relation and go through the code that decodes the log's, so a row has the same bytes
 whichever way it comes. They are the records of the watermark's transaction, numbered from 0; on reading the log again the
@@ -40,7 +40,7 @@ class SnapshotDecoder(Decoder):
         #: Called with the content of each watermark, at its place in the log.
         self.on_watermark: Callable[[bytes], None] = _nobody
         self._recent: deque[int] = deque(maxlen=_RECENT)
-        # Transactions that stand ahead of the window.
+        # Transactions that are ahead of the window.
         self._before: tuple[int, ...] = ()
         self._watched: SnapshotTable | None = None
         self._window: DedupWindow | None = None
@@ -77,7 +77,7 @@ class SnapshotDecoder(Decoder):
         return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
-        """Whether the chunk has the table's present shape, and saw every transaction that stands ahead of its window."""
+        """Whether the chunk has the table's present shape, and saw every transaction that is ahead of its window."""
         return not window.altered and not hidden(chunk.seen, self._before)
 
     def put(self, chunk: Chunk, window: DedupWindow) -> Put:
@@ -219,7 +219,7 @@ def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key | None
 
 
 def _texts(message: bytes, offset: int, count: int) -> tuple[list[bytes], int]:
-    """Return a tuple's columns, empty for those that are null or not told, and the offset behind it."""
+    """Return a tuple's columns, empty for those that are null or absent, and the offset behind it."""
     texts = []
     for _ in range(count):
         kind, length = HEADER(message, offset)

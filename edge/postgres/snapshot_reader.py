@@ -1,8 +1,8 @@
 """Reads chunks by COPY, each in a short transaction of its own, and writes watermarks into the log.
 
 A watermark is a transactional logical message, a small transaction of its own, so nothing is needed in the source but the right
-to connect and to select. Every chunk tells which transactions it did not see: one that has written its commit into the log and is
-not visible yet would else be missed. Used by the snapshot's thread alone.
+to connect and to select. Every chunk has a list of the transactions that it did not see: without it, one whose commit is in the
+log and not visible yet would be missed. Used by the snapshot's thread alone.
 """
 
 import re

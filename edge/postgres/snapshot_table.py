@@ -1,6 +1,6 @@
 """A table as a chunk is read from it: what the stream publishes of it, its key, and the messages that announce it.
 
-Everything comes from the catalog, and equals what pgoutput tells in Relation and Type messages, so that a chunk's rows and the
+Everything comes from the catalog, and equals what pgoutput sends in Relation and Type messages, so that a chunk's rows and the
 log's changes are of one relation. Column lists, row filters, generated columns and partitions are as the publication has them.
 A table that cannot be copied raises NeedsOperator with what to do.
 """
@@ -104,7 +104,7 @@ class SnapshotTable:
     #: How many columns are published, and their names in SQL.
     count: int
     selected: str
-    #: Where the key's columns stand among them, their names, and how SQL orders by the key and casts to it.
+    #: Where the key's columns are among them, their names, and how SQL orders by the key and casts to it.
     key: tuple[int, ...]
     key_names: tuple[str, ...]
     ordered: str
@@ -192,7 +192,7 @@ def describe(database: Database, publication: str, name: str) -> SnapshotTable:
         )
     if key is None or not set(key[0]) <= set(numbers):
         raise NeedsOperator(
-            f"table {name} has no key that is published, so its rows cannot be told apart",
+            f"table {name} has no key that is published, so its rows cannot be distinguished",
             hint="Give it a primary key, or a unique index over columns that are not null: alter table … replica identity "
             "using index …; then ask for the snapshot again.",
         )

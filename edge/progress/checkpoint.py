@@ -1,7 +1,7 @@
 """The edge's own durable note of progress: one JSON file in the state folder.
 
 Guarantees that after a crash the file is whole, old or new; that it never moves backward; that one edge at a time has the
-folder. The edge writes it before the slot is told, so the slot is never ahead of it, unless somebody else moved the slot.
+folder. The edge writes it before it confirms to the slot, so the slot is never ahead of it, unless somebody else moved it.
 """
 
 import contextlib

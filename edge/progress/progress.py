@@ -1,7 +1,7 @@
 """Moves the checkpoint after what is acknowledged or spooled, often enough and not more.
 
-Guarantees that `confirmed` is durable in the checkpoint, and so is what it relies on: it is what the source may be told. Used by
-the capturing thread alone.
+Guarantees that `confirmed`, which may be confirmed to the source, is durable in the checkpoint, and so is what it relies on.
+Used by the capturing thread alone.
 """
 
 import logging
@@ -39,7 +39,7 @@ class Progress:
         self._outbox = outbox
         self._advanced = advanced
         self.checkpoint = checkpoint
-        #: What the source may be told.
+        #: What may be confirmed to the source.
         self.confirmed = checkpoint.confirmed
         # Acknowledged and spooled, as they are in the checkpoint.
         self._positions = (checkpoint.position, checkpoint.promised or checkpoint.position)
@@ -121,8 +121,8 @@ class Progress:
         self._outbox.saved(position)
 
     def _wait_for_room(self, error: NoRoom) -> None:
-        """Tell the source nothing until there is room; what is read meanwhile is read again after a crash."""
+        """Confirm nothing to the source until there is space; what is read meanwhile is read again after a crash."""
         self._written_at = time.monotonic()
         if not self._no_room:
             self._no_room = True
-            _log.warning("%s: the source keeps its log until there is room", error.message)
+            _log.warning("%s: the source keeps its log until there is space", error.message)

@@ -108,7 +108,7 @@ class Spool:
         """Return the error for what only the spool had."""
         return NeedsOperator(
             f"spool {self.path} {why}: it alone held the changes of {self._source} after {acknowledged} up to {promised}, "
-            "because the source was told that it may discard them",
+            "because they were confirmed to the source",
             hint=f"Put the file back if you have it. Otherwise those changes are lost here: move {self.path.name}* and the "
             "checkpoint away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace verify' "
             "names.",

@@ -95,7 +95,7 @@ class SpoolFile:
             self._connection = None
 
     def remove(self) -> None:
-        """Close and remove the file: its room goes back to the disk."""
+        """Close and remove the file: its space is returned to the disk."""
         self.close()
         try:
             for ending in ("", "-wal", "-journal"):
@@ -115,7 +115,7 @@ class SpoolFile:
         )
 
     def _prepare(self, connection: sqlite3.Connection, *, is_new: bool) -> None:
-        # One process has the state folder: no shared memory beside the file, no other's locks.
+        # One process has the state folder: no shared memory next to the file, no other's locks.
         connection.execute("pragma locking_mode = exclusive")
         connection.execute(f"pragma page_size = {_PAGE_BYTES}")
         connection.execute("pragma journal_mode = wal")

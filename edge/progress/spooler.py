@@ -3,7 +3,7 @@
 Spooling begins when the oldest batch has waited `after_seconds`, or when the window is full and nothing was accepted for two
 seconds; it ends when what waits is young again. A window that is full while acceptances flow is no outage: capture waits, as
 it does without a spool. Guarantees that a batch counts as spooled only when it is durable, and that rows go only when the
-checkpoint has what they hold. When there is no room it says so, capture waits, and it tries again.
+checkpoint has what they hold. When there is no space it says so, capture waits, and it tries again.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 _BLOCKED_SECONDS = 2.0
 #: Bytes that become durable together.
 _WRITE_BYTES = 8 << 20
-#: Between two looks when nothing wakes the thread, and between two attempts while there is no room, in seconds.
+#: Between two looks when nothing wakes the thread, and between two attempts while there is no space, in seconds.
 _LOOK_SECONDS, _ROOM_SECONDS = 0.5, 2.0
-#: While some is accepted now and then, room comes and goes: that there is none is logged at most so often, in seconds.
+#: While some is accepted now and then, space comes and goes: that there is none is logged at most so often, in seconds.
 _SAY_SECONDS = 60.0
 
 
 class Spooler:
-    """A spool beside an outbox."""
+    """A spool next to an outbox."""
 
     def __init__(self, spool: Spool, outbox: Outbox, figures: Figures, *, after_seconds: float) -> None:
         self._spool = spool
@@ -42,7 +42,7 @@ class Spooler:
         self._bell = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="spooler", daemon=True)
-        #: Until when, by the monotonic clock, nothing is written because there is no room; 0 while there is.
+        #: Until when, by the monotonic clock, nothing is written because there is no space; 0 while there is.
         self._no_room_until = 0.0
         self._said_at = -_SAY_SECONDS
         window = outbox.window
@@ -174,7 +174,7 @@ class Spooler:
             if now - self._said_at > _SAY_SECONDS:
                 self._said_at = now
                 _log.warning(
-                    "%s: capture waits, and from here on the source keeps its log. It goes on when there is room",
+                    "%s: capture waits, and from here on the source keeps its log. It goes on when there is space",
                     error.message,
                 )
             self._figures.warned["spool"] = error.message

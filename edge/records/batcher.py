@@ -24,7 +24,7 @@ _FIRST_RATIO, _WEIGHT = 6.0, 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedBatch:
-    """A finished batch: what is sent, and what the source may be told once it is acknowledged."""
+    """A finished batch: what is sent, and what may be confirmed to the source once it is acknowledged."""
 
     properties: dict[str, Any]
     body: bytes
@@ -65,7 +65,7 @@ class Batcher:
         self.closed: list[SealedBatch] = []
         #: Transactions that ended since somebody last set this to 0.
         self.transactions = 0
-        #: Changes too large for a record, in whose places others stand; counted by the decoder.
+        #: Changes too large for a record, that other records replace; counted by the decoder.
         self.dead_letters = 0
         #: Whether each change of the present transaction carries its schema record (edge/progress/record_settings.py).
         self.repeats_schema = False
@@ -104,7 +104,7 @@ class Batcher:
         self.repeats_schema = commit <= self._repeat_schema_until
 
     def add_ahead(self, value: bytes, ordinal: int, key: bytes | None = None) -> None:
-        """Add a schema record, with the position of the change that is added next, whatever room there is."""
+        """Add a schema record, with the position of the change that is added next, whatever space there is."""
         self._alone(key, value, ordinal)
         self._ordinal = ordinal
 
@@ -159,7 +159,7 @@ class Batcher:
         return sealed
 
     def empty(self) -> SealedBatch:
-        """Return an empty batch at the tail, with the edge's figures; for a source that has nothing to say."""
+        """Return an empty batch at the tail, with the edge's figures; for a source that is idle."""
         if self.values:
             raise ValueError("an empty batch would overtake the open one")
         return self._encoded(

@@ -1,1 +1,1 @@
-"""The snapshot: existing rows of tables, chunk by chunk, beside the stream (design decision 10)."""
+"""The snapshot: existing rows of tables, chunk by chunk, next to the stream (design decision 10)."""

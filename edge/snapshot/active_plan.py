@@ -124,4 +124,4 @@ class ActivePlan:
         except NoRoom as error:
             if not self._is_full:
                 self._is_full = True
-                _log.warning("%s: the snapshot goes on, and notes how far it is when there is room", error.message)
+                _log.warning("%s: the snapshot goes on, and notes how far it is when there is space", error.message)

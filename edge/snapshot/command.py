@@ -32,7 +32,7 @@ _STEERING = ("pause", "resume", "cancel")
 @click.option(
     "--replace",
     is_flag=True,
-    help="Tell consumers first to forget the table, by a truncate record: rows that are gone at the source go too.",
+    help="First ask consumers to forget the table, by a truncate record: rows that are gone at the source go too.",
 )
 @click.option(
     "--dead-letters",
@@ -62,7 +62,7 @@ def snapshot(
     cancel: bool,
     as_json: bool,
 ) -> None:
-    """Copy existing rows of tables beside the stream, chunk by chunk.
+    """Copy existing rows of tables next to the stream, chunk by chunk.
 
     For tables that had rows before capture began, tables added to the publication later, and repairs. The rows come as records
     with op 'r'. Interrupted snapshots go on by themselves at the last acknowledged chunk.

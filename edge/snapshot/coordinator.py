@@ -1,7 +1,7 @@
-"""Copies existing rows beside the stream, chunk by chunk, as the plan says (design decision 10; DBLog, arXiv 2010.12597).
+"""Copies existing rows next to the stream, chunk by chunk, as the plan says (design decision 10; DBLog, arXiv 2010.12597).
 
 A watermark is written to the log; when it comes back, the window opens and a chunk is read; then the next watermark is written,
-and where that one stands in the log the chunk's rows take their place, without those that changed meanwhile. It is the watermark
+and where that one is in the log the chunk's rows take their place, without those that changed meanwhile. It is the watermark
 ahead of the next chunk as well. Guarantees that the plan is never ahead of what is acknowledged; that no transaction is held
 longer than one chunk; that a failure here ends a table's snapshot at most, never the stream. One for each session: what was on
 the way with the session before is read again. Everything but the worker's jobs runs in the capturing thread.
@@ -191,7 +191,7 @@ class SnapshotCoordinator:
         self._submit(job, lambda _: self._backoff.reset())
 
     def _on_watermark(self, content: bytes) -> None:
-        """Put the chunk that was read where its watermark stands in the log, and have the next one read."""
+        """Put the chunk that was read where its watermark is in the log, and have the next one read."""
         copy, window = self._copy, self._window
         if self.phase is not Phase.WATERMARK_SENT or content != self._expected or copy is None:
             return

@@ -1,7 +1,7 @@
-"""Dead letters at the edge: which of those that the bridge lists can be copied again, and how their rows are asked for.
+"""Dead letters at the edge: which of those in the bridge's list can be copied again, and the requests that copy their rows.
 
-A letter names its row by table and key, as records do. An engine turns keys into a condition in SQL, and the rest is a snapshot
-of a part of a table: rows that were deleted since are simply not there. Called by the command, and by engines.
+A dead letter names its row by table and key, as records do. An engine turns keys into a condition in SQL, and the rest is a
+snapshot of a part of a table: rows that were deleted since are simply not there. Called by the command, and by engines.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _LIST = "Give what 'headrace bridge dead-letters STREAM --json' prints."
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a listed letter is needed here."""
+    """The fields of a listed dead letter that are needed here."""
 
     source: str
     table: str
@@ -31,14 +31,14 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(msgspec.Struct, kw_only=True):
-    """Keys to be copied, by table, and what is said of letters that are left."""
+    """Keys to be copied, by table, and what is reported of dead letters that are left."""
 
     keys: dict[str, list[dict[str, object]]] = {}
     said: list[str] = []
 
 
 def parse(data: bytes) -> list[Letter]:
-    """Return the letters of a list; raise ConfigurationError when it is none."""
+    """Return the dead letters of a list; raise ConfigurationError when it is none."""
     try:
         return msgspec.json.decode(data, type=list[Letter])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -84,14 +84,14 @@ def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[di
     """Return the requests that copy the chosen rows; `condition` is the engine's (edge/engine.py).
 
     Asks the database about the keys' types. Raises NotConnected, or NeedsOperator for a table that cannot be copied or whose
-    keys do not tell its rows.
+    keys do not identify its rows.
     """
     policy, made = Policy(config.policy), []
     for table, keys in chosen.keys.items():
         names = list(keys[0])
         if policy.treats_name(table, names):
             raise ConfigurationError(
-                f"[policy] hashes the key of {table}, so a dead letter does not tell which row it was",
+                f"[policy] hashes the key of {table}, so a dead letter does not identify the row",
                 hint=f'Copy the row with a condition: headrace edge snapshot {table} --where "…".',
             )
         made += [
@@ -102,9 +102,9 @@ def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[di
 
 
 def unclear(table: str, why: str) -> NeedsOperator:
-    """Return the error of an engine that cannot tell from dead letters which rows of a table they were."""
+    """Return the error of an engine that cannot identify a table's rows by dead letters."""
     return NeedsOperator(
-        f"dead letters do not tell which rows of {table} they were: {why}",
+        f"dead letters do not identify the rows of {table}: {why}",
         hint=f'Copy the rows with a condition: headrace edge snapshot {table} --where "…".',
     )
 

@@ -1,9 +1,9 @@
-"""What the log told of a table while a chunk of it was read: sans-I/O, and of no engine.
+"""What the log has of a table while a chunk of it was read: sans-I/O, and of no engine.
 
-A chunk is put into the log's order at the watermark behind it. Every row that the log told to have changed between the
-watermark ahead of the chunk and the one behind it is left out of it: the log tells that row's newer state. Where it does
+A chunk is put into the log's order at the watermark behind it. Every row that changed in the log between the
+watermark ahead of the chunk and the one behind it is left out of it: that row's newer state is in the log. Where it does
 so without all columns (large values that did not change), the row is read once more, in a later chunk. (Rows that moved to
-another key are followed at any time, edge/snapshot/coordinator.py.) What the log tells of a table as a whole, a truncate or
+another key are followed at any time, edge/snapshot/coordinator.py.) What concerns a table as a whole, a truncate or
 another shape, drops the chunk. Called by an engine's decoder for each change of the table.
 """
 
@@ -14,7 +14,7 @@ class DedupWindow:
     def __init__(self) -> None:
         #: Keys, as records have them, of rows that changed.
         self._changed: set[bytes] = set()
-        #: Those of them of which the log did not tell all columns.
+        #: Those of them of which the log did not have all columns.
         self._partly: set[bytes] = set()
         #: Whether changes are noted.
         self.is_open = False

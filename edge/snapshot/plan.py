@@ -33,7 +33,7 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
     #: A condition in SQL, for a part of the table.
     where: str | None = None
-    #: Whether consumers are told first to forget the table.
+    #: Whether consumers are first asked to forget the table.
     replace: bool = False
     state: State = "waiting"
     #: Set when the copy begins; None before, and for engines whose log carries whole rows.
@@ -42,9 +42,9 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     cursor: Key | None = None
     #: Whether every row up to the end was read and acknowledged, `again` excepted.
     whole: bool = False
-    #: Keys of rows to read again: the log told a change of them, but not all of their columns.
+    #: Keys of rows to read again: the log has a change of them, without all of their columns.
     again: list[Key] = []
-    #: Rows acknowledged, those that the log had told already included, and chunks.
+    #: Rows acknowledged, those that were in the log already included, and chunks.
     rows: int = 0
     chunks: int = 0
     #: Rows by the database's own statistics; -1 while unknown.
@@ -70,7 +70,7 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at the present rate; None while that cannot be told."""
+        """How long it will take at the present rate; None while that is unknown."""
         if self.state != "running" or self.rows_per_second <= 0 or self.estimate < 0:
             return None
         return max(0, self.estimate - self.rows) / self.rows_per_second

@@ -32,7 +32,7 @@ class _Sent(NamedTuple):
 
 
 class TableCopy:
-    """An attempt at a table, from where the plan stands."""
+    """An attempt at a table, from where the plan is."""
 
     def __init__(self, plan: TablePlan, table: Any, aim_bytes: int) -> None:
         self.plan = plan
@@ -42,7 +42,7 @@ class TableCopy:
         self._sent: deque[_Sent] = deque()
         self._size = ChunkSize(aim_bytes)
         self._settled_at = time.monotonic()
-        #: Whether consumers still have to be told to forget the table.
+        #: Whether consumers still have to be asked to forget the table.
         self.replaces = plan.replace and plan.cursor is None and not plan.whole
 
     @property
@@ -89,7 +89,7 @@ class TableCopy:
         return sent
 
     def replaced(self, position: Position) -> None:
-        """Note that consumers were told to forget the table."""
+        """Note that consumers were asked to forget the table."""
         self.replaces = False
         self._sent.append(_Sent(position, 0, self._cursor, self._whole, [], []))
 
@@ -122,7 +122,7 @@ class TableCopy:
 #: Bounds, in rows. The upper one bounds how long a chunk holds up the stream behind it.
 FEWEST, MOST = 100, 10_000
 _FIRST = 1_000
-#: A chunk is ended where it stands when it grows beyond so many times the aim.
+#: A chunk is ended where it is when it grows beyond so many times the aim.
 _TOO_MUCH = 2
 
 

@@ -99,7 +99,7 @@ def test_with_the_interconnect_away_lag_grows_and_ends_when_it_is_back(edges, da
         assert agent.figures.unacknowledged_batches >= 1
         code, reason = health(agent)
         assert code == 503
-        assert reason.startswith("interconnect away: ")
+        assert reason.startswith("interconnect down: ")
         assert health(agent, "live")[0] == 200
         assert scraped(agent)["headrace_edge_interconnect_connected"] == 0
         wire.start()
@@ -138,11 +138,11 @@ def test_with_the_database_away_lag_grows_and_the_far_side_hears_why(edges, data
         eventually(lambda: agent.figures.captured_lag > 2.0, saying="the captured lag grows")
         code, reason = health(agent)
         assert code == 503
-        assert reason.startswith("database away: ")
+        assert reason.startswith("database down: ")
 
         def heard():
             figures = interconnect.arrived[-1][0].figures
-            return figures.get("state") == "database away" and figures["captured_lag_seconds"] > 2.0
+            return figures.get("state") == "database down" and figures["captured_lag_seconds"] > 2.0
 
         eventually(heard, saying="the far side hears of it")
         wire.start()

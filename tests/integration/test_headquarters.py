@@ -127,7 +127,7 @@ def test_with_the_bridge_stopped_lag_grows_at_the_edge_and_status_shows_what_is_
         here.bridge.stop()
         here.edge.database.execute("insert into t values (2, 'b')")
         eventually(lambda: agent.figures.accepted_lag > 1, saying="lag grows while the bridge is stopped")
-        assert agent.figures.state == "interconnect away"
+        assert agent.figures.state == "interconnect down"
         code, said = status("--config", here.path, "--json")
     assert code == 1
     answer = json.loads(said)

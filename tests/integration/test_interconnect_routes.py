@@ -237,7 +237,7 @@ def test_a_link_that_gets_no_credit_is_shown_as_such(ends, monkeypatch, caplog):
         eventually(lambda: "attached, no credit since" in caplog.text, saying="the log says so")
         figures = edge.figures
         figures.database_connected = 1
-        assert figures.state == "interconnect away"
+        assert figures.state == "interconnect down"
         assert figures.reason.startswith("attached, no credit since 20")
         assert figures.no_credit > 0.1
         quiet.grant(3)

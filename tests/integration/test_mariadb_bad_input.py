@@ -59,7 +59,7 @@ def test_commit_of_what_was_prepared_in_a_purged_file_stops_the_edge(own_maria, 
     with edge.running() as running:
         error = running.ended()
 
-    assert re.search(r"X'61',X'',1 commits at position .* begins with binlog.000002, does not tell", error.message)
+    assert re.search(r"X'61',X'',1 commits at position .* begins with binlog.000002, does not have", error.message)
     assert "copy the tables again" in error.hint
 
 

@@ -118,7 +118,7 @@ class EdgeScenario:
             "edge crash": lambda: one().crash(),
             "edge stop": lambda: one().stop(),
             "session lost": lose_session,
-            "database away": database_away,
+            "database down": database_away,
             "edge pause": pause,
             "guard": guard,
             "disk full": lambda: one().fill_disk(random.choice((0.5, 5, 20))),

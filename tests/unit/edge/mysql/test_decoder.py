@@ -118,7 +118,7 @@ def test_truncate_and_drop_name_their_tables():
         ([event(26, b"\1\0\0", 300)], "LOST_EVENTS"),
         ([event(39, b"x" * 30, 300)], "PARTIAL_JSON"),
         ([event(42, b"x" * 30, 300)], "tagged GTID"),
-        ([query("XA COMMIT X'61',X'',1", 300)], "begins with binlog.000003, does not tell what it prepared"),
+        ([query("XA COMMIT X'61',X'',1", 300)], "begins with binlog.000003, does not have what it prepared"),
         ([query("XA PREPARE X'61',X'',1", 300)], "by a statement"),
         ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK", 300)], "rolled back in part"),
         ([query("ROLLBACK TO s", 300)], "rolled back in part"),

@@ -45,8 +45,8 @@ def test_every_line_fits_and_a_source_has_one(width):
 
 
 def test_an_edge_that_is_not_well_shows_in_the_line_and_says_why_below():
-    said = printed(bridge(edge_state="database away", warnings=["database 10.0.0.7:5432/bank cannot be reached"]), 120)
-    assert "edge: database away" in said
+    said = printed(bridge(edge_state="database down", warnings=["database 10.0.0.7:5432/bank cannot be reached"]), 120)
+    assert "edge: database down" in said
     assert "jakarta/bank: database 10.0.0.7:5432/bank cannot be reached" in said
 
 
