@@ -170,7 +170,7 @@ class Outbox:
                 window = self.window
                 window.confirmable = place
                 window.restart(window.acknowledged, row)
-                window.spooled = max(window.acknowledged, end or window.acknowledged)
+                window.rely_on(end)
 
     def take(self) -> tuple[int, SealedBatch] | None:
         """Return the next batch to send with the number of its delivery, or None."""

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+from edge.delivery.in_flight import Entry
 from edge.delivery.outbox import Outbox
-from edge.delivery.window import Entry
 from edge.observability.figures import Figures
 from edge.progress.spool import Kept, Spool
 from headrace.errors import NoRoom
@@ -45,9 +45,7 @@ class Spooler:
         #: Until when, by the monotonic clock, nothing is written because there is no space; 0 while there is.
         self._no_room_until = 0.0
         self._said_at = -_SAY_SECONDS
-        window = outbox.window
-        window.newest_row, window.loaded_row = spool.last_row, spool.first_row - 1
-        window.spooled = max(window.spooled, spool.end or window.spooled)
+        outbox.window.open_spool(spool.first_row, spool.last_row, spool.end)
         outbox.wake_spooler = self._bell.set
         outbox.rewind_spool = self._rewind
         self._tell()

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from edge.delivery.window import ALONE_BYTES, Window
+from edge.delivery.in_flight import ALONE_BYTES
+from edge.delivery.window import Window
 from edge.records.batcher import SealedBatch
 from headrace.position import Position
 

@@ -54,7 +54,7 @@ def test_full_window_without_acceptances_is_spooled_and_makes_room(processes):
     edge = processes(after_seconds=60)
     edge.put(*range(1, 9))
     edge.outbox.moved_at -= 60
-    for entry in edge.window._entries:
+    for entry in edge.window._flight.entries:
         entry.put_at -= 10
 
     edge.spool_all()

@@ -151,7 +151,7 @@ class Dying(RuleBasedStateMachine):
     def memory_is_bounded(self):
         if self.process is not None:
             assert self.process.window.bytes <= 10 * SIZE
-            held = [*self.process.window._entries, *self.process.window._behind]
+            held = [*self.process.window._flight.entries, *self.process.window._behind]
             assert self.process.window.bytes == SIZE * len(held)
             assert self.process.window.loaded_bytes == SIZE * sum(entry.row > 0 for entry in held)
 
