@@ -198,9 +198,16 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         bronze = SparkSubmitOperator(**named("bronze"), application_args=asked("bronze"))
         silver = SparkSubmitOperator(
             **named("silver"),
-            application_args=asked("silver"),
+            # What is published is published, whatever table stopped: the task behind this one says so.
+            application_args=asked("silver", "--report-stopped"),
             outlets=[Asset(name=f"headrace/{stream}", uri=f"headrace://lake/{stream}")],
         )
+
+        @task(task_id="stopped_tables")
+        def stopped_tables() -> None:
+            _command("lake", "tables", stream, "--stopped", "--config", str(path))
+
+        silver >> stopped_tables()
         if count > 1:
             each = [asked("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
             tables = SparkSubmitOperator.partial(**named("tables")).expand(application_args=each)

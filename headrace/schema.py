@@ -10,6 +10,9 @@ import msgspec
 
 from headrace.errors import CorruptInput
 
+#: `source.snapshot` of the records ahead of a whole table's copy, and behind it, in Debezium's words.
+COPY_BEGINS, COPY_ENDS = "first_in_data_collection", "last_in_data_collection"
+
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A column as the source declares it."""
@@ -78,6 +81,12 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def copy_mark(value: str | bytes) -> str | None:
+    """Return which mark of a table's copy a schema record is, COPY_BEGINS or COPY_ENDS; None for neither."""
+    found = msgspec.json.decode(value, type=_Marked).source.snapshot
+    return found if found in {COPY_BEGINS, COPY_ENDS} else None
+
+
 def _told(column: Column) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(column)
     for name in ("form", "policy"):
@@ -99,6 +108,14 @@ class _Change(msgspec.Struct):
 class _Source(msgspec.Struct):
     schema: str
     table: str
+
+
+class _Snapshot(msgspec.Struct):
+    snapshot: str = "false"
+
+
+class _Marked(msgspec.Struct):
+    source: _Snapshot
 
 
 class _Record(msgspec.Struct):

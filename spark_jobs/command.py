@@ -18,7 +18,7 @@ from rich.console import Console
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.configuration.new import new_lake
-from headrace.errors import NotConnected, Retryable
+from headrace.errors import NeedsOperator, NotConnected, Retryable
 
 _log = logging.getLogger(__name__)
 
@@ -244,19 +244,27 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
 @click.argument("streams", nargs=-1)
 @_config
 @click.option("--rows", is_flag=True, help="Count the rows of each table, which opens all of them.")
+@click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
 @_json
-def tables(streams: tuple[str, ...], config: str, *, rows: bool, as_json: bool) -> None:
+def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
     """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
     file = load_file(config, LakeFile)
     chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
+    from spark_jobs import noop_check
     from spark_jobs.query import listing
     from spark_jobs.session import session
 
-    found = listing.tables(session(file), file, chosen, rows=rows)
+    if stopped:
+        chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
+    found = listing.tables(session(file), file, chosen, rows=rows) if chosen else []
+    if stopped:
+        found = [one for one in found if one.state == "stopped"]
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
     else:
         listing.show(_console(), found)
+    if stopped and found:
+        sys.exit(NeedsOperator.exit_code)
 
 
 @lake.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import check
+from spark_jobs.bronze import check, note_renewal
 from spark_jobs.bronze.load import BronzeReport, mirror
 from spark_jobs.load import Report, Step
 from spark_jobs.silver.load import SilverReport
@@ -26,6 +26,10 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
     note = delta_log.local_note(str(folder / "bronze" / stream), offsets.NOTE) if folder is not None else None
     if folder is None or note is None:
         return None
+    if only != "silver" and note_renewal.is_old(
+        delta_log.local_noted_at(str(folder / "bronze" / stream), offsets.NOTE)
+    ):
+        return None
     held = offsets.parse(note)
     found = check.check(lake, stream) if only != "silver" else None
     if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
@@ -38,6 +42,12 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
         raw = BronzeReport(stream=stream, topic=found["topic"], seconds=monotonic() - began)
     current = SilverReport(stream=stream, seconds=monotonic() - began) if only != "bronze" else None
     return Report(bronze=raw, silver=current)
+
+
+def whole(lake: LakeFile, stream: str) -> bool:
+    """Whether all tables of a stream are certainly where the stream is: none stopped, and none is behind or copied."""
+    note = next((note for note in _notes(lake.folder) if note["stream"] == stream), None) if lake.folder else None
+    return note is not None and bool(note["whole"])
 
 
 def _silver_stands(lake: LakeFile, folder: Path, stream: str) -> bool:

@@ -93,6 +93,14 @@ class Feed:
         """Return a truncate."""
         return {"_table": table, "before": None, "after": None, "op": "t"}
 
+    def copy_begins(self, *schema: Any, **of: Any) -> Row:
+        """Return the mark ahead of a whole table's copy; arguments as those of `schema`."""
+        return self.schema(*schema, **of) | {"_mark": "first_in_data_collection"}
+
+    def copy_ends(self, *schema: Any, **of: Any) -> Row:
+        """Return the mark behind a whole table's copy."""
+        return self.schema(*schema, **of) | {"_mark": "last_in_data_collection"}
+
     def commit(
         self, *changes: Row, ends: bool = True, abort: bool = False, at: int = 1769850900250, without: str = ""
     ) -> str:
@@ -105,9 +113,9 @@ class Feed:
         self._begin()
         self._at = at
         position = ""
-        rows = [change for change in changes if "op" in change]
+        rows = [change for change in changes if "op" in change or "_mark" in change]
         for change in changes:
-            if "op" in change:
+            if "op" in change or "_mark" in change:
                 position = f"{EPOCH:08x}/{self._lsn:016x}/{self._ordinal:08x}"
                 self._produce(change, position, last=ends and change is rows[-1])
                 self._ordinal += 1
@@ -181,15 +189,18 @@ class Feed:
         schema, _, name = change["_table"].partition(".")
         lsn = int(position.split("/")[1], 16)
         source = {"version": "0.1.0", "connector": "postgresql", "name": self.source, "ts_ms": self._at}
-        snapshot = "incremental" if change.get("op") == "r" else "false"
+        snapshot = change.get("_mark", "incremental" if change.get("op") == "r" else "false")
         source |= {"snapshot": snapshot, "db": "bank", "schema": schema, "table": name, "txId": 761, "lsn": lsn}
         source |= {"position": position}
         keys = self._keys[change["_table"]]
         value = {
             k: v for k, v in change.items() if not k.startswith("_") and k not in {"op", "tableChanges", "unchanged"}
         }
-        if "op" in change:
-            transaction = {"id": f"761:{lsn}", "total_order": self._ordinal + 1} | ({"last": True} if last else {})
+        transaction = {"id": f"761:{lsn}", "total_order": self._ordinal + 1} | ({"last": True} if last else {})
+        if "_mark" in change:
+            value |= {"source": source, "ts_ms": 1769850900261, "transaction": transaction}
+            value |= {"tableChanges": change["tableChanges"]}
+        elif "op" in change:
             value |= {"source": source, "op": change["op"], "ts_ms": 1769850900261, "transaction": transaction}
             value |= {"unchanged": change["unchanged"]} if "unchanged" in change else {}
         else:

@@ -1,4 +1,4 @@
-"""A second process that loads bronze and stops itself at a named step, JVM and all: `python -m tests.lake_writer FILE STREAM`.
+"""A second process that loads and stops itself at a named step, JVM and all: `python -m tests.lake_writer FILE STREAM`.
 
 Reads from standard input, a line for each load, the step at which it stops (SIGSTOP), and prints how the load ended.
 """
@@ -20,7 +20,9 @@ from headrace.errors import ReplicationError, Retryable
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.session import session
-from spark_jobs.state import offsets
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import merge as write
+from spark_jobs.state import offsets, published
 
 
 def stop() -> None:
@@ -57,13 +59,28 @@ def stop_in_write(folder: Path) -> None:
             return
 
 
+def load_silver(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
+    """Load silver once, with a stop at the step; return how it ended."""
+    merge, append = write.merge, published.append
+    if step == "silver, merging":
+        write.merge = once(merge, before=True)
+    elif step == "silver, publishing":
+        published.append = once(append, before=True)
+    try:
+        return f"loaded {sum(silver.load(spark, lake, stream).changes.values())}"
+    except ReplicationError as error:
+        return f"{'Retryable' if isinstance(error, Retryable) else type(error).__name__} {error.message}"
+    finally:
+        write.merge, published.append = merge, append
+
+
 def load(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
     """Load bronze once, with a stop at the step; return how it ended."""
     noted, mirror = offsets.of_table, sink.mirror
     if step == "noted":
-        offsets.of_table = once(noted, before=False)  # type: ignore[assignment]
+        offsets.of_table = once(noted, before=False)
     elif step == "committed":
-        sink.mirror = once(mirror, before=True)  # type: ignore[assignment]
+        sink.mirror = once(mirror, before=True)
     elif step == "writing":
         threading.Thread(target=stop_in_write, args=(Path(bronze.table_path(lake, stream)),), daemon=True).start()
     try:
@@ -71,7 +88,7 @@ def load(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
     except ReplicationError as error:
         return f"{'Retryable' if isinstance(error, Retryable) else type(error).__name__} {error.message}"
     finally:
-        offsets.of_table, sink.mirror = noted, mirror  # type: ignore[assignment]
+        offsets.of_table, sink.mirror = noted, mirror
 
 
 def main() -> None:
@@ -81,7 +98,8 @@ def main() -> None:
     spark = session(lake)
     print("ready", flush=True)
     for line in sys.stdin:
-        print(load(spark, lake, stream, line.strip()), flush=True)
+        step = line.strip()
+        print((load_silver if step.startswith("silver") else load)(spark, lake, stream, step), flush=True)
 
 
 if __name__ == "__main__":

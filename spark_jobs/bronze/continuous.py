@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import note_renewal
 from spark_jobs.bronze.batches import next_batch
 from spark_jobs.bronze.envelope import COLUMNS
 from spark_jobs.bronze.sink import Sink, table_path
@@ -26,6 +27,8 @@ from spark_jobs.state import offsets
 #: Seconds between two commits of a load that never ends. Each takes cores from silver and from queries; where a stream has one
 #: topic live rows are read from Kafka (kafka_increment.py), and nobody waits for bronze.
 _EVERY, _EVERY_PER_TABLE = 5.0, 2.0
+#: Seconds between two looks at the age of the table's note.
+_LOOK_AT_NOTE = 60.0 * 60
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +62,8 @@ class _Follower(Thread):
         self._sink: Sink | None = None
         #: Ends of tables' topics that were the same before and after positions were asked for: passed, so no position is beyond.
         self._quiet: dict[Place, int] | None = None
+        #: When the age of the table's note was last looked at.
+        self._looked = monotonic()
         self._ended = Event()
         self._failure: Exception | None = None
 
@@ -104,6 +109,9 @@ class _Follower(Thread):
             self._sink = None
 
     def _load(self, sink: Sink) -> None:
+        if monotonic() >= self._looked + _LOOK_AT_NOTE:
+            self._looked = monotonic()
+            note_renewal.renew(self._aside, self._lake, self._stream, sink)
         reach = None
         if self._lake.stream(self._stream).topic_per_table:
             heads = topics.heads(self._lake, self._stream)

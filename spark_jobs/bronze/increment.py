@@ -1,50 +1,116 @@
-"""The end of a bronze table: rows of the versions that came after one, read from the files that those versions added.
+"""The end of a bronze table: rows of the versions that came after a point, read from the files that those versions added.
 
-What a load, a look at live rows or a replay has to read does not grow with the table. Guarantees that no row of those versions
-is missing; where the log no longer tells them apart the whole table is read, so callers choose rows by position all the same.
+What a load, a look at live rows or a replay has to read does not grow with the table. Guarantees that no row after the point
+is missing; where the log no longer tells them apart, or their files are gone, the whole table is read, so callers choose rows
+by position all the same.
 """
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs import storage
-from spark_jobs.state import delta_log, offsets
+from spark_jobs.state import delta_log, offsets, retention
 
 #: Property of the table by which Delta answers what versions added; costs an append-only table nothing.
 FEED = "delta.enableChangeDataFeed"
 _OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 #: Rows, and bytes in files, that are read once and then held: planning their reading costs more than they do.
 _FEW_ROWS, _FEW_BYTES = 100_000, 32 * 1024 * 1024
+#: Files that compaction replaced are read no more so long before maintenance may remove them: a load takes its time.
+_MARGIN = timedelta(hours=2)
+_DAYS = re.compile(r"interval (\d+) days")
 #: Tables whose property was seen; nobody of ours takes it away.
 _fed: set[str] = set()
 
 
-def rows(spark: SparkSession, path: str, after: int | None, upto: int) -> DataFrame:
-    """Return the rows of versions after one, up to and including another; of all versions when `after` is None."""
+@dataclass(frozen=True)
+class Since:
+    """A point in bronze: what came after it is of versions after one, and of some sources after an earlier one."""
+
+    version: int
+    #: Sources whose transaction was unfinished there, each with the version after which it began.
+    back: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, version: int | None, back: Mapping[str, int]) -> Self | None:
+        """Return the point, None when it is not known."""
+        return None if version is None else cls(version, tuple(sorted(back.items())))
+
+
+def rows(spark: SparkSession, path: str, since: Since | None, upto: int) -> DataFrame:
+    """Return the rows after a point, up to and including a version; all up to it when the point is None."""
     whole = spark.read.format("delta").option("versionAsOf", upto).load(path)
-    if after is None or not _told(spark, path, after + 1):
+    if since is None:
         return whole
+    found = _added(spark, path, since.version, upto, whole)
+    if found is whole or not since.back:
+        return found
+    found = found.filter(F.col("source").isNull() | ~F.col("source").isin(*(name for name, _ in since.back)))
+    for version in sorted({version for _, version in since.back}):
+        names = [name for name, after in since.back if after == version]
+        found = found.unionByName(_added(spark, path, version, upto, whole).filter(F.col("source").isin(*names)))
+    return found
+
+
+def few(spark: SparkSession, path: str, since: Since | None, upto: int, *, more: int = 0) -> bool:
+    """Whether the rows after a point are so few that they may be held in memory; unfinished transactions have `more` of them."""
+    if since is None or not told(spark, path, since.version):
+        return False
+    rows, size = delta_log.added(spark, path, since.version, upto)
+    return rows + more <= _FEW_ROWS and size <= _FEW_BYTES
+
+
+def ended(new: DataFrame, sources: Mapping[str, object]) -> set[str]:
+    """Return which of some sources, with a transaction that was unfinished, have the end of one in new rows."""
+    ends = new.filter(F.col("source").isin(*sources) & F.col("last"))
+    return {row["source"] for row in ends.select("source").distinct().collect()}
+
+
+def _added(spark: SparkSession, path: str, after: int, upto: int, whole: DataFrame) -> DataFrame:
+    """Return the rows of versions after one, up to another; `whole`, the table at that one, where they cannot be told apart."""
     if after >= upto:
         return whole.limit(0)
+    if not told(spark, path, after):
+        return whole
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after + 1)
     changes = feed.option("endingVersion", upto).load(path)
     return changes.filter(F.col("_change_type") == "insert").drop(*_OWN)
 
 
-def few(spark: SparkSession, path: str, after: int | None, upto: int) -> bool:
-    """Whether the rows of those versions are so few that they may be held in memory."""
-    if after is None or not _told(spark, path, after + 1):
-        return False
-    rows, size = delta_log.added(spark, path, after, upto)
-    return rows <= _FEW_ROWS and size <= _FEW_BYTES
-
-
-def _told(spark: SparkSession, path: str, first: int) -> bool:
-    """Whether the log still tells, from the first version on, what was added and nothing else."""
+def told(spark: SparkSession, path: str, after: int) -> bool:
+    """Whether log and files still tell what versions after one added, and nothing else."""
+    first = after + 1
     newest = delta_log.note(spark, path, offsets.NOTE)
-    if newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:
+    if first < 1 or newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:
         return False
     there = storage.exists(spark, f"{path}/_delta_log/{first:020d}.json") or delta_log.version(spark, path) < first
-    if there and path not in _fed and delta_log.has_property(spark, path, FEED):
+    if there and path not in _fed and delta_log.properties(spark, path).get(FEED) == "true":
         _fed.add(path)
-    return there and path in _fed
+    if not there or path not in _fed:
+        return False
+    replaced = _first_compaction(spark, path, first)
+    return replaced is None or datetime.now(UTC) - replaced < _kept(spark, path)
+
+
+def _kept(spark: SparkSession, path: str) -> timedelta:
+    """Return for how long files that compaction replaced are surely there."""
+    days = _DAYS.fullmatch(delta_log.properties(spark, path).get(retention.FILES, ""))
+    # Maintenance removes files a day earlier: see retention.properties.
+    return timedelta(days=int(days[1]) - 1) - _MARGIN if days else timedelta()
+
+
+def _first_compaction(spark: SparkSession, path: str, first: int) -> datetime | None:
+    """Return when files of the versions from one on were first replaced by larger ones; None when none were."""
+    found = None
+    for number, info in delta_log.commits(spark, path):
+        if number < first:
+            break
+        if info.get("operation") == "OPTIMIZE":
+            found = delta_log.time(info)
+    return found

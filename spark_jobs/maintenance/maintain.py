@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from spark_jobs import quoting, scratch, storage
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.silver import scd2, table_load
 from spark_jobs.state import delta_log, published, retention, schema_texts
@@ -109,6 +110,7 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
     raw = bronze.table_path(lake, stream)
     if delta_log.is_table(session, raw):
         retention.ensure(session, lake, raw)
+        note_renewal.renew(session, lake, stream)
         if found := _optimize(session, raw):
             done.compacted[raw.removeprefix(f"{lake.root}/")] = found
     if tables != base:

@@ -107,6 +107,8 @@ def _table(
         positions=work.cuts,
         schemas=table_load.newest_schemas(work),
         problem=None,
+        bronze_after=None,
+        tried=None,
     )
 
 

@@ -13,7 +13,7 @@ from rich.table import Table as Printed
 from headrace.configuration.lake import LakeFile
 from spark_jobs import quoting
 from spark_jobs.errors import explained
-from spark_jobs.silver import table_load
+from spark_jobs.silver import copies, table_load
 from spark_jobs.state import name_registry, published
 from spark_jobs.state.published import Published, Table
 
@@ -27,9 +27,11 @@ class ListedTable:
     table: str
     #: `silver.<name>` in SQL.
     name: str
-    #: `published`; `behind` its stream; `stopped`, and why; `not made` while nothing of it could be loaded.
+    #: `published`; `behind` its stream; `copying` or `stopped`, and why; `not made` while nothing of it could be loaded.
     state: str
     reason: str | None
+    #: Whether it has a key: rows that a table without one had before capture began are not there, since no snapshot copies them.
+    keyed: bool
     #: Up to which position of each source its rows go.
     positions: dict[str, str]
     #: When its stream was published last, and how long ago that was.
@@ -58,7 +60,8 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                         table=one.table,
                         name=f"silver.{names[state.stream, one.table]}",
                         state=_state(state, one),
-                        reason=one.problem,
+                        reason=one.problem or (copies.reason(one.copying) if one.copying else None),
+                        keyed=one.keyed,
                         positions=dict(one.positions),
                         published_at=at.isoformat() if at else None,
                         age_seconds=round((now - at).total_seconds(), 1) if at else None,
@@ -71,6 +74,8 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
 def _state(state: Published, one: Table) -> str:
     if one.problem is not None:
         return "stopped"
+    if one.copying:
+        return "copying"
     if one.version is None:
         return "not made"
     return "published" if one.positions == state.positions else "behind"
@@ -93,6 +98,9 @@ def show(console: Console, found: list[ListedTable]) -> None:
         number = [] if not counted else ["-" if one.rows is None else f"{one.rows:,}"]
         printed.add_row(one.stream, one.table, one.name, one.state, *number, age)
     console.print(printed)
+    if keyless := [one.table for one in found if not one.keyed and one.state == "published"]:
+        listed = ", ".join(keyless)
+        console.print(f"without a key, so without what they held before capture began: {listed}", markup=False)
     for one in found:
         if one.reason is not None:
             console.print(f"{one.stream} {one.table}: {one.reason}", markup=False)

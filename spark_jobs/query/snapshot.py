@@ -17,12 +17,13 @@ from headrace.errors import NeedsOperator
 from spark_jobs import quoting, storage
 from spark_jobs.bronze import increment, kafka_increment
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.increment import Since
 from spark_jobs.bronze.kafka_increment import Beyond
 from spark_jobs.query import overlay_sql
 from spark_jobs.quoting import name as _q
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import batch_profile, table_load, types
-from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver import batch_profile, copies, table_load, types, unfinished
+from spark_jobs.silver.batch_profile import BatchProfile, TableProfile
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.incompatible import retyped
 from spark_jobs.silver.table_load import TableTask
@@ -42,9 +43,9 @@ class StreamSnapshot:
     base: Published
     #: What bronze has after it, up to the cuts.
     new: BatchProfile
-    #: The version of bronze that is read, and the one after which the changes came; None when not known.
+    #: The version of bronze that is read, and the point after which the changes came; None when not known.
     version: int
-    after: int | None
+    after: Since | None
     #: Its rows between them, with those that Kafka has beyond.
     raw: DataFrame
     #: Which these are, and their rows alone; None when there are none.
@@ -58,7 +59,14 @@ class StreamSnapshot:
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
         known = {name for name, one in self.base.tables.items() if one.version is not None}
-        return sorted(known | {one.table for one in self.new.seen})
+        return sorted(known | {one.table for one in self.new.seen if not self._held_back(one)})
+
+    def _held_back(self, one: TableProfile) -> bool:
+        """Whether all of it belongs to a copy that is under way."""
+        known = self.base.tables.get(one.table)
+        records = [record for record in self.new.records if record.table == one.table]
+        began = copies.under_way(known.copying if known else {}, records).get(one.source)
+        return began is not None and one.first > began
 
 
 def moment(
@@ -80,7 +88,9 @@ def moment(
         return None
     reached = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead = delta_log.version(spark, path), {}, None
-    held = held and increment.few(spark, path, base.bronze_done, version)
+    # With what is unfinished: its end may be in Kafka.
+    since = unfinished.since(base)
+    held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
     if held and (found := delta_log.note(spark, path, offsets.NOTE)):
         # A commit may have come since.
         version, beyond = max(version, found[0]), kafka_increment.beyond(lake, base.stream, offsets.parse(found[1]))
@@ -88,22 +98,20 @@ def moment(
         return known
     if held:
         aside = for_few_rows(spark)
-        raw = increment.rows(aside, path, base.bronze_done, version)
+        raw = increment.rows(aside, path, since, version)
         if beyond:
             ahead = kafka_increment.read(aside, lake, base.stream, beyond)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is asked.
         raw = raw.coalesce(1).persist()
     else:
-        raw = increment.rows(spark, path, base.bronze_done, version)
+        raw = increment.rows(spark, path, since, version)
     try:
         new = batch_profile.extent(raw, base.positions, upto, reached=reached)
     except Exception:
         raw.unpersist()
         raise
-    return StreamSnapshot(
-        base=base, new=new, version=version, after=base.bronze_done, raw=raw, beyond=beyond, ahead=ahead
-    )
+    return StreamSnapshot(base=base, new=new, version=version, after=since, raw=raw, beyond=beyond, ahead=ahead)
 
 
 def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scratch: str) -> str:
@@ -185,10 +193,12 @@ def _fitted(form: TargetSchema, below: DataFrame) -> TargetSchema:
 def work(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
     """Return what is to be done for a table; one that stands behind its stream begins where it stands."""
     known = at.base.tables.get(name)
-    if known is None or known.positions == at.base.positions:
-        return table_load.work(lake, at.base, name, at.new, after=at.after)
+    records = [record for record in at.new.records if record.table == name]
+    whole = known is None or known.positions == at.base.positions
+    if known is None or whole or (copies.waits(known, at.base.positions) and not copies.ended(known.copying, records)):
+        return copies.held_back(table_load.work(lake, at.base, name, at.new, after=at.after))
     new = batch_profile.extent(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.cuts)
-    return table_load.work(lake, replace(at.base, tables={name: known}), name, new, after=None)
+    return copies.held_back(table_load.work(lake, replace(at.base, tables={name: known}), name, new, after=None))
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.schema import TableSchema
+from headrace.schema import TableSchema, copy_mark
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state.published import Positions
@@ -27,10 +27,6 @@ class TableProfile:
     #: Changes in the range, and roughly of how many keys.
     changes: int
     keys: int
-    #: Position of the last change that ends a transaction; None when none does.
-    last: str | None
-    #: When that one was committed, in milliseconds; None when none does.
-    last_ms: int | None
     #: Position of the first change.
     first: str
     #: Position of the last change.
@@ -47,6 +43,28 @@ class TableProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reached:
+    """How far a range goes of one source."""
+
+    #: Position of the last record that ends a transaction; None when none does.
+    last: str | None
+    #: When that one was committed, in milliseconds; None when none does.
+    last_ms: int | None
+    #: Position of the last record.
+    final: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beyond:
+    """What a source has beyond its cut, and the next load needs."""
+
+    #: Changes of tables.
+    changes: int
+    #: Position of the last record.
+    upto: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchProfile:
     """What bronze holds of a stream after its floors, up to its cuts."""
 
@@ -55,12 +73,10 @@ class BatchProfile:
     seen: list[TableProfile]
     #: When the last change up to a source's cut was committed, in milliseconds, of sources whose transactions say so.
     committed_ms: dict[str, int]
-    #: Changes beyond the cuts, by source.
-    waiting: dict[str, int]
+    #: By source, of those that have anything beyond their cut.
+    beyond: dict[str, Beyond]
     #: In position order.
     records: list[SchemaRecord]
-    #: Whether anything stands beyond the cuts that the next load needs.
-    more: bool
 
 
 def extent(
@@ -74,13 +90,22 @@ def extent(
 
     `reached` is the position up to which all of each source is in bronze, where that is not all that is there.
     """
-    found, described = survey(bronze, floors, reached)
-    ends = cuts(found, floors) if upto is None else dict(upto)
+    found, sources, described = survey(bronze, floors, reached)
+    ends = cuts(sources, floors) if upto is None else dict(upto)
     seen, waiting = split(bronze, found, floors, ends)
-    more = bool(waiting) or (reached is not None and _more(bronze, floors, ends))
-    times = {one.source: one.last_ms for one in found if one.last == ends.get(one.source) and one.last_ms is not None}
+    # A schema record may be there ahead of its change.
+    beyond = {
+        name: Beyond(changes=waiting.get(name, 0), upto=source.final)
+        for name, source in sources.items()
+        if source.final > ends.get(name, "")
+    }
+    times = {
+        name: source.last_ms
+        for name, source in sources.items()
+        if source.last == ends.get(name) and source.last_ms is not None
+    }
     records = schemas(bronze, floors, ends) if described else []
-    return BatchProfile(cuts=ends, seen=seen, committed_ms=times, waiting=waiting, records=records, more=more)
+    return BatchProfile(cuts=ends, seen=seen, committed_ms=times, beyond=beyond, records=records)
 
 
 def last_before(
@@ -100,13 +125,7 @@ def last_before(
 
 def nothing(cuts: Positions) -> BatchProfile:
     """Return an extent without changes."""
-    return BatchProfile(cuts=cuts, seen=[], committed_ms={}, waiting={}, records=[], more=False)
-
-
-def _more(bronze: DataFrame, floors: Mapping[str, str], ends: Mapping[str, str]) -> bool:
-    """Whether changes, messages or schema records stand beyond the cuts: a schema record may be there ahead of its change."""
-    needed = F.col("op").isNotNull() | _of_tables()
-    return not bronze.filter(within(floors) & needed & ~within({}, ends)).isEmpty()
+    return BatchProfile(cuts=cuts, seen=[], committed_ms={}, beyond={}, records=[])
 
 
 def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> Column:
@@ -128,14 +147,15 @@ def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> 
 
 def survey(
     bronze: DataFrame, floors: Mapping[str, str], reached: Mapping[str, str] | None
-) -> tuple[list[TableProfile], bool]:
-    """Return what each source has for each table after its floor, and whether schema records are there.
+) -> tuple[list[TableProfile], dict[str, Reached], bool]:
+    """Return what each source has for each table after its floor, how far it goes, and whether schema records are there.
 
     Raises NeedsOperator for a source in several partitions.
     """
     change = F.col("op").isNotNull()
     key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
-    whole = change & F.col("last") & (F.lit(True) if reached is None else within({}, reached))
+    # The mark of a table's copy ends a transaction as a change does.
+    whole = (change | _of_tables()) & F.col("last") & (F.lit(True) if reached is None else within({}, reached))
 
     def of_changes(name: str) -> Column:
         return F.when(change, F.col(name))
@@ -151,6 +171,7 @@ def survey(
             F.max_by(F.unix_millis("commit_time"), F.when(whole, F.col("position"))).alias("last_ms"),
             F.min(of_changes("position")).alias("first"),
             F.max(of_changes("position")).alias("final"),
+            F.max(F.when(change | _of_tables(), F.col("position"))).alias("needed"),
             F.collect_set(
                 F.when(F.col("op") == "t", F.struct("position", F.unix_micros("commit_time").alias("at")))
             ).alias("truncates"),
@@ -170,7 +191,18 @@ def survey(
             f"{', '.join(sorted(several))}: the source's records stand in several partitions, so their order is not known",
             hint="Let each source own one partition of its stream in the bridge's file.",
         )
-    return [_seen(row) for row in found], any(row["schemas"] for row in rows)
+    return [_seen(row) for row in found], _sources(rows), any(row["schemas"] for row in rows)
+
+
+def _sources(rows: list[Row]) -> dict[str, Reached]:
+    sources: dict[str, Reached] = {}
+    for row in rows:
+        if row["needed"]:
+            own = Reached(last=row["last"], last_ms=row["last_ms"], final=row["needed"])
+            other = sources.get(row["source"], own)
+            ended = own if (own.last or "") >= (other.last or "") else other
+            sources[row["source"]] = replace(ended, final=max(own.final, other.final))
+    return sources
 
 
 def _seen(row: Row) -> TableProfile:
@@ -179,12 +211,12 @@ def _seen(row: Row) -> TableProfile:
     return TableProfile(**fields | {"truncates": tuple(truncates)})
 
 
-def cuts(seen: list[TableProfile], floors: Mapping[str, str]) -> Positions:
-    """Return up to where each source can be shown: its last whole transaction, or where it stands already."""
+def cuts(sources: Mapping[str, Reached], floors: Mapping[str, str]) -> Positions:
+    """Return up to where each source can be shown: its last whole transaction, or where it is already."""
     reached = dict(floors)
-    for one in seen:
-        if one.last is not None:
-            reached[one.source] = max(one.last, reached.get(one.source, ""))
+    for name, source in sources.items():
+        if source.last is not None:
+            reached[name] = max(source.last, reached.get(name, ""))
     return reached
 
 
@@ -234,7 +266,12 @@ def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str
             ) from error
         records.append(
             SchemaRecord(
-                source=row["source"], table=row["table"], position=row["position"], value=row["value"], schema=schema
+                source=row["source"],
+                table=row["table"],
+                position=row["position"],
+                value=row["value"],
+                schema=schema,
+                mark=copy_mark(row["value"]),
             )
         )
     return records

@@ -7,27 +7,29 @@ stops alone, with the reason published; the others go on. Assumes that one load 
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from functools import partial
 from time import monotonic
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
-from spark_jobs import sizes, storage
+from spark_jobs import session_pool, sizes
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
+from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.session import for_few_rows
-from spark_jobs.silver import batch_profile, rebuild, scd2_load, table_load, topic_coverage
+from spark_jobs.silver import batch_profile, behind, copies, rebuild, scd2_load, table_load, topic_coverage, unfinished
 from spark_jobs.silver.batch_profile import BatchProfile
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_load import TableTask
 from spark_jobs.state import delta_log, name_registry, published
 from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.state.published_rows import Unfinished
 
 #: How often a table is written again after maintenance has taken away the files that its MERGE had read.
 _TRIES = 3
@@ -85,14 +87,15 @@ def load(
         before = published.latest(spark, lake, stream)
         reached = bronze_job.reach(spark, lake, stream)
         version = delta_log.version(spark, path)
-        lagging = _lagging(spark, lake, before)
+        lagging = behind.found(spark, lake, before)
         known = before.bronze_version
-        if known is not None and delta_log.only_maintained(spark, path, known) and not lagging:
+        idle = not behind.to_try(lake, before, lagging)
+        if known is not None and idle and delta_log.only_maintained(spark, path, known):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
-        few = increment.few(spark, path, before.bronze_done, version)
-        aside = for_few_rows if few else SparkSession.newSession
-        with table_load.kept() as keep:
-            raw = increment.rows(aside(spark), path, before.bronze_done, version)
+        since = unfinished.chosen(spark, path, before, version, reached)
+        few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
+        with table_load.kept() as keep, session_pool.borrowed(spark, few=few) as reading:
+            raw = increment.rows(reading, path, since, version)
             if few:
                 # All tables read these rows.
                 raw = keep(raw.coalesce(1))
@@ -100,13 +103,20 @@ def load(
                 topic_coverage.check(spark, lake, before, raw, reached)
             new = batch_profile.extent(raw, before.positions, reached=reached)
             cuts = new.cuts
-            works = _works(lake, before, new)
-            if lagging:
-                works |= _behind(lake, before, cuts, increment.rows(spark, path, None, version), lagging)
+            held = (since, raw) if few and since is not None else None
+            job = table_load.LoadContext(
+                stream=stream,
+                bronze=path,
+                version=version,
+                load=before.load + 1,
+                rest=unfinished.rest(before),
+                held=held,
+            )
+            works = _works(lake, job, before, new, since)
+            again = behind.to_try(lake, before, lagging, new)
+            works |= behind.works(spark, lake, job, before, cuts, again)
             if group is not None:
                 works = {name: one for name, one in works.items() if group.has(name)}
-            held = (before.bronze_done, raw) if few and before.bronze_done is not None else None
-            job = table_load.LoadContext(stream=stream, bronze=path, version=version, load=before.load + 1, held=held)
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
@@ -114,9 +124,10 @@ def load(
             committed: list[float] = []
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
-            results = _run(lambda: aside(spark), job, works, together, tell, committed)
-        done = before.bronze_done if new.more else version
-        after = _after(before, cuts, results, version, done, started)
+            aside = partial(session_pool.borrowed, spark, few=few)
+            results = _run(aside, lake, job, works, together, tell, committed)
+        left = unfinished.after(before, since, new)
+        after = _after(before, cuts, results, version, left, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
             after = published.append(spark, lake, after, before=before)
@@ -126,7 +137,7 @@ def load(
         ranges={s: (before.positions.get(s, ""), p) for s, p in cuts.items() if p != before.positions.get(s)},
         committed_ms={s: at for s, at in new.committed_ms.items() if cuts[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
-        waiting=new.waiting,
+        waiting={source: one.changes for source, one in left.items() if one.changes},
         problems=_problems(after),
         warnings=_new_warnings(before, after),
         group=group,
@@ -135,43 +146,20 @@ def load(
     )
 
 
-def _lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
-    """Return the tables that stand behind the stream: stopped ones, ones whose folder was moved away or lack their history."""
-    behind = {}
-    # One listing for all tables, however many there are.
-    there = set(storage.names(spark, table_load.folder(lake, before.stream))) if before.tables else set()
-    for name, one in before.tables.items():
-        gone = one.version is not None and PurePosixPath(table_load.path(lake, before.stream, name)).name not in there
-        without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
-        if gone:
-            behind[name] = replace(one, version=None, positions={}, schemas={}, since=None)
-        elif without or one.problem is not None or one.positions != before.positions:
-            behind[name] = one
-    return behind
-
-
-def _works(lake: LakeFile, before: Published, new: BatchProfile) -> dict[str, TableTask]:
-    """Return what is to be done for each table that has something new."""
+def _works(
+    lake: LakeFile, job: table_load.LoadContext, before: Published, new: BatchProfile, since: Since | None
+) -> dict[str, TableTask]:
+    """Return what is to be done for each table that has something new, the mark of a copy included."""
+    names = {one.table for one in new.seen} | {one.table for one in new.records if one.mark is not None}
     return {
-        name: table_load.work(lake, before, name, new, after=before.bronze_done)
-        for name in sorted({one.table for one in new.seen})
+        name: copies.held_back(table_load.work(lake, before, name, new, after=since), rest=job.rest)
+        for name in sorted(names)
     }
 
 
-def _behind(
-    lake: LakeFile, before: Published, cuts: Positions, frame: DataFrame, lagging: dict[str, Table]
-) -> dict[str, TableTask]:
-    """Return the work of tables that stand behind the stream, each from its own positions."""
-    works: dict[str, TableTask] = {}
-    for name, known in lagging.items():
-        new = batch_profile.extent(frame.filter(frame["table"] == name), known.positions, cuts)
-        own = replace(before, tables={name: known})
-        works[name] = table_load.work(lake, own, name, new, after=None)
-    return works
-
-
 def _run(
-    aside: Callable[[], SparkSession],
+    aside: Callable[[], AbstractContextManager[SparkSession]],
+    lake: LakeFile,
     job: table_load.LoadContext,
     works: dict[str, TableTask],
     side_by_side: int,
@@ -187,15 +175,14 @@ def _run(
         for tries in range(_TRIES):
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
-                with explained(f"silver {work.table}"):
-                    session = aside()
+                with explained(f"silver {work.table}"), aside() as session:
                     return _applied(session, job, work, committed)
             except Retryable:
                 paths = (work.path, work.history_path)
                 if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
                     raise
             except (NeedsOperator, CorruptInput) as error:
-                return replace(work.known, changes=0, problem=f"{error.message} {error.hint}".strip())
+                return behind.stopped(lake, job, work, f"{error.message} {error.hint}".strip())
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}
@@ -209,6 +196,8 @@ def _run(
 
 def _applied(session: SparkSession, job: table_load.LoadContext, work: TableTask, committed: list[float]) -> Table:
     """Bring a table and its history up to the cuts, or build them again from a new copy."""
+    if copies.nothing_yet(work):
+        return replace(work.known, changes=0, positions=work.cuts)
     try:
         current = table_load.apply(session, job, work)
         committed.append(monotonic())
@@ -226,23 +215,33 @@ def _compacted(spark: SparkSession, path: str) -> bool:
 
 
 def _after(
-    before: Published, cuts: Positions, results: dict[str, Table], version: int, done: int | None, started: datetime
+    before: Published,
+    cuts: Positions,
+    results: dict[str, Table],
+    version: int,
+    left: dict[str, Unfinished],
+    started: datetime,
 ) -> Published:
     """Return what is published: tables that nothing happened to stand where the stream stands."""
-    tables = {
-        name: replace(one, changes=0, positions=cuts if one.positions == before.positions else one.positions)
-        for name, one in before.tables.items()
-    }
+    tables = {name: replace(one, changes=0, positions=_moved(one, before, cuts)) for name, one in before.tables.items()}
     return Published(
         stream=before.stream,
         load=before.load + 1,
         started_at=started,
         bronze_version=version,
-        bronze_done=done,
+        bronze_done=version,
+        unfinished=left,
         changes=sum(done.changes for done in results.values()),
         positions=cuts,
         tables=tables | results,
     )
+
+
+def _moved(one: Table, before: Published, cuts: Positions) -> Positions:
+    """Return where a table is that nothing happened to."""
+    if copies.waits(one, before.positions):
+        return copies.positions(one, cuts)
+    return cuts if one.positions == before.positions else one.positions
 
 
 def _worth_publishing(before: Published, after: Published) -> bool:

@@ -16,7 +16,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, clearing, scd2_load, table_load
+from spark_jobs.silver import batch_profile, clearing, copies, scd2_load, table_load
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.schema_versions import SchemaVersions
@@ -55,9 +55,11 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
         path = bronze.table_path(lake, stream)
         job = LoadContext(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
-        work = table_load.work(lake, before, name, batch_profile.nothing(before.positions), after=None)
-        own, copies = from_copies(spark, job, work)
-        done = apply(spark.newSession(), job, own, copies)
+        work = copies.held_back(
+            table_load.work(lake, before, name, batch_profile.nothing(before.positions), after=None)
+        )
+        own, begins = from_copies(spark, job, work)
+        done = apply(spark.newSession(), job, own, begins)
         tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
         after = replace(before, load=job.load, started_at=started, changes=done.changes, tables=tables)
         published.append(spark, lake, after, before=before)
@@ -65,7 +67,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         stream=stream,
         table=name,
         load=job.load,
-        copies=copies,
+        copies=begins,
         changes=done.changes,
         former=former(job, work) if work.known.version is not None else None,
         seconds=monotonic() - began,

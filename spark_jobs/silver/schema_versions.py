@@ -26,6 +26,8 @@ class SchemaRecord:
     position: str
     value: str
     schema: TableSchema
+    #: Which mark of a copy it is: the beginning or the end (headrace/schema.py); None for neither.
+    mark: str | None = None
 
 
 class Span(NamedTuple):

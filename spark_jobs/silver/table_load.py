@@ -19,6 +19,7 @@ from headrace.configuration.lake import LakeFile, TableOptions
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.bronze import increment
+from spark_jobs.bronze.increment import Since
 from spark_jobs.quoting import name as _q
 from spark_jobs.silver import batch_profile, changes, commit, copy_needed, ordered_apply, scd2, target_schema, truncates
 from spark_jobs.silver import merge as write
@@ -46,13 +47,15 @@ class LoadContext:
     version: int
     #: Number of the load.
     load: int
+    #: Version of bronze after which all came that tables lack that are not behind; None when not known.
+    rest: int | None = None
     #: By which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
-    #: The rows of bronze that came after one version, where they are held for all tables; None when they are not.
-    held: tuple[int, DataFrame] | None = None
+    #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
+    held: tuple[Since, DataFrame] | None = None
 
-    def rows(self, spark: SparkSession, after: int | None) -> DataFrame:
-        """Return the rows of bronze that came after a version, or all, up to the one that the load reads."""
+    def rows(self, spark: SparkSession, after: Since | None) -> DataFrame:
+        """Return the rows of bronze that came after a point, or all, up to the version that the load reads."""
         if self.held is not None and self.held[0] == after:
             return self.held[1]
         return increment.rows(spark, self.bronze, after, self.version)
@@ -73,8 +76,8 @@ class TableTask:
     records: list[SchemaRecord]
     #: The schema records by which the table's stored rows were written, by source.
     former_schemas: dict[str, str] = field(default_factory=dict)
-    #: Version of bronze after which everything came that is to be done; None when not known.
-    after: int | None = None
+    #: The point in bronze after which everything came that is to be done; None when not known.
+    after: Since | None = None
     #: How its former rows are kept, and where; None when they are not.
     history: TableOptions | None = None
     history_path: str = ""
@@ -95,7 +98,7 @@ def folder(lake: LakeFile, stream: str) -> str:
     return f"{lake.root}/silver/{stream}"
 
 
-def work(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: int | None) -> TableTask:
+def work(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
     """Return what is to be done for a table, of what bronze has for all tables."""
     known = before.tables.get(name, Table(table=name, positions=before.positions))
     return TableTask(
@@ -146,6 +149,8 @@ def _done(work: TableTask, version: int | None) -> Table:
         positions=work.cuts,
         schemas=newest_schemas(work),
         problem=None,
+        bronze_after=work.known.bronze_after if work.known.copying else None,
+        tried=None,
         warnings=copy_needed.warnings(work.table, work.known.warnings, versions, cleared),
         keyed=any(TableSchema.parse(text).key for text in newest_schemas(work).values()),
         since=work.known.since if work.known.version is not None else NEW,

@@ -19,7 +19,9 @@ from spark_jobs.state.published import Positions, Published
 def check(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, reached: Positions) -> None:
     """Raise NeedsOperator for a table whose topic is not read, or a source whose position nobody asked for."""
     stream = before.stream
-    rows = new.filter(F.col("source").isNotNull()).groupBy("source", "table")
+    # Marks of a copy go ahead of no change, and have a transaction of their own.
+    needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
+    rows = new.filter(F.col("source").isNotNull() & needed).groupBy("source", "table")
     within = batch_profile.within(before.positions) & batch_profile.within({}, reached)
     seen = rows.agg(
         F.bool_or(within).alias("new"), F.bool_or(within & F.col("op").isNotNull()).alias("changed")

@@ -84,7 +84,7 @@ def committed(spark: SparkSession, path: str, version: int) -> datetime | None:
     """Return when a version was committed, None when its commit is in the log no more."""
     for number, info in commits(spark, path):
         if number <= version:
-            return _time(info) if number == version else None
+            return time(info) if number == version else None
     return None
 
 
@@ -97,7 +97,7 @@ def first_after(spark: SparkSession, path: str, version: int) -> datetime | None
     for number, info in commits(spark, path):
         if number <= version:
             return when
-        when, oldest = _time(info), number
+        when, oldest = time(info), number
     return when if oldest <= version + 1 else datetime.fromtimestamp(0, UTC)
 
 
@@ -107,10 +107,10 @@ def mark(spark: SparkSession, path: str) -> tuple[int, str]:
     return number, str(info.get("timestamp"))
 
 
-def has_property(spark: SparkSession, path: str, name: str) -> bool:
-    """Whether a property of the table is set to true."""
+def properties(spark: SparkSession, path: str) -> dict[str, str]:
+    """Return the properties of the table."""
     found = DeltaTable.forPath(spark, path).detail().select("properties").first()
-    return bool(found and found["properties"].get(name) == "true")
+    return dict(found["properties"]) if found else {}
 
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
@@ -137,6 +137,16 @@ def note(spark: SparkSession, path: str, kind: str) -> tuple[int, Note] | None:
     return _newest(commits(spark, path), kind)
 
 
+def noted_at(spark: SparkSession, path: str, kind: str) -> datetime | None:
+    """Return when the newest note of a kind was committed; None when no commit in the log carries one."""
+    return _noted_at(commits(spark, path), kind)
+
+
+def local_noted_at(path: str, kind: str) -> datetime | None:
+    """Return the same of a table on this machine; starts no Spark."""
+    return _noted_at(_local_commits(path), kind)
+
+
 def local_note(path: str, kind: str) -> Note | None:
     """Return the newest note of a kind in the log of a table on this machine, or None; starts no Spark."""
     found = _newest(_local_commits(path), kind)
@@ -160,6 +170,10 @@ def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] 
         if found := noted(info, kind):
             return number, found
     return None
+
+
+def _noted_at(commits: Iterator[tuple[int, Note]], kind: str) -> datetime | None:
+    return next((time(info) for _, info in commits if noted(info, kind)), None)
 
 
 def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
@@ -214,7 +228,8 @@ def _newest_local(log: Path) -> int:
     return number
 
 
-def _time(info: Note) -> datetime:
+def time(info: Note) -> datetime:
+    """Return when a commit was made."""
     return datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1000, UTC)
 
 

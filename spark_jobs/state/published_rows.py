@@ -1,7 +1,7 @@
 """What is published of a stream, in memory and as rows: the stream itself, and each of its tables."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,8 +14,21 @@ COLUMNS = (
     "stream string, `table` string, path string, version bigint, load bigint, positions map<string, string>, state string, "
     "reason string, history bigint, changes bigint, since bigint, keyed boolean, schemas map<string, string>, "
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
-    "bronze_done bigint"
+    "bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
+    "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """What bronze has of a source beyond the position up to which it is published: the next load may need it."""
+
+    #: Version of bronze after which all of it came; -1 for any.
+    after: int
+    #: Changes of tables that wait for the end of their transaction.
+    changes: int
+    #: Position of the last record.
+    upto: str
 
 
 #: Stands for the number of the load that publishes a table whose folder it has made.
@@ -46,6 +59,12 @@ class Table:
     keyed: bool = False
     #: The load that made its folder: versions published before are those of another one. None: of an earlier release.
     since: int | None = None
+    #: Copies under way, which are not published yet: by source the position at which the copy began (copies.py).
+    copying: dict[str, str] = field(default_factory=dict)
+    #: Of a table that stopped or is copied: version of bronze after which all came that it does not have. None: not known.
+    bronze_after: int | None = None
+    #: Of a table that stopped: under which settings it was tried (behind.py).
+    tried: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +79,10 @@ class Published:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     bronze_version: int | None = None
-    #: Newest version of bronze of which nothing is left to do: what is beyond the positions came after it. None: not known.
+    #: Newest version of bronze of which nothing is left to do but what is unfinished. None: not known.
     bronze_done: int | None = None
+    #: By source, of those whose last records in bronze are beyond their position.
+    unfinished: dict[str, Unfinished] = field(default_factory=dict)
     changes: int = 0
     #: Positions up to which each source is published.
     positions: Positions = field(default_factory=dict)
@@ -72,8 +93,19 @@ def rows(done: Published, changed: Mapping[str, Table]) -> list[dict[str, Any]]:
     """Return the rows that a publication appends: of the stream, and of the tables that it changed."""
     common = {"stream": done.stream, "load": done.load, "finished_at": done.finished_at}
     own = {name: getattr(done, name) for name in ("data", "started_at", "bronze_version", "bronze_done", "changes")}
-    found = [{**common, **own, "table": None, "positions": done.positions, "state": "published"}]
+    unfinished = {source: asdict(one) for source, one in sorted(done.unfinished.items())}
+    own |= {"positions": done.positions, "unfinished": unfinished}
+    found = [{**common, **own, "table": None, "state": "published"}]
     return found + [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
+
+
+def state(one: Table, positions: Positions) -> str:
+    """Return the state of a table of a stream that is published up to some positions."""
+    if one.problem is not None:
+        return "stopped"
+    if one.copying:
+        return "copying"
+    return "current" if one.positions == positions else "behind"
 
 
 def _columns(done: Published, one: Table) -> dict[str, Any]:
@@ -84,10 +116,13 @@ def _columns(done: Published, one: Table) -> dict[str, Any]:
         "history": one.history,
         # None is the stream's own: the rows of tables that a load does not change need not be written again.
         "positions": one.positions if behind else None,
-        "state": "stopped" if one.problem is not None else "behind" if behind else "current",
+        "state": state(one, done.positions),
         "reason": one.problem,
         "changes": one.changes,
         "since": one.since,
+        "copying": one.copying,
+        "bronze_after": one.bronze_after,
+        "tried": one.tried,
         "keyed": one.keyed,
         "schemas": schema_texts.digests(one.schemas),
         "warnings": one.warnings,
@@ -105,6 +140,8 @@ def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapp
             started_at=row["started_at"].astimezone(UTC) if row["started_at"] else None,
             finished_at=row["finished_at"].astimezone(UTC) if row["finished_at"] else None,
             positions=dict(row["positions"] or {}),
+            # An earlier release has none.
+            unfinished={source: Unfinished(**one) for source, one in (row.get("unfinished") or {}).items()},
             tables={},
         )
         for stream, row in streams.items()
@@ -127,6 +164,10 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
         keyed=row["keyed"],
         warnings=dict(row["warnings"] or {}),
         since=row["since"],
+        # Earlier releases have none.
+        copying=dict(row.get("copying") or {}),
+        bronze_after=row.get("bronze_after"),
+        tried=row.get("tried"),
     )
 
 

@@ -22,7 +22,7 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import table_load, target_schema
+from spark_jobs.silver import copies, table_load, target_schema, unfinished
 from spark_jobs.state import delta_log, published
 from spark_jobs.verify import canonical
 from spark_jobs.verify.engine import Database, Place
@@ -114,9 +114,11 @@ class LakeAt:
         return TableSchema.parse(told).treated if told else {}
 
     def problem(self, name: str) -> str | None:
-        """Return why the load stopped at a table; None when it did not."""
+        """Return why a table is behind: the load stopped at it, or a copy is under way; None when neither is so."""
         known = self._state.tables.get(name)
-        return known.problem if known is not None else None
+        if known is None:
+            return None
+        return known.problem or (copies.reason(known.copying) if known.copying else None)
 
     def _whole(self, name: str) -> DataFrame | None:
         known = self._state.tables.get(name)
@@ -153,7 +155,8 @@ class LakeAt:
         newest = whole = self._state.positions.get(source)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
-            new = increment.rows(self._spark, self._bronze, self._state.bronze_done, version)
+            since = unfinished.since(self._state, {source} & self._state.unfinished.keys())
+            new = increment.rows(self._spark, self._bronze, since, version)
             ended = F.when(F.col("last"), F.col("position"))
             (row,) = (
                 new.where(F.col("source") == source)

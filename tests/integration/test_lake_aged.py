@@ -6,10 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, replay_silver
 from spark_jobs.query import engine, published_tables
-from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_load
 from spark_jobs.state import published
 from spark_jobs.verify.lake import LakeAt
@@ -27,26 +25,21 @@ def ms(hour):
     return int(datetime(2026, 1, 31, hour, tzinfo=UTC).timestamp() * 1000)
 
 
-def load(spark, lake):
-    bronze.load(spark, lake, "bank")
-    return silver.load(spark, lake, "bank")
-
-
 def names(frame):
     return sorted(row["name"] for row in frame.select("name").collect())
 
 
 @pytest.fixture
-def bank(spark, feed, lake_file):
-    """Return a source and a lake with two published states; the second table is idle after the first one."""
-    source = feed(J)
-    lake = lake_file(bank=source.topic)
+def bank(logged_lake):
+    """Return a source, a lake with two published states and how it is loaded; the second table is idle after the first one."""
+    logged = logged_lake()
+    source, _ = logged.feeds
     source.commit(source.schema(), source.insert(id=1, name="nine", balance="1.00"), at=ms(9))
     source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="nine"), at=ms(9))
-    load(spark, lake)
+    logged.load()
     source.commit(source.update(id=1, name="ten", balance="1.00"), at=ms(10))
-    load(spark, lake)
-    return source, lake
+    logged.load()
+    return source, logged.file, logged.load
 
 
 def readable(spark, lake, *, silver_names, log=1):
@@ -80,12 +73,12 @@ def _at(hour):
 @pytest.mark.parametrize("days", [(8, 40), (40, 8)])
 def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
     # given a lake that nobody touched for so long
-    source, lake = bank
+    source, lake, load = bank
     age(spark, lake, days[0])
     # when all its tables are written, by a load that dies before it publishes
     source.commit(source.update(id=1, name="eleven", balance="1.00"), source.insert("public.log", entry="x"), at=ms(11))
     with dying_before_it_publishes(lake):
-        load(spark, lake)
+        load()
     # then what is published is not the newest version any more, and is read all the same
     assert readable(spark, lake, silver_names=["ten"]) == ["eleven"]
     # when maintenance runs, on files that are older still
@@ -96,17 +89,17 @@ def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["ten"]
     assert published_tables.frame(spark, lake, "bank", "public.log").count() == 1
     # and loads, maintenance and replays go on, from a point and from the beginning
-    load(spark, lake)
+    load()
     age(spark, lake, days[0])
     assert maintain.maintain(spark, lake, "bank").skipped == []
     # and sessions that know nothing of the lake read what maintenance published, though a load has committed since
     source.commit(source.insert("public.log", entry="y"), at=ms(12))
     with dying_before_it_publishes(lake):
-        load(spark, lake)
+        load()
     stranger = spark.newSession()
     stranger.conf.set("spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration", "true")
     assert published_tables.frame(stranger, lake, "bank", "public.log").count() == 2
-    load(spark, lake)
+    load()
     with dying_before_it_publishes(lake):
         replay_silver.replay(spark, lake, "bank", {J: published.latest(spark, lake, "bank").positions[J]})
     replay_silver.replay(spark, lake, "bank")
@@ -116,7 +109,7 @@ def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
 @pytest.mark.parametrize("keep_days", [3, 30])
 def test_l2_replaced_files_are_kept_for_keep_days(spark, bank, keep_days):
     # given files of which some were replaced, the rest is current
-    _, lake = bank
+    _, lake, _ = bank
     lake = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=keep_days))
     accounts = Path(table_load.path(lake, "bank", "public.accounts"))
     maintain.maintain(spark, lake, "bank")

@@ -28,8 +28,8 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
         found = {}
         for name, lake in lakes.items():
 
-            def few(*given, name=name):
-                answer = really(*given) and name == "few"
+            def few(*given, name=name, **more):
+                answer = really(*given, **more) and name == "few"
                 told.append((name, answer))
                 return answer
 

@@ -1,4 +1,4 @@
-"""Several processes that load one stream at the same time (L3): each record once, and the one that lost can be run again."""
+"""Several processes that load one stream at the same time (L3, L4): each record once, and the one that lost can be run again."""
 
 import os
 import signal
@@ -120,3 +120,37 @@ def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake
         check()
     known = places(spark, lake)
     assert len(known) == len(set(known)) == sent + 4
+
+
+def test_l4_a_load_of_silver_that_slept_while_another_published_adds_nothing_twice(logged_lake, writer):
+    # given a table with a key, and one without
+    lake = logged_lake()
+    source, _ = lake.feeds
+    entries = []
+
+    def change():
+        entries.append(f"{len(entries):03}")
+        source.commit(
+            source.insert("public.log", entry=entries[-1]), source.update(id=1, name=entries[-1], balance="1.00")
+        )
+        lake.to_bronze()
+
+    source.commit(source.schema(), source.schema({"entry": ("text", None, None)}, (), "public.log"))
+    change()
+    lake.load()
+    other = writer(lake.file)
+    for step in ("silver, merging", "silver, publishing"):
+        # when another process is stopped at a step, and a load here goes further
+        change()
+        other.starts(step)
+        other.stops()
+        change()
+        lake.load()
+        # then the other one publishes nothing
+        assert other.ends(continued=True).startswith("Retryable "), step
+    # and can be run again
+    change()
+    other.starts("silver")
+    assert other.ends() == "loaded 2"
+    assert lake.rows("entry", table="public.log") == [("jakarta/bank", entry) for entry in entries]
+    assert lake.rows("id", "name") == [("jakarta/bank", 1, entries[-1])]

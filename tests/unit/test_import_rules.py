@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "edge": {"headrace"},
     "bridge": {"headrace"},
     "spark_jobs": {
+        "headrace.__version__",
         "headrace.class_archive",
         "headrace.configuration",
         "headrace.errors",
@@ -50,6 +51,7 @@ LAYERS = (
     {"errors", "object_store", "progress", "quoting", "scratch", "sizes", "storage"},
     {"state"},
     {"session"},
+    {"session_pool"},
     {"kafka"},
     {"bronze"},
     {"silver"},

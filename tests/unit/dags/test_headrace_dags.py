@@ -122,7 +122,9 @@ def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_
     for name, task in (("bronze", bronze), ("silver", silver)):
         assert task["kind"] == "SparkSubmitOperator"
         assert task["application"].endswith("/spark_jobs/submit.py")
-        assert task["arguments"] == ["bank", "--config", str(tmp_path / "lake.toml"), "--step", name]
+        arguments = ["bank", "--config", str(tmp_path / "lake.toml"), "--step", name]
+        # A table that stopped withholds the asset of all others from nobody, and is reported behind (L11).
+        assert task["arguments"] == [*arguments, *(["--report-stopped"] if name == "silver" else [])]
         assert task["jars"] == f"{tmp_path}/jars/spark/a.jar,{tmp_path}/jars/spark/b.jar"
 
 
@@ -136,11 +138,15 @@ def test_tables_are_brought_up_group_by_group_ahead_of_silver_where_there_are_se
         "bronze": ["check"],
         "tables": ["bronze"],
         "silver": ["tables"],
+        "stopped_tables": ["silver"],
     }
     common = ["bank", "--config", str(tmp_path / "lake.toml"), "--step", "silver"]
     assert tasks["tables"]["mapped"] == [[*common, "--group", f"{number}/3"] for number in (1, 2, 3)]
     assert (tasks["tables"]["retries"], tasks["tables"]["pool"], tasks["tables"]["outlets"]) == (5, "lake", [])
-    assert (tasks["silver"]["arguments"], tasks["silver"]["outlets"]) == (common, ["headrace/bank"])
+    assert (tasks["silver"]["arguments"], tasks["silver"]["outlets"]) == (
+        [*common, "--report-stopped"],
+        ["headrace/bank"],
+    )
 
 
 def test_what_the_lakes_file_sets_for_the_driver_is_known_before_its_jvm_starts(parse, tmp_path):
@@ -211,7 +217,7 @@ def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_la
     default = LoadSchedule()
     assert default.table_groups == 1
     assert dag["schedule"] is None
-    assert set(dag["tasks"]) == {"check", "bronze", "silver"}
+    assert set(dag["tasks"]) == {"check", "bronze", "silver", "stopped_tables"}
     for task in dag["tasks"].values():
         assert task["retries"] == default.retries
         assert task["retry_seconds"] == default.retry_seconds

@@ -1,0 +1,88 @@
+"""Tables behind their stream: they stopped, their folder was moved away, or they lack the history that is wanted by now.
+
+What a stopped table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its
+beginning for it; and it is tried again only when something of it came, the lake's file changed, or a new release runs. Called
+by the load.
+"""
+
+import hashlib
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace import __version__
+from headrace.configuration.lake import LakeFile
+from spark_jobs import storage
+from spark_jobs.bronze import increment
+from spark_jobs.bronze.increment import Since
+from spark_jobs.silver import batch_profile, copies, scd2_load, table_load
+from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver.table_load import LoadContext, TableTask
+from spark_jobs.state.published import Positions, Published, Table
+
+
+def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
+    """Return the tables that are behind the stream, by name."""
+    behind = {}
+    # One listing for all tables, however many there are.
+    there = set(storage.names(spark, table_load.folder(lake, before.stream))) if before.tables else set()
+    for name, one in before.tables.items():
+        gone = one.version is not None and PurePosixPath(table_load.path(lake, before.stream, name)).name not in there
+        without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
+        if gone:
+            behind[name] = replace(
+                one, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None
+            )
+        elif without or one.problem is not None or one.positions != before.positions:
+            behind[name] = one
+    return behind
+
+
+def to_try(
+    lake: LakeFile, before: Published, behind: dict[str, Table], new: BatchProfile | None = None
+) -> dict[str, Table]:
+    """Return those of the tables for which a load may do more than the one before; `new` is what came."""
+    settings = tried(lake, before.stream)
+    arrived = {one.table for one in new.seen} if new else set()
+    records = new.records if new else []
+
+    def may(one: Table) -> bool:
+        if one.problem is not None:
+            return one.table in arrived or one.tried != settings or one.positions == before.positions
+        # What others bring to a table that is copied comes as to any table.
+        own = [record for record in records if record.table == one.table]
+        return not copies.waits(one, before.positions) or copies.ended(one.copying, own)
+
+    return {name: one for name, one in behind.items() if may(one)}
+
+
+def works(
+    spark: SparkSession, lake: LakeFile, job: LoadContext, before: Published, cuts: Positions, behind: dict[str, Table]
+) -> dict[str, TableTask]:
+    """Return the work of tables that are behind, each from its own positions."""
+    made: dict[str, TableTask] = {}
+    for name, known in behind.items():
+        since = Since.of(known.bronze_after, {}) if known.problem is not None or known.copying else None
+        rows = increment.rows(spark, job.bronze, since, job.version)
+        new = batch_profile.extent(rows.filter(F.col("table") == name), known.positions, cuts)
+        own = table_load.work(lake, replace(before, tables={name: known}), name, new, after=since)
+        made[name] = copies.held_back(own, rest=known.bronze_after)
+    return made
+
+
+def stopped(lake: LakeFile, job: LoadContext, work: TableTask, problem: str) -> Table:
+    """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
+    known = work.known
+    new = known.problem is None and not known.copying and work.after is not None
+    after = job.rest if new else known.bronze_after
+    return replace(known, changes=0, problem=problem, bronze_after=after, tried=tried(lake, job.stream))
+
+
+def tried(lake: LakeFile, stream: str) -> str:
+    """Return a digest of what decides, besides bronze, whether a table can go on."""
+    said = lake.stream(stream)
+    deciding = (said.history, said.deletes, said.on_incompatible, said.tables, __version__)
+    return hashlib.blake2b(msgspec.json.encode(deciding), digest_size=8).hexdigest()

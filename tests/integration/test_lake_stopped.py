@@ -1,0 +1,70 @@
+"""A table that stopped costs the loads after it nothing, and goes on where it stands (L11)."""
+
+from unittest.mock import patch
+
+import pytest
+from click.testing import CliRunner
+
+from spark_jobs import command, noop_check
+from spark_jobs.bronze import increment
+from spark_jobs.silver import table_load
+
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(900)
+
+J = "jakarta/bank"
+LOG = {"entry": ("text", None, None)}
+
+
+def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_something_of_it_came(spark, logged_lake):
+    # given a table that stopped at an update, since it has no key
+    lake = logged_lake()
+    source, _ = lake.feeds
+    source.commit(source.schema(), source.schema(LOG, (), "public.log"), source.insert("public.log", entry="a"))
+    for number in range(3):
+        source.commit(source.insert(id=number, name="a", balance="1.00"))
+    lake.load()
+    source.commit(source.update("public.log", before={"entry": "a"}, entry="b"))
+    assert "public.log has no key" in lake.load().problems["public.log"]
+    read, tried = [], []
+
+    def rows(*given, really=increment.rows):
+        read.append(really(*given))
+        return read[-1]
+
+    def apply(session, job, work, really=table_load.apply):
+        tried.append(work.table)
+        return really(session, job, work)
+
+    def load():
+        """Load; return which tables were tried, and how many rows of bronze were in what was read."""
+        read.clear()
+        tried.clear()
+        with patch.object(increment, "rows", rows), patch.object(table_load, "apply", apply):
+            assert "public.log" in lake.load().problems
+        return sorted(tried), [frame.count() for frame in read]
+
+    # when and then: with nothing new nothing is read
+    assert load() == ([], [])
+    # and of what is new, only what came
+    source.commit(source.insert(id=3, name="a", balance="1.00"))
+    assert load() == (["public.accounts"], [1])
+    # and once something of that table came, what came since it stopped
+    source.commit(source.insert("public.log", entry="c"))
+    assert load() == (["public.log"], [1, 3])
+    # and what the lake's file says may help
+    lake.set('[streams.bank.tables."public.log"]\non_incompatible = "rebuild"\n')
+    assert load() == (["public.log"], [0, 3])
+    assert load() == ([], [])
+    # and Airflow's task behind the load ends with what an operator has to do
+    asked = ["tables", "bank", "--stopped", "--config", str(lake.file.path)]
+    found = CliRunner().invoke(command.lake, asked)
+    assert (found.exit_code, "public.log has no key" in found.output) == (3, True)
+    assert "public.accounts" not in found.output
+    # and with a key it goes on where it stands
+    source.commit(source.schema(LOG, ("entry",), "public.log"), source.insert("public.log", entry="d"))
+    assert lake.load().problems == {}
+    assert lake.rows("entry", table="public.log") == [(J, "b"), (J, "c"), (J, "d")]
+    assert lake.load().load is None
+    assert CliRunner().invoke(command.lake, asked).exit_code == 0
+    assert noop_check.whole(lake.file, "bank")

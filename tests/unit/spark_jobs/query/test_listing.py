@@ -1,0 +1,21 @@
+"""The list of tables as a person reads it."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from spark_jobs.query.listing import ListedTable, show
+
+
+def listed(table, **more):
+    told = {"state": "published", "reason": None, "keyed": True, "positions": {}, "published_at": None} | more
+    return ListedTable(stream="bank", table=table, name=f"silver.{table}", age_seconds=None, rows=None, **told)
+
+
+def test_t13_tables_without_a_key_are_named_with_what_they_lack():
+    out = StringIO()
+    show(Console(file=out, width=200), [listed("a"), listed("b", keyed=False), listed("c", keyed=False)])
+    assert "without a key, so without what they held before capture began: b, c" in out.getvalue()
+    out = StringIO()
+    show(Console(file=out, width=200), [listed("a")])
+    assert "without a key" not in out.getvalue()
