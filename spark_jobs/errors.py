@@ -1,4 +1,4 @@
-"""What Spark and Delta say when something goes wrong, as errors that say who must act.
+"""Errors of Spark and Delta, converted to errors that state who must act.
 
 Guarantees that no row value gets into a message: Spark's own text can quote rows, so only its error class is repeated, and
 the places that our own expressions raise (`place_of`).
@@ -50,7 +50,7 @@ def is_conflict(error: Exception) -> bool:
 
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
-    """Turn what Spark raises inside into an error that says who must act; `doing` names the step."""
+    """Convert what Spark raises inside to an error that states who must act; `doing` names the step."""
     try:
         yield
     except ReplicationError:
@@ -60,7 +60,7 @@ def explained(doing: str) -> Iterator[None]:
 
 
 def explain(error: Exception, doing: str) -> ReplicationError:
-    """Return the error that says who must act."""
+    """Return the error that states who must act."""
     text = str(error)
     if match := _PLACE.search(text):
         topic, partition, offset, what = match.groups()

@@ -1,4 +1,4 @@
-"""A small load, and questions to what it loaded: `make setup` runs it for the classes that its JVM uses.
+"""A small load and queries of its tables: `make setup` runs it for an archive of the classes that its JVM uses.
 
 `python -m spark_jobs.jvm_warmup BOOTSTRAP FOLDER`: a broker that lets topics be made by those who write to them, and a folder to
 work in. A process of its own, since a JVM leaves its archive when it ends. Called by infra/local/class_archives.py.
@@ -29,7 +29,7 @@ _COLUMNS = [
 
 
 def rehearse(bootstrap: str, folder: Path) -> None:
-    """Load three transactions one after the other, and ask."""
+    """Load three transactions one after the other, and query them."""
     file = folder / "lake.toml"
     file.write_text(_LAKE.format(bootstrap=bootstrap))
     lake = load(file, LakeFile)

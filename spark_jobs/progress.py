@@ -8,7 +8,7 @@ _EVERY = 30.0
 
 
 class Occasionally:
-    """Passes on what is said when the last line was long ago; the first one comes after that time, too."""
+    """Passes a line on when the last one was long ago; the first line, too, comes only after that time."""
 
     def __init__(self, write: Callable[[str], None], *, now: Callable[[], float] = monotonic) -> None:
         self._write, self._now = write, now

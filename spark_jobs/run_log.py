@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def path(lake: LakeFile) -> str:
-    """Return where the table stands."""
+    """Return the path of the table."""
     return f"{lake.root}/loads"
 
 

@@ -1,4 +1,4 @@
-"""Folders for what a query or a replay writes and reads again, under the lake's root; their names say when they were made.
+"""Scratch folders of queries and replays, under the lake's root; their names contain the time of creation.
 
 By their names, since an object store's folders have no time of their own and a local one's does not change while it is read.
 """

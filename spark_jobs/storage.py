@@ -25,7 +25,7 @@ def local(path: str) -> str:
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether anything stands at the path."""
+    """Whether anything is at the path."""
     system, place = _open(spark, path)
     return bool(system.exists(place))
 

@@ -1,4 +1,4 @@
-"""`headrace lake check`: bronze's preflight without a load, and without Spark when the lake stands on this machine."""
+"""`headrace lake check`: bronze's preflight without a load, and without Spark when the lake is on this machine."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ from spark_jobs.errors import corrupt
 
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
 _RECORDS_PER_TASK = 250_000
-#: Spark asks a partition for both its ends after each poll, of 500 records by default: a seventh of a load's time.
+#: Spark requests both ends of a partition after each poll, of 500 records by default: a seventh of a load's time.
 _LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
 _POSITION_LENGTH = 34
 _ENVELOPE = (
@@ -32,7 +32,7 @@ COLUMNS = [
 
 
 def records(spark: SparkSession, connection: KafkaConnection, batch: Batch, *, group: str = "") -> DataFrame:
-    """Return Kafka's committed records in some ranges; reading fails where Kafka does not hold what it is asked for.
+    """Return Kafka's committed records in some ranges; reading fails where Kafka does not have them.
 
     Readings with the same `group` use the same connections; nothing is committed for it.
     """
@@ -57,7 +57,7 @@ def rows(source: DataFrame) -> DataFrame:
         *("topic", "partition", "offset", "timestamp"),
         F.col("key").cast("string").alias("key"),
         value.alias("value"),
-        *envelope_fast_path.told(F.col("value")),
+        *envelope_fast_path.pieces(F.col("value")),
     )
     plain = F.col(envelope_fast_path.PLAIN)
     known = envelope_fast_path.read(records).withColumn(
@@ -84,7 +84,7 @@ def rows(source: DataFrame) -> DataFrame:
 
 
 def ordered(batch: DataFrame) -> DataFrame:
-    """Return bronze's rows as they stand in files: by table within each partition, with the moment of their loading."""
+    """Return bronze's rows in the order of its files: by table within each partition, with the moment of their loading."""
     # A number stands in the code that Spark makes and compiles, so each batch would have its own. An array stands there by
     # reference, if it is folded; and its only element is not taken before there are rows.
     loaded_at = F.get(F.array(F.lit(datetime.now(UTC))), F.col("partition").bitwiseAND(0))

@@ -3,7 +3,7 @@
     {"before":B,"after":A,"source":{"version":…,"connector":…,"name":…,"ts_ms":…,"snapshot":…,"db":…,"schema":…,"table":…,
     …,"position":…},"op":…,"ts_ms":…,"transaction":{"id":…,"total_order":…,"last":true}}
 
-The end is cut at its commas, and every piece must stand where it does there, from the source to the record's last brace: inside
+The end is cut at its commas, and every piece must be where it is there, from the source to the record's last brace: inside
 a row the quotes of such text would be escaped. A value of any other form is not plain, and its envelope is parsed as JSON,
 which costs several times as much. Called by envelope.py.
 """
@@ -11,7 +11,7 @@ which costs several times as much. Called by envelope.py.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-#: Whether a record was read here; nothing else that is said of it counts otherwise.
+#: Whether a record was read here; otherwise none of the other columns counts.
 PLAIN = "plain"
 _LAST = ',"last":true}}'
 #: Bytes at the end that hold the source, unless its names are very long.
@@ -33,8 +33,8 @@ _HEADS = {
 }
 
 
-def told(value: Column) -> list[Column]:
-    """Return the pieces of a record's end, as columns beside the record; `value` is binary."""
+def pieces(value: Column) -> list[Column]:
+    """Return the pieces of a record's end, as columns next to the record; `value` is binary."""
     last = value.cast("string").endswith(_LAST)
     upto = F.octet_length(value) - F.when(last, len(_LAST)).otherwise(0)
     end = F.substring(value, F.greatest(upto - _BYTES, F.lit(0)) + 1, F.least(upto, F.lit(_BYTES)))
@@ -42,7 +42,7 @@ def told(value: Column) -> list[Column]:
 
 
 def read(records: DataFrame) -> DataFrame:
-    """Return the records with what their ends say, and whether it counts."""
+    """Return the records with the fields of their ends, and whether these count."""
     near, far = (_piece(F.lit(place)).startswith(_HEADS["table"]) for place in _TABLE)
     placed = records.withColumn("_table", F.when(near, _TABLE[0]).when(far, _TABLE[1]))
     table = F.col("_table")
@@ -76,7 +76,7 @@ def read(records: DataFrame) -> DataFrame:
         _inside("position", 2).alias("place"),
         _inside("transaction", 1).alias("transaction_id"),
         _inside("committed", 0).try_cast("bigint").alias("ts_ms"),
-        # Names of columns that the log did not carry stand right ahead of the source.
+        # Names of columns that the log did not carry are directly before the source.
         F.col("_ahead").endswith("]").alias("partial"),
     )
 
@@ -93,9 +93,9 @@ def _inside(name: str, after: int) -> Column:
 
 
 def _plain() -> Column:
-    """Return whether every piece stands where it does in our edges' records, and no name holds an escape.
+    """Return whether every piece is where our edges' records have it, and no name holds an escape.
 
-    A piece whose next one begins with its own quote has ended with one: nothing more is asked of its end.
+    A piece whose next one begins with its own quote has ended with one: its end needs no further check.
     """
     value = F.col("value")
     found = value.startswith('{"before":') & F.col("_source").startswith('"source":{"version":"')
@@ -106,7 +106,7 @@ def _plain() -> Column:
     found &= F.col("last") | F.col("_order").endswith("}}")
     names = F.concat(*(f"_{name}" for name in ("name", "schema", "table", "transaction")))
     found &= ~names.contains("\\")
-    # What was too large is told between the names of columns and the source; the first piece may be the end of one.
+    # What was too large is listed between the names of columns and the source; the first piece may be the end of one.
     too_large = F.when(F.col("_before").isNull(), value.contains(',"too_large":{')).otherwise(
         F.col("_ahead").startswith('"sha256":')
     )

@@ -1,9 +1,9 @@
-"""What Kafka has beyond a stream's bronze: committed records, as the rows that bronze will have. Asked for live rows.
+"""What Kafka has beyond a stream's bronze: committed records, as the rows that bronze will have. Used by live rows.
 
 Guarantees that the rows begin exactly where bronze ends, and stay the same however often they are read. Where that cannot be, or
-costs a question too much, there is nothing beyond bronze: another topic, records that retention took, a stream with a topic for
-each table (a load alone finds up to where all topics stand), more than a few seconds of records, a Kafka that cannot be asked.
-Live rows are older then, and not wrong.
+takes a query too long, there is nothing beyond bronze: another topic, records that retention took, a stream with a topic for
+each table (only a load finds up to where all topics are complete), more than a few seconds of records, a Kafka that does not
+answer. Live rows are older then, and not wrong.
 """
 
 import logging
@@ -22,16 +22,16 @@ _log = logging.getLogger(__name__)
 #: Offset of the first record and the one after the last, by partition.
 Beyond = dict[int, tuple[int, int]]
 
-#: Records that a question reads from Kafka, at most.
+#: Records that a query reads from Kafka, at most.
 _MOST = 50_000
-#: Seconds in which Kafka answers a question, and for which it is left alone when it did not.
+#: Seconds in which Kafka has to answer, and for which it is not queried again when it did not.
 _PATIENCE, _REST = 5.0, 60.0
-#: Until when streams are asked no more, in monotonic seconds.
+#: Until when Kafka is not queried for a stream, in monotonic seconds.
 _resting: dict[tuple[str, str], float] = {}
 
 
 def beyond(lake: LakeFile, stream: str, held: Progress) -> Beyond:
-    """Return which records come after those that bronze holds; empty where there are none, or none that a question can read."""
+    """Return which records come after those that bronze holds; empty where there are none, or none that a query can read."""
     place = (lake.kafka.bootstrap, stream)
     if lake.stream(stream).topic_per_table or monotonic() < _resting.get(place, 0.0):
         return {}

@@ -1,4 +1,4 @@
-"""What the lake asks of Kafka's topics: where they begin and end; and Kafka's client, with what its errors mean to the lake.
+"""Kafka's topics, where they begin and end; and Kafka's client, with what its errors mean to the lake.
 
 Guarantees that a topic's end is the last stable offset: every answer but `heads` is of committed records. The only module here
 that imports the Kafka client; the records themselves are read by Spark. Called by groups.py, topics.py, and by what loads bronze.
@@ -41,7 +41,7 @@ __all__ = [
     "tables_of",
 ]
 
-#: Seconds that one question to the cluster may take.
+#: Seconds that one request to the cluster may take.
 PATIENCE = 30
 
 
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it stands now."""
+    """A topic as it is now."""
 
     name: str
     #: Kafka's own id of the topic: another one after it was deleted and created again.
@@ -66,12 +66,12 @@ class Topic:
 
 
 def describe(connection: KafkaConnection, name: str, *, patience: float = PATIENCE) -> Topic:
-    """Return the topic as it stands; raise NotConnected, or NeedsOperator when there is no such topic."""
+    """Return the topic as it is now; raise NotConnected, or NeedsOperator when there is no such topic."""
     return describe_all(connection, [name], patience=patience)[0]
 
 
 def describe_all(connection: KafkaConnection, names: Sequence[str], *, patience: float = PATIENCE) -> list[Topic]:
-    """Return topics as they stand; raise NotConnected, or NeedsOperator when there is one that is not.
+    """Return topics as they are now; raise NotConnected, or NeedsOperator when there is one that is not.
 
     Kafka has `patience` seconds for each of three answers.
     """
@@ -141,7 +141,7 @@ def tables_of(connection: KafkaConnection, name: str) -> list[str]:
 
 
 def compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
-    """Return those of some topics that Kafka compacts; raise NeedsOperator where it does not tell."""
+    """Return those of some topics that Kafka compacts; raise NeedsOperator where it does not return the setting."""
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     if not asked:
         return []
@@ -163,7 +163,7 @@ def admin(connection: KafkaConnection) -> AdminClient:
 
 
 def consumer(connection: KafkaConnection, group: str) -> Consumer:
-    """Return a consumer that is not there to read, but to ask for the offsets of its group."""
+    """Return a consumer that does not read: it requests the offsets of its group."""
     _refusals.clear()
     return Consumer(
         {
@@ -188,7 +188,7 @@ def _note(error: KafkaError) -> None:
 
 
 def explained(error: KafkaException, bootstrap: str, topic: str) -> ReplicationError:
-    """Return our error for one of the client's: `topic` was asked for."""
+    """Return our error for one of the client's: `topic` was requested."""
     reason: KafkaError = error.args[0]
     if reason.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
         return NeedsOperator(

@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 def committed(connection: KafkaConnection, group: str, places: Sequence[Place]) -> list[str]:
-    """Return what a consumer group has noted beside its offsets in some partitions; of what is in doubt, what was before.
+    """Return the metadata of a consumer group's offsets in some partitions; of open transactions, the values before them.
 
     Raises NeedsOperator when the lake may not read the group, else NotConnected.
     """
-    # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
+    # Not the administration client: librdkafka 2.16 crashes when it requests a group whose coordinator is still loading.
     client = consumer(connection, group)
     try:
         return [each.metadata or "" for each in _asked(client, places) if each.offset >= 0]

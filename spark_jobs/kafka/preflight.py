@@ -1,6 +1,6 @@
 """Whether Kafka still holds what the lake needs next, before anything is read.
 
-Pure: takes what the table says and what Kafka says. Called by bronze at every load, and by `headrace lake check`.
+Pure: takes what the table holds and what Kafka has. Called by bronze at every load, and by `headrace lake check`.
 """
 
 import logging
@@ -45,7 +45,7 @@ def check_one_topic(held: Collection[str], topic: Topic, tables: Callable[[], Se
     some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
     if held:
         _log.warning(
-            "Kafka has topics as of tables of topic %r, which are not loaded: %s. If the bridge writes them, say "
+            "Kafka has topics as of tables of topic %r, which are not loaded: %s. If the bridge writes them, set "
             "'topic_per_table = true' of the stream in the lake's file",
             topic.name,
             some,
@@ -53,7 +53,7 @@ def check_one_topic(held: Collection[str], topic: Topic, tables: Callable[[], Se
         return
     raise NeedsOperator(
         f"topic {topic.name!r} is of a stream with a topic for each table: {some}",
-        hint="Say 'topic_per_table = true' of the stream in the lake's file. If those topics are somebody else's, the stream's "
+        hint="Set 'topic_per_table = true' for the stream in the lake's file. If those topics are somebody else's, the stream's "
         "own topic needs another name.",
     )
 
@@ -63,7 +63,7 @@ def check_compacted(compacted: Sequence[str]) -> None:
     if compacted:
         raise NeedsOperator(
             f"Kafka compacts {', '.join(compacted)}: changes are missing there, and with them where transactions end",
-            hint='The lake loads topics that hold every change. Say "delete" of the table in the bridge\'s file and set the '
+            hint='The lake loads topics that hold every change. Set "delete" for the table in the bridge\'s file and set the '
             "topic's cleanup.policy to it before anything is loaded; a compacted copy can be kept by who wants one.",
         )
 
@@ -86,8 +86,8 @@ def check_identity(needed: Mapping[int, int], topic: Topic, *, topic_id: str | N
         raise NeedsOperator(
             f"topic {topic.name!r} is not the one that {table} was loaded from: it was deleted and created again"
             + (f" ({ends})" if ends else ""),
-            hint="Its offsets begin anew, so going on would skip or mix records. Give the new topic a stream of its own in "
-            f"the lake's file, or move {table} away if everything since the beginning is in the new topic.",
+            hint="Its offsets begin at 0, so continuing would skip or mix records. Give the new topic a stream of its own in "
+            f"the lake's file, or remove {table} if everything since the beginning is in the new topic.",
         )
 
 

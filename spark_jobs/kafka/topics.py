@@ -1,7 +1,7 @@
-"""The topics of a stream, and, where tables have topics of their own, up to where all of a source stands in them.
+"""The topics of a stream, and, where tables have topics of their own, up to which position they have all of a source.
 
 A bridge commits a source's position in one Kafka transaction with the records of all topics. So the positions are read first, and
-the ends of all topics after that: whatever is at or below a position stands before those ends. They are the high watermarks: of a
+the ends of all topics after that: whatever is at or below a position is before those ends. They are the high watermarks: of a
 transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
 position when it has passed the ends. Called by bronze, by its check and by idle.
 """
@@ -22,7 +22,7 @@ from spark_jobs.state.offsets import Progress
 
 #: Seconds for which a load waits until readers may pass the ends: as long as a bridge that died can hold them back, and more.
 _PATIENCE = 60
-#: Sources that are asked for at the same time.
+#: Sources whose positions are requested at the same time.
 _AT_ONCE = 8
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reach:
-    """Positions, and the ends before which all of the sources up to them stands."""
+    """Positions, and the ends before which all of the sources up to them is."""
 
     positions: dict[str, str]
     heads: dict[Place, int]
@@ -50,7 +50,7 @@ def belongs(lake: LakeFile, stream: str, name: str) -> bool:
 
 
 def observe(lake: LakeFile, stream: str) -> Reach | None:
-    """Return up to where each source is committed now, and where that stands; None for a stream with one topic."""
+    """Return up to where each source is committed now, and the topics' ends for it; None for a stream with one topic."""
     if not lake.stream(stream).topic_per_table:
         return None
     own = client.describe(lake.kafka, lake.topic(stream))
@@ -104,7 +104,7 @@ def _of_bridges(group: str) -> Iterator[None]:
 
 
 def described(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
-    """Return the stream's topics as they stand, its own one first; raise NeedsOperator when one is compacted."""
+    """Return the stream's topics as they are now, its own one first; raise NeedsOperator when one is compacted."""
     own = lake.topic(stream)
     names = [own] if reach is None else [own, *sorted({place.topic for place in reach.heads} - {own})]
     preflight.check_compacted(client.compacted(lake.kafka, names[1:]))

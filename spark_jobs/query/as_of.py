@@ -1,4 +1,4 @@
-"""A stream as it stood at a moment at its sources, by the times at which transactions committed there.
+"""A stream as it was at a time at its sources, by the commit times of transactions there.
 
 Guarantees that each source is shown up to its last transaction before the first one that committed later: exactly its state at
 that moment, as far as its own clock goes forward. Begins at the newest published state before it whose files are kept, else at

@@ -86,7 +86,7 @@ class SqlEngine:
                 if everything or relation.name.casefold() in asked:
                     self._register(relation)
             for overlays in self._overlays:
-                # A stream's newest rows are looked for only when somebody asks for them.
+                # A stream's newest rows are read only when a query names them.
                 if everything or overlays.database in asked:
                     for name, statement in overlays.statements(asked, streams, everything=everything):
                         self._view(f"{overlays.database}.`{name}`", statement)

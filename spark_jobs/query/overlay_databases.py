@@ -1,6 +1,6 @@
 """Databases of SQL whose tables no load has published: the newest rows (`silver_live`), or those of a moment in the past.
 
-Guarantees that all tables of a stream that one question names are shown at one and the same moment. The changes that are laid
+Guarantees that all tables of a stream that one query names are shown at the same moment. The changes that are laid
 over published tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
 """
 
@@ -37,7 +37,7 @@ class Overlays:
         self._written: dict[Place, tuple[StreamSnapshot, str]] = {}
 
     def close(self) -> None:
-        """Remove what was written, let go of what is held."""
+        """Remove what was written, and release what is held."""
         for moment in self._moments.values():
             moment.let_go()
         for _, folder in self._written.values():
@@ -45,7 +45,7 @@ class Overlays:
         storage.delete(self._spark, self._folder)
 
     def statements(self, asked: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
-        """Yield name and statement of each table that a question names and that stands otherwise than when it was last asked.
+        """Yield name and statement of each table that a query names and that differs from when it was last queried.
 
         `streams` is what they published last.
         """
@@ -81,7 +81,7 @@ class Overlays:
         if self._as_of is not None and not self._moments:
             raise ConfigurationError(
                 f"nothing had been captured at {self._as_of.isoformat()}",
-                hint="Ask for a later moment. SELECT min(commit_time) FROM bronze.<stream> tells the first one.",
+                hint="Name a later time. SELECT min(commit_time) FROM bronze.<stream> returns the first one.",
             )
         return [(stream, table) for stream, moment in self._moments.items() for table in moment.tables()]
 

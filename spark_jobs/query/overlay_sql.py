@@ -37,25 +37,23 @@ def statement(
     same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *form.key))
     join = f" LEFT ANTI JOIN {changed} s ON {same}" if form.key else ""
     kept = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
-    if not form.soft:
-        for source, position in sorted(truncates.last_of_each(cleared).items()):
-            kept += f" AND NOT (t.{SOURCE} = {quoting.text(source)} AND t.{POSITION} < {quoting.text(position)})"
+    if cleared and not form.soft:
+        kept += f" AND NOT ({truncates.removed(cleared, 't.')})"
     return f"SELECT {old} FROM {at(work)} t{join} WHERE true{kept} UNION ALL {over}"  # noqa: S608 - as above.
 
 
 def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
-    """Return what the columns of a published row say that a truncate may have ended."""
-    values = {column: f"t.{column}" for column in (DELETED_AT, COMMIT_TIME, POSITION)}
+    """Return the values of a published row's columns that a truncate may have changed; `marked` where it has its mark."""
+    stored = {column: f"t.{column}" for column in (DELETED_AT, COMMIT_TIME, POSITION)}
     if not marked:
-        values[DELETED_AT] = "CAST(NULL AS timestamp)"
-    living = f"{values[DELETED_AT]} IS NULL"
-    for one in truncates.first_of_each(cleared):
-        place = quoting.text(one.position)
-        ended = f"{living} AND t.{SOURCE} = {quoting.text(one.source)} AND t.{POSITION} < {place}"
-        for column, value in list(values.items()):
-            told = place if column == POSITION else f"timestamp_micros({one.at}L)"
-            values[column] = f"CASE WHEN {ended} THEN {told} ELSE {value} END"
-    return {column: f"{value} AS {column}" for column, value in values.items()}
+        stored[DELETED_AT] = "CAST(NULL AS timestamp)"
+    if cleared:
+        ended = truncates.ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
+        marks = truncates.marks(cleared, "t.")
+        stored = {
+            column: f"CASE WHEN {ended} THEN {marks[column]} ELSE {value} END" for column, value in stored.items()
+        }
+    return {column: f"{value} AS {column}" for column, value in stored.items()}
 
 
 def at(work: TableTask) -> str:

@@ -8,7 +8,6 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import quoting, run_log
 from spark_jobs.bronze import load as bronze
-from spark_jobs.query import published_views
 from spark_jobs.silver import scd2, table_load
 from spark_jobs.state import delta_log, name_registry, names, published
 from spark_jobs.state.published import Published
@@ -37,7 +36,7 @@ class Relation:
 def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFrame | None:
     """Return a table's published rows, by its source's `schema.table`, or None when silver has none.
 
-    Beside the table's own columns a row has `_source`, `_position` and `_commit_time`.
+    In addition to the table's own columns a row has `_source`, `_position` and `_commit_time`.
     """
     known = published.latest(spark, lake, stream).tables.get(name)
     if known is None or known.version is None:
@@ -46,7 +45,7 @@ def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFr
 
 
 def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
-    """Return every table of every stream that SQL can ask, under the names that name_registry gives.
+    """Return every table of every stream that SQL can query, under the names that name_registry gives.
 
     `streams` is what they published last, where that is known already.
     """
@@ -68,11 +67,25 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
         if delta_log.is_table(spark, bronze.table_path(lake, stream))
     ]
     place = published.path(lake)
-    own = [Relation(database="lake", name=n, path=place, query=q) for n, q in published_views.statements(lake).items()]
+    own = [Relation(database="lake", name=n, path=place, query=q) for n, q in _views(lake).items()]
     own = own if delta_log.is_table(spark, place) else []
     if delta_log.is_table(spark, run_log.path(lake)):
         own.append(Relation(database="headrace", name="loads", path=run_log.path(lake)))
     return [*silver, *former, *raw, *own]
+
+
+def _views(lake: LakeFile) -> dict[str, str]:
+    """Return the queries of the views in `lake`: publications of the last days, and the tables as they are published now."""
+    rows = quoting.table(published.path(lake))
+    newest = f"(SELECT max_by(struct(t.*), t.load) AS r FROM {rows} t GROUP BY t.stream, t.`table`)"  # noqa: S608 - ours.
+    return {
+        "published": f"""SELECT stream, load, started_at, finished_at, bronze_version, bronze_done, changes, positions
+            FROM {rows} WHERE `table` IS NULL""",  # noqa: S608 - as above.
+        "tables": f"""SELECT t.r.stream, t.r.`table`, t.r.path, t.r.version, t.r.history, t.r.load,
+            coalesce(t.r.positions, s.r.positions) AS positions, t.r.state, t.r.reason
+            FROM {newest} t JOIN {newest} s ON s.r.stream = t.r.stream AND s.r.`table` IS NULL
+            WHERE t.r.`table` IS NOT NULL""",  # noqa: S608 - as above.
+    }
 
 
 def positions(spark: SparkSession, lake: LakeFile, stream: str) -> Published:

@@ -38,7 +38,7 @@ _WIDTH = 1_000_000
 def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None) -> None:
     """Write the answer's rows, at most `most` of them.
 
-    Columns of an answer may share a name: CSV and tables tell them apart by place, JSON calls the second `name_2`.
+    Columns of an answer may share a name: CSV and tables distinguish them by order, JSON calls the second `name_2`.
     """
     names = answer.columns
     if not names:

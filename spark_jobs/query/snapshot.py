@@ -22,10 +22,9 @@ from spark_jobs.bronze.kafka_increment import Beyond
 from spark_jobs.query import overlay_sql
 from spark_jobs.quoting import name as _q
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import batch_profile, copies, table_load, types, unfinished
+from spark_jobs.silver import batch_profile, copies, table_load, target_schema, unfinished
 from spark_jobs.silver.batch_profile import BatchProfile, TableProfile
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.incompatible import retyped
 from spark_jobs.silver.table_load import TableTask
 from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
 from spark_jobs.state import delta_log, offsets
@@ -136,7 +135,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     table_load.refuse_keyless(form, ahead, floors, doing)
     _refuse_another_key(form)
     if below is not None:
-        form = _fitted(form, below)
+        form = target_schema.fitted(form, {field.name: field.dataType for field in below.schema.fields})
     cleared = table_load.truncated(doing, ahead, floors)
     raw = at.raw if doing.after == at.after else _whole(spark, lake, at)
     with table_load.kept() as keep:
@@ -176,18 +175,6 @@ def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
 
 def _place(scratch: str) -> str:
     return f"{_SCRATCH}.`{PurePosixPath(scratch).name}`"
-
-
-def _fitted(form: TargetSchema, below: DataFrame) -> TargetSchema:
-    """Return the shape in the types that hold the stored rows too; raise NeedsOperator when there are none."""
-    columns = dict(form.columns)
-    for field in below.schema.fields:
-        if field.name in columns:
-            common = types.wider(field.dataType, columns[field.name])
-            if common is None:
-                raise retyped(form.table, field.name, field.dataType.simpleString(), columns[field.name].simpleString())
-            columns[field.name] = common
-    return replace(form, columns=columns)
 
 
 def work(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:

@@ -16,7 +16,7 @@ from spark_jobs.errors import corrupt
 from spark_jobs.silver import types
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOURCE, TargetSchema
 
-#: The change's kind beside the row: `d` removes it, anything else is the row as it is now.
+#: The change's kind, next to the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
 #: Insert, update, delete and snapshot read.
 _ROW_CHANGES = ("c", "u", "d", "r")
@@ -43,7 +43,7 @@ def parsed(changes: DataFrame, shape: TargetSchema) -> DataFrame:
     row = "row"
     frame = changes.withColumn(row, F.from_json("value", _structure(shape), types.JSON_OPTIONS))
     return frame.select(
-        *(_told(row, shape, name).alias(name) for name in shape.columns),
+        *(_row_value(row, shape, name).alias(name) for name in shape.columns),
         F.col("source").alias(SOURCE),
         F.when(F.col(f"{row}.{types.CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
@@ -53,12 +53,12 @@ def parsed(changes: DataFrame, shape: TargetSchema) -> DataFrame:
 
 
 def deleted_at(shape: TargetSchema, op: Column, commit_time: Column) -> list[Column]:
-    """Return the column that says when a row was deleted, where the table has one."""
+    """Return the column with the time at which a row was deleted, where the table has one."""
     return [F.when(op == "d", commit_time).alias(DELETED_AT)] if shape.soft else []
 
 
-def told(shape: TargetSchema, name: str, after: Column) -> Column:
-    """Return what a parsed new row says of a column, in its stored type."""
+def column_value(shape: TargetSchema, name: str, after: Column) -> Column:
+    """Return the value of a column in a parsed new row, in its stored type."""
     if name == NAN:
         return _not_numbers(shape, after)
     return declared(shape, name, types.value(after[name], shape.columns[name], name, nan=name not in shape.key))
@@ -105,8 +105,8 @@ def _structure(shape: TargetSchema) -> T.StructType:
     return T.StructType([*fields, T.StructField(types.CORRUPT, T.StringType())])
 
 
-def _told(row: str, shape: TargetSchema, name: str) -> Column:
+def _row_value(row: str, shape: TargetSchema, name: str) -> Column:
     if name not in shape.key:
-        return told(shape, name, F.col(row)["after"])
+        return column_value(shape, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
     return declared(shape, name, types.value(either, shape.columns[name], name))

@@ -6,6 +6,8 @@ load whose commit is not there, or which finds somebody else's commit between th
 run again. What it publishes is the version that its own commit made, never just the newest.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +18,8 @@ from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
+#: By which Delta passes over a commit that a table has already: a load's own commit has them, and a further one must not.
+_NUMBERED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 #: Of commits that change a table's columns ahead of its rows.
 _COLUMNS = "columns"
 
@@ -60,7 +64,7 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
     if found is None or found[1]["stream"] != stream:
         raise NeedsOperator(
             f"{path} holds a Delta table that this stream did not make",
-            hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
+            hint="Remove it, or name another [lake] root: the load makes its tables in empty folders.",
         )
     foreign = any(not delta_log.is_maintenance(info) for _, info in since)
     return Base(
@@ -99,6 +103,19 @@ def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: s
     for name, value in own.items():
         spark.conf.set(f"spark.databricks.delta.write.{name}", value)
     return own
+
+
+@contextmanager
+def separate_commit(spark: SparkSession) -> Iterator[None]:
+    """Let the session make a further commit, in addition to the load's own one, which carries none of its progress."""
+    before = {name: value for name in _NUMBERED if (value := spark.conf.get(name, None)) is not None}
+    for name in before:
+        spark.conf.unset(name)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def made(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:

@@ -40,7 +40,7 @@ def _ended(place: str, cleared: Mapping[str, str]) -> bool:
 
 
 def _reason(old: TableSchema, new: TableSchema) -> str | None:
-    """Return why rows that did not change since may differ from their source; None when nothing says so."""
+    """Return why rows that did not change since may differ from their source; None when there is no reason."""
     if new.rewritten is not None:
         return f"{NEEDS_COPY}: the source rewrote its rows ({', '.join(new.rewritten)})" if new.rewritten else None
     before = {column.name: types.of(column) for column in old.columns}

@@ -4,7 +4,6 @@ The commit's note is the table's own progress: a load that is done again starts 
 guard by position in the MERGE and the number of the commit (commit.py) hold even where a note is missing or two loads meet.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from delta import DeltaTable
@@ -16,10 +15,10 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import quoting
-from spark_jobs.silver import clearing, key_range, merge_filter, types
+from spark_jobs.quoting import name as _q
+from spark_jobs.silver import key_range, merge_filter, target_schema, truncates
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.commit import NOTE_SETTING
-from spark_jobs.silver.incompatible import retyped
+from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 
@@ -85,10 +84,10 @@ def merge(
     # Reads the rows, which are held, before the table changes.
     same = same_row(rows, shape)
     if cleared and shape.soft:
-        with clearing.beside_own_commit(spark):
+        with separate_commit(spark):
             _merge(spark, table, rows, same, shape)
         spark.conf.set(NOTE_SETTING, note)
-        clearing.mark(table, cleared)
+        truncates.mark_rows(table, cleared)
         return
     if cleared:
         clear(spark, path, shape, cleared)
@@ -98,8 +97,8 @@ def merge(
 
 def clear(spark: SparkSession, path: str, shape: TargetSchema, cleared: Sequence[Truncate]) -> None:
     """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
-    with clearing.beside_own_commit(spark):
-        (clearing.mark if shape.soft else clearing.remove)(DeltaTable.forPath(spark, path), cleared)
+    with separate_commit(spark):
+        (truncates.mark_rows if shape.soft else truncates.remove_rows)(DeltaTable.forPath(spark, path), cleared)
 
 
 def _merge(spark: SparkSession, table: DeltaTable, rows: DataFrame, same: Column, shape: TargetSchema) -> None:
@@ -131,45 +130,36 @@ def same_row(rows: DataFrame, shape: TargetSchema) -> Column:
 
 
 def fit(spark: SparkSession, path: str, shape: TargetSchema) -> TargetSchema:
-    """Add columns that are new and widen those that became wider; return the shape with the table's own types.
+    """Add columns that are new and widen those that became wider; return the schema with the table's own types.
 
-    Raises NeedsOperator when a column's new type cannot hold its old values, and when deleted rows stand where none shall stay.
-    Each step is harmless to repeat.
+    Raises NeedsOperator when a column's new type cannot hold its old values, and when rows marked as deleted are there although
+    none are to be kept. Each step is harmless to repeat.
     """
     table = quoting.table(path)
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
     if DELETED_AT in fields and not shape.soft:
         raise NeedsOperator(
             f'{shape.table}: its deleted rows are in silver, marked, and the lake\'s file says deletes = "hard" now',
-            hint="To remove them, run 'headrace lake replay STREAM'; to go on as before, say deletes = \"soft\" again.",
+            hint="To remove them, run 'headrace lake replay STREAM'; to keep them, set deletes = \"soft\" again.",
         )
-    columns = dict(shape.columns)
+    fitted = target_schema.fitted(shape, fields)
     marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if shape.soft else {}
-    new = {name: kind for name, kind in (columns | marks).items() if name not in fields}
+    new = {name: kind for name, kind in (shape.columns | marks).items() if name not in fields}
     if new:
         if _special(new):
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
         listed = ", ".join(f"{_q(name)} {kind.simpleString()}" for name, kind in new.items())
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({listed})")
-    for name, kind in shape.columns.items():
-        stored = fields.get(name, kind)
-        common = types.wider(stored, kind)
-        if common is None:
-            raise retyped(shape.table, name, stored.simpleString(), kind.simpleString())
-        if common != stored:
+    for name, kind in fitted.columns.items():
+        if kind != fields.get(name, kind):
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {common.simpleString()}")
-        columns[name] = common
-    return dataclasses.replace(shape, columns=columns)
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {kind.simpleString()}")
+    return fitted
 
 
 def quoted(values: dict[str, Column]) -> dict[str, Column]:
     """Return the values by their columns' quoted names, as a MERGE wants them."""
     return {_q(name): value for name, value in values.items()}
-
-
-def _q(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _special(names: Iterable[str]) -> bool:

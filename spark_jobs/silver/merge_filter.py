@@ -1,6 +1,6 @@
-"""A MERGE into a table that is large beside its changes: a Bloom filter of the changes chooses the rows that are looked at.
+"""A MERGE into a table that is large compared to its changes: a Bloom filter of the changes chooses the rows that are looked at.
 
-Without it Spark sorts all rows of the table, or brings them to one place. What the filter lets pass by mistake is told apart by
+Without it Spark sorts all rows of the table, or brings them to one place. What the filter passes by mistake is sorted out by
 the MERGE. Assumes that the changes are held, and the same whenever they are read. Called by merge.py.
 """
 

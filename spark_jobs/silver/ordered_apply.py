@@ -1,6 +1,6 @@
 """Folding changes in order, for ranges in which updates lack columns (unchanged TOAST) or change keys.
 
-A row's timeline is what happened at its key, by position. An update that changed the key stands in two timelines: at the old
+A row's timeline is what happened at its key, by position. An update that changed the key is in two timelines: at the old
 key it removes the row, at the new key it puts it. A column that an update did not carry takes its value from what went before
 it in its timeline: earlier changes of the range, or silver's own row; for one that changed the key, from the old key's
 timeline. What was never carried anywhere (the row was there before capture began) is null, and nothing is taken from before a
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
+from spark_jobs.quoting import name as _q
 from spark_jobs.silver import changes as plain
 from spark_jobs.silver import key_range, truncates, types
 from spark_jobs.silver.changes import OP
@@ -47,7 +48,7 @@ def latest_rows(
 ) -> DataFrame:
     """Return the newest state of each key, as `changes.parsed` does.
 
-    `silver` is the table as it stands, None when new; `keep` persists a frame that is read more than once; `cleared` has the
+    `silver` is the table as it is, None when new; `keep` persists a frame that is read more than once; `cleared` has the
     range's truncates, which matter where deleted rows stay.
     """
     timeline = row_versions(changes, shape, silver, keep, cleared, partial=partial)
@@ -116,7 +117,7 @@ def _events(changes: DataFrame, shape: TargetSchema) -> DataFrame:
 
 
 def _value(shape: TargetSchema, name: str) -> Column:
-    return plain.told(shape, name, F.col("row")["after"])
+    return plain.column_value(shape, name, F.col("row")["after"])
 
 
 def _key(shape: TargetSchema, places: list[Column]) -> Column:
@@ -155,8 +156,10 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
 def _ended_once(timeline: DataFrame) -> DataFrame:
     """Return the timelines in which truncates are deletes, of rows that lived: what is deleted already stays as it is."""
     previous = F.lag(OP).over(Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED))
-    told = timeline.withColumn("_again", _ends() & (previous.isin("d", "t") | ((F.col(OP) == "t") & previous.isNull())))
-    kept = told.filter(F.col(SEED) | ~F.coalesce("_again", F.lit(False))).drop("_again")
+    again = timeline.withColumn(
+        "_again", _ends() & (previous.isin("d", "t") | ((F.col(OP) == "t") & previous.isNull()))
+    )
+    kept = again.filter(F.col(SEED) | ~F.coalesce("_again", F.lit(False))).drop("_again")
     return kept.withColumn(OP, F.when(_ends(), "d").otherwise(F.col(OP)))
 
 
@@ -197,11 +200,11 @@ def _stored(silver: DataFrame, shape: TargetSchema, name: str) -> Column:
 
 
 def _carried(name: str) -> Column:
-    """Return what a change says of a column: its value; not known yet, for one that came from another key; or nothing."""
+    """Return what a change has for a column: its value; not known yet, for one that came from another key; or nothing."""
     absent = F.array_contains(_UNCHANGED, name)
     value = F.col(_q(name))
-    told = F.when(~absent, _cell(value)).when(F.col(_MOVED), _cell(value, of=F.col(POSITION)))
-    return F.when(~_ends(), told)
+    carried = F.when(~absent, _cell(value)).when(F.col(_MOVED), _cell(value, of=F.col(POSITION)))
+    return F.when(~_ends(), carried)
 
 
 def _cell(value: Column, of: Column | None = None) -> Column:
@@ -265,8 +268,3 @@ def _resolved(left: DataFrame, cells: list[str]) -> DataFrame:
             left = followed.withColumn(cell, value).drop("_of", "_earlier")
         left = left.localCheckpoint()
     raise AssertionError("changes of keys that refer to each other")
-
-
-def _q(name: str) -> str:
-    """Return a column's name quoted: it may hold dots and spaces."""
-    return f"`{name.replace('`', '``')}`"

@@ -16,8 +16,9 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, clearing, copies, scd2_load, table_load
+from spark_jobs.silver import batch_profile, copies, scd2_load, table_load
 from spark_jobs.silver import merge as write
+from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_load import LoadContext, TableTask
@@ -121,5 +122,5 @@ def apply(spark: SparkSession, job: LoadContext, work: TableTask, copies: Positi
 def _keep(spark: SparkSession, path: str, version: int, to: str) -> None:
     """Copy a version's rows to a folder of their own, where no maintenance of the table removes them."""
     rows = spark.read.format("delta").option("versionAsOf", version).load(path)
-    with clearing.beside_own_commit(spark):
+    with separate_commit(spark):
         write.replace(rows, to, delta_log.write("former", path=path, version=version), {})

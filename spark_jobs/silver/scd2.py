@@ -1,9 +1,9 @@
 """A table's history: every version that a row ever had, with the times at its source between which it was so (SCD type 2).
 
 A version is named by its source, its key and the position that it began at, so writing it again changes nothing: any replay is
-harmless. Columns beside the table's own: `_source`, `__START_AT` and `__END_AT` (commit times at the source; null while it is
-so), `_start_position` and `_end_position` (exact, where one transaction changed a row twice). The vocabulary is that of AUTO CDC.
-Called for a table at each load, after its current rows.
+harmless. It has the table's columns, and `_source`, `__START_AT` and `__END_AT` (commit times at the source; null while it
+is current), `_start_position` and `_end_position` (exact, where one transaction changed a row twice). The vocabulary is that of
+AUTO CDC. Called for a table at each load, after its current rows.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs.quoting import name as _q
-from spark_jobs.silver import clearing, ordered_apply, truncates
 from spark_jobs.silver import merge as write
+from spark_jobs.silver import ordered_apply, truncates
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.commit import NOTE_SETTING
+from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import places
@@ -112,7 +112,7 @@ def merge(
         plan.execute()
         return
     # The MERGE needs the versions as they were; a load that dies in between does both again.
-    with clearing.beside_own_commit(spark):
+    with separate_commit(spark):
         plan.execute()
     spark.conf.set(NOTE_SETTING, note)
-    clearing.end(table, cleared, begins=FROM, ends=UPTO, ends_at=END)
+    truncates.end_versions(table, cleared, begins=FROM, ends=UPTO, ends_at=END)

@@ -28,7 +28,7 @@ def apply(spark: SparkSession, job: LoadContext, work: TableTask, done: Table) -
     """Bring the history up to the cuts; return the table with its version, or with none when none is kept."""
     if work.history is None:
         return replace(done, history=None)
-    # A version that ended says so by its end, whatever current rows do.
+    # A version that ended has its end, whether or not deleted current rows are kept.
     work = replace(work, soft=False)
     place = work.history_path
     published = replace(work.known, version=work.known.history)

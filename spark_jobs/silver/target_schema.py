@@ -4,7 +4,7 @@ Guarantees that every record of the range can be read by the shape, or raises Ne
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
@@ -45,7 +45,7 @@ class TargetSchema:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Return the columns that stand beside the table's own."""
+        """Return the columns that silver adds to the table's own."""
         return (*OWN, DELETED_AT) if self.soft else OWN
 
 
@@ -82,13 +82,19 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
         if column.name not in key
     ):
         columns[NAN] = T.ArrayType(T.StringType())
-    # Under another key the records' own keys say nothing of this one: it is read from the rows.
+    # Under another key the records' own keys do not have this one: it is read from the rows.
     canonical = not former and all(
         types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
     )
     return TargetSchema(
         table=table, key=key, columns=columns, canonical_key=canonical, former_keys=tuple(sorted(former))
     )
+
+
+def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSchema:
+    """Return the schema in the types that hold a table's stored values too; raise Incompatible when a column has none."""
+    columns = {name: _common(target.table, name, stored.get(name), kind) for name, kind in target.columns.items()}
+    return replace(target, columns=columns)
 
 
 def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:

@@ -1,6 +1,6 @@
 """Whether bronze has all that a stream with a topic for each table should have: topics that the lake may not see are not listed.
 
-A source's schema records stand in the stream's own topic, each ahead of a change of its table, at the change's position: where
+A source's schema records are in the stream's own topic, each ahead of a change of its table, at the change's position: where
 the change is not there, and no topic of the table is known, rows would be missing in silence. Called by the load.
 """
 

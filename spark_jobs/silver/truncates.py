@@ -1,31 +1,30 @@
-"""Truncates: moments at which all rows of a source ended, and what they do to rows that stay behind, marked.
+"""Truncates, and the rules by which they remove rows of their source, mark them as deleted, or end their versions.
 
-Called where changes are folded, by the merge and by history.
+A truncate concerns the rows of its source whose position is lower than its own. Each rule is here once, as an expression of SQL:
+loads use it in statements on stored tables, live rows in the query that overlays changes, both in frames. Each statement on a
+table reads the rows' own columns alone and joins nothing, however few changes came with the truncate.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from delta import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from spark_jobs.quoting import text
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Truncate:
-    """A moment at which all rows of a source ended."""
+    """A truncate of a table at its source."""
 
     position: str
     source: str
-    #: Microseconds since 1970.
+    #: When it committed, in microseconds since 1970.
     at: int
-
-    @property
-    def time(self) -> Column:
-        """Return when it committed."""
-        return F.timestamp_micros(F.lit(self.at))
 
 
 def first_of_each(cleared: Sequence[Truncate]) -> list[Truncate]:
@@ -38,6 +37,71 @@ def last_of_each(cleared: Sequence[Truncate]) -> dict[str, str]:
     return {one.source: one.position for one in sorted(cleared)}
 
 
+def removed(cleared: Sequence[Truncate], row: str = "") -> str:
+    """Return the condition that a truncate removed a row; `row` is the prefix of its columns, as `t.`."""
+    last = sorted(last_of_each(cleared).items())
+    return _any(f"{row}{SOURCE} = {text(source)} AND {row}{POSITION} < {text(position)}" for source, position in last)
+
+
+def ended(cleared: Sequence[Truncate], current: str, began: str, row: str = "") -> str:
+    """Return the condition that a truncate ended a row that is `current`, a condition, and began at a position, a column."""
+    return _any(
+        f"{current} AND {row}{SOURCE} = {text(one.source)} AND {row}{began} < {text(one.position)}"
+        for one in first_of_each(cleared)
+    )
+
+
+def ending_position(cleared: Sequence[Truncate], row: str = "") -> str:
+    """Return the position at which a row ended, for one that did."""
+    return _by_source(row, {one.source: text(one.position) for one in first_of_each(cleared)})
+
+
+def ending_time(cleared: Sequence[Truncate], row: str = "") -> str:
+    """Return the time at which a row ended, for one that did."""
+    return _by_source(row, {one.source: f"timestamp_micros({one.at}L)" for one in first_of_each(cleared)})
+
+
+def marks(cleared: Sequence[Truncate], row: str = "") -> dict[str, str]:
+    """Return the values of the columns that mark a row as deleted by a truncate."""
+    time = ending_time(cleared, row)
+    return {DELETED_AT: time, COMMIT_TIME: time, POSITION: ending_position(cleared, row)}
+
+
+def _any(conditions: Iterable[str]) -> str:
+    return " OR ".join(f"({one})" for one in conditions) or "false"
+
+
+def _by_source(row: str, values: Mapping[str, str]) -> str:
+    return f"CASE {row}{SOURCE} {' '.join(f'WHEN {text(source)} THEN {value}' for source, value in values.items())} END"
+
+
+def surviving(rows: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
+    """Return the rows that no truncate of their source removed."""
+    return rows.filter(f"NOT ({removed(cleared)})")
+
+
+def remove_rows(table: DeltaTable, cleared: Sequence[Truncate]) -> None:
+    """Remove the rows that a truncate of their source ended."""
+    table.delete(removed(cleared))
+
+
+def mark_rows(table: DeltaTable, cleared: Sequence[Truncate]) -> None:
+    """Mark the living rows that a truncate of their source ended."""
+    table.update(ended(cleared, f"{DELETED_AT} IS NULL", POSITION), dict(marks(cleared)))
+
+
+def end_versions(table: DeltaTable, cleared: Sequence[Truncate], *, begins: str, ends: str, ends_at: str) -> None:
+    """End the versions that were current when a truncate of their source came; the columns are those of a history."""
+    values = {ends_at: ending_time(cleared), ends: ending_position(cleared)}
+    table.update(ended(cleared, f"{ends} IS NULL", begins), dict(values))
+
+
+def listed(cleared: Sequence[Truncate]) -> Column:
+    """Return the truncates in order as one array: an expression for each would overflow the driver where there are thousands."""
+    literal = json.dumps([asdict(one) for one in sorted(cleared)])
+    return F.from_json(F.lit(literal), "array<struct<position string, source string, at bigint>>")
+
+
 def first_after(position: Column, cleared: Sequence[Truncate]) -> Column:
     """Return position and time of the source's first truncate after a position, a column; nulls when there is none."""
     later = F.filter(listed(cleared), lambda one: (one["source"] == F.col(SOURCE)) & (one["position"] > position))
@@ -45,24 +109,13 @@ def first_after(position: Column, cleared: Sequence[Truncate]) -> Column:
     return F.struct(first["position"].alias("position"), F.timestamp_micros(first["at"]).alias("at"))
 
 
-def listed(cleared: Sequence[Truncate]) -> Column:
-    """Return the truncates in order as one array: an expression for each would overflow the driver where there are thousands."""
-    text = json.dumps([asdict(one) for one in sorted(cleared)])
-    return F.from_json(F.lit(text), "array<struct<position string, source string, at bigint>>")
-
-
-def surviving(rows: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
-    """Return the rows that no truncate of their source removed."""
-    for source, position in sorted(last_of_each(cleared).items()):
-        rows = rows.filter((F.col(SOURCE) != source) | (F.col(POSITION) > position))
-    return rows
-
-
 def marked(rows: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
     """Return the rows of a table without a key, those that a truncate followed marked as deleted by it."""
     if not cleared:
         return rows
-    ended = rows.withColumn("_end", first_after(F.col(POSITION), cleared))
+    with_end = rows.withColumn("_end", first_after(F.col(POSITION), cleared))
     gone = F.col("_end.position").isNotNull()
-    told = {DELETED_AT: F.col("_end.at"), COMMIT_TIME: F.col("_end.at"), POSITION: F.col("_end.position")}
-    return ended.withColumns({name: F.when(gone, it).otherwise(F.col(name)) for name, it in told.items()}).drop("_end")
+    values = {DELETED_AT: F.col("_end.at"), COMMIT_TIME: F.col("_end.at"), POSITION: F.col("_end.position")}
+    return with_end.withColumns({name: F.when(gone, it).otherwise(F.col(name)) for name, it in values.items()}).drop(
+        "_end"
+    )

@@ -100,7 +100,7 @@ def read_as(stored: T.DataType) -> T.DataType:
 def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False) -> Column:
     """Return a parsed value in its stored type; fail at one that the type cannot hold.
 
-    `nan`: a decimal that is NaN is null, and told beside the row (target_schema.NAN).
+    `nan`: a decimal that is NaN is null, and listed in the row's column target_schema.NAN.
     """
     if read_as(stored) == stored:
         return parsed

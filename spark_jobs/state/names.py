@@ -1,4 +1,4 @@
-"""Which name a table has in SQL: letters of ASCII, digits and `_`, unique in the lake whatever case it is written in, for good.
+"""Which name a table has in SQL: letters of ASCII, digits and `_`, unique in the lake regardless of case, and permanent.
 
 `accounts` for `public.accounts`, `audit_log` for `audit.log`. A name that another table has, and a name of other characters, gets
 a suffix made of the source's own name. Names that were assigned never change; what is assigned next does not depend on the

@@ -33,7 +33,7 @@ class Progress:
 
     #: By topic; empty when there is no table.
     topics: dict[str, Held] = field(default_factory=dict)
-    #: Position up to which all of each source is in the table; None where a stream has one topic, which says so by itself.
+    #: Position up to which all of each source is in the table; None where a stream has one topic, whose order shows it.
     positions: dict[str, str] | None = None
     #: Version of the table that this was read from: of the newest note, or of the table if it has none; -1 before there is one.
     version: int = -1
@@ -63,7 +63,7 @@ def note(stream: str, progress: Progress, *, commit: str = "") -> str:
 
 
 def parse(found: delta_log.Note) -> Progress:
-    """Return what a note says; earlier releases wrote of one topic alone."""
+    """Return the content of a note; earlier releases wrote one topic only."""
     topics = found.get("topics") or {found["topic"]: {"id": found["topic_id"], "offsets": found["offsets"]}}
     return Progress(
         topics={
@@ -99,7 +99,7 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
             hint="Move it away, or name another [lake] root.",
         )
     if found is None:
-        # Somebody else's commits alone: the rows tell where to go on.
+        # There are only commits of other programs: continue after the rows' greatest offsets.
         rows = frame.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
         topics: dict[str, Held] = {}
         for row in rows:

@@ -235,7 +235,7 @@ def tables_digest(folders: Iterable[str]) -> str:
 
 
 def settings(lake: LakeFile, stream: str) -> str:
-    """Return a digest of what the lake's file says of a stream's tables: a change of it is work for a load."""
+    """Return a digest of the settings of a stream's tables in the lake's file: a load has to apply a change of them."""
     said = lake.stream(stream)
     return hashlib.blake2b(msgspec.json.encode((said.history, said.tables)), digest_size=16).hexdigest()
 

@@ -2,7 +2,7 @@
 
 Delta 4.4 refuses a version that is older than its table's `delta.deletedFileRetentionDuration` and not the newest, whether or
 not its files are there: an idle table would become unreadable between a load's commit and its publication. What VACUUM removed
-decides in this project: `maintain` keeps what a published version needs, so sessions of the lake do not ask for a version's age.
+decides in this project: `maintain` keeps what a published version needs, so sessions of the lake do not check a version's age.
 The properties serve other readers, and Delta itself: it forgets the names of replaced files after that time, and removes commits
 from the log after `delta.logRetentionDuration`.
 """
@@ -46,7 +46,7 @@ def settings(lake: LakeFile) -> dict[str, str]:
 
 
 def for_vacuum(session: SparkSession) -> None:
-    """Let VACUUM in this session keep files for as long as its statement says, and commit nothing of its own."""
+    """Let VACUUM in this session keep files for the time in its statement, and write no commit."""
     for name, value in ((_IGNORED, "false"), (_CHECKED, "false"), (_LOGGED, "false")):
         session.conf.set(name, value)
 

@@ -24,7 +24,7 @@ _known: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
 
 class SchemaTexts(Mapping[str, str]):
-    """The newest schema record of each source, read when it is asked for."""
+    """The newest schema record of each source, read on first use."""
 
     def __init__(self, spark: SparkSession, place: str, digests: Mapping[str, str]) -> None:
         self._spark, self._place = spark, place
@@ -50,7 +50,7 @@ class SchemaTexts(Mapping[str, str]):
         return {**self, **other}
 
     def __eq__(self, other: object) -> bool:
-        """Whether the records are the same, which their digests tell."""
+        """Whether the records are the same, by their digests."""
         return isinstance(other, Mapping) and self.digests == digests(other)
 
     def __hash__(self) -> int:

@@ -7,7 +7,7 @@ the engines print them differently. The pair of types decides: what the source d
 
 from dataclasses import dataclass
 
-#: Silver's types with a fixed form, and the source's types that may stand behind each.
+#: Silver's types with a fixed form, and the source's types that each may come from.
 _FIXED = {
     "boolean": {"bool"},
     "short": {"int2"},
@@ -84,7 +84,7 @@ class Column:
 def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:
     """Return how a column is compared; None when its types cannot hold the same values.
 
-    `nan`: silver tells beside the row which of its decimals are NaN.
+    `nan`: silver lists in a column of the row which of its decimals are NaN.
     """
     here, there = source_name(name), silver_name(name)
     if in_silver.name == "string":

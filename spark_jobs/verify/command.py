@@ -1,7 +1,7 @@
 """`headrace verify`: prove that the lake's tables equal the databases', while both are written to.
 
 Exit code 0: all equal; 1: not; 3: some could not be compared; others by the class of the error. Sources are connected to before
-Spark is started, so what is wrong with them is said at once.
+Spark is started, so errors of theirs are reported at once.
 """
 
 import sys
@@ -118,16 +118,16 @@ def _verify(
     from spark_jobs.verify.verify import verify as compared
 
     if database.place is None:
-        return list(compared(name, database, silver, tables, sample=sample, tell=shown.table))
-    reached = silver.advance(name, database, seconds=0, tell=shown.say)
-    reports = list(compared(name, database, silver, tables, sample=sample, tell=shown.table))
+        return list(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
+    reached = silver.advance(name, database, seconds=0, on_progress=shown.say)
+    reports = list(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
     unequal = [found.table for found in reports if found.verdict == "not equal"]
     if reached.proven or not unequal:
         return reports
-    reached = silver.advance(name, database, seconds=wait, tell=shown.say)
+    reached = silver.advance(name, database, seconds=wait, on_progress=shown.say)
     for place, found in enumerate(reports):
         if found.table in unequal:
-            (again,) = compared(name, database, silver, [found.table], sample=sample, tell=shown.table)
+            (again,) = compared(name, database, silver, [found.table], sample=sample, on_progress=shown.table)
             reports[place] = again if reached.proven else _doubted(again, reached, wait)
     return reports
 
@@ -136,7 +136,7 @@ def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableRepor
     """Return the report of a table that differs while changes may still be on their way."""
     if found.verdict != "not equal":
         return found
-    stands = f"stands at {reached.newest}" if reached.newest else "has nothing of it"
+    stands = f"is at {reached.newest}" if reached.newest else "has nothing of it"
     reason = (
         f"it differs, but within {wait} s nothing came that the source wrote after the snapshot: the lake {stands}, and changes "
         "may be on their way. See that edge and bridge run ('headrace status'), or change any captured row, and verify again."
@@ -159,7 +159,7 @@ def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tup
     for name, member in chosen:
         if member not in lake.sources:
             raise ConfigurationError(
-                f"{lake.path} does not say how to reach source {member!r}",
+                f"{lake.path} does not name a connection to source {member!r}",
                 hint=f'Add [sources."{member}".postgresql], or .mariadb or .mysql, with host and user, or choose with --source.',
             )
         found.append((name, member, lake.sources[member]))

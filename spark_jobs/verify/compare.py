@@ -33,7 +33,7 @@ class Difference:
     key: dict[str, str | None] = field(default_factory=dict)
     #: The columns that differ, where the key is on both sides.
     columns: tuple[str, ...] = ()
-    #: How many such rows there are; more than one only without a key, or where a key stands twice.
+    #: How many such rows there are; more than one only without a key, or where a key occurs twice.
     rows: int = 1
 
 

@@ -26,7 +26,7 @@ class SourceTable:
 
     schema: str
     name: str
-    #: Whether its rows stand in partitions that are tables, too.
+    #: Whether its rows are in partitions that are tables, too.
     partitioned: bool = False
     #: The tables that it is a partition of, `schema.table`.
     partition_of: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class SourceSide(Side, Protocol):
 class Database(Protocol):
     """A database of a source, in the snapshot of one transaction. Not safe for two threads at a time."""
 
-    #: Where the snapshot stands; None for one that stands nowhere.
+    #: The snapshot's place in the log; None for one without.
     place: Place | None
     #: Names, `schema.table`, of what looks like a table in the log and is none: an older edge may have captured it.
     sequences: frozenset[str]
@@ -83,9 +83,9 @@ class Database(Protocol):
         columns: list[Column],
         key: list[Column],
         *,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> SourceSide:
-        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
+        """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
 
     def idle_since(self, commit: int) -> bool:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""

@@ -9,7 +9,7 @@ from spark_jobs.verify.engine import Database
 def connect(source: str, address: VerifiedSource, *, placed: bool = False) -> AbstractContextManager[Database]:
     """Give the database in a snapshot that lasts as long as the context; `placed`, at a place of the log that is known.
 
-    Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to say where it stands.
+    Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or does not report its place.
     """
     # Each client is imported where a source needs it.
     if address.postgresql is not None:

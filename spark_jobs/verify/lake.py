@@ -70,7 +70,9 @@ class LakeAt:
         if self._moment is not None:
             storage.delete(self._spark, self._scratch)
 
-    def advance(self, source: str, database: Database, *, seconds: float, tell: Callable[[str], None]) -> Reached:
+    def advance(
+        self, source: str, database: Database, *, seconds: float, on_progress: Callable[[str], None]
+    ) -> Reached:
         """Load bronze until the lake has all that the source committed below its snapshot's place, and stand there.
 
         Gives up after `seconds`; at once with 0, as soon as there is nothing more to load. What stands then may lack changes.
@@ -79,7 +81,7 @@ class LakeAt:
         place = database.place
         assert place is not None, "a snapshot that stands nowhere"
         while not (reached := self._reached(source, place, database)).proven:
-            tell(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to {place.text}")
+            on_progress(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to {place.text}")
             passed = time.monotonic() - began
             others = passed < _LATELY and self._grew_lately()
             if not others and self._load():
@@ -108,10 +110,10 @@ class LakeAt:
         return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in beside))
 
     def treated(self, source: str, name: str) -> dict[str, str]:
-        """Return what the edge's policy does to columns of a source's table, as its last schema record told."""
+        """Return what the edge's policy does to columns of a source's table, by its last schema record."""
         known = self._state.tables.get(name)
-        told = known.schemas.get(source) if known is not None else None
-        return TableSchema.parse(told).treated if told else {}
+        text = known.schemas.get(source) if known is not None else None
+        return TableSchema.parse(text).treated if text else {}
 
     def problem(self, name: str) -> str | None:
         """Return why a table is behind: the load stopped at it, or a copy is under way; None when neither is so."""

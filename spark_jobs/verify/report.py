@@ -1,4 +1,4 @@
-"""What a verification says: a line for each table and where it differs, or the same as JSON.
+"""The report of a verification: a line for each table and where it differs, or the same as JSON.
 
 Shows keys and names of columns, never the values of other columns.
 """
@@ -89,7 +89,7 @@ def show(reports: list[TableReport], console: Console) -> None:
     for report in reports:
         if report.treated:
             listed = ", ".join(f"{name} ({action})" for name, action in report.treated.items())
-            said = f"{report.source} {report.table}: not compared, by the policy at the edge: {listed}"
+            said = f"{report.source} {report.table}: not compared, because of the edge's policy: {listed}"
             console.print(escape(said), soft_wrap=True)
     for source, place in sorted({(report.source, report.place) for report in reports if report.place is not None}):
         console.print(f"{escape(source)}: every transaction that committed before {place}, and none after")
@@ -121,20 +121,20 @@ def progress(console: Console) -> Iterator["Shown"]:
 
 
 class Shown:
-    """The line that says what is being done."""
+    """The line that shows what is being done."""
 
     def __init__(self, bars: Progress, lines: Occasionally | None = None) -> None:
         self._bars, self._lines = bars, lines
         self._task = bars.add_task("", total=None)
 
     def say(self, what: str) -> None:
-        """Say what is being done, without an end in sight."""
+        """Show what is being done, without a number."""
         self._bars.reset(self._task, total=None, description=escape(what))
         if self._lines:
             self._lines.say(what)
 
     def table(self, source: str, table: str, done: int, total: int) -> None:
-        """Say how many rows of a table are summed up, of about how many."""
+        """Show how many rows of a table are summed up, of about how many."""
         text = f"{source} {table}: {done:,} of about {total:,} rows"
         self._bars.update(self._task, description=escape(text), completed=done, total=total)
         if self._lines:

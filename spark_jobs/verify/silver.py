@@ -71,7 +71,7 @@ class SilverSide:
         for span in grid.within:
             rows = rows.where(_inside(self._places[span.by], span))
         if cells is not None and grid.span.by == "key":
-            # Said of the column itself, so that files without such keys are not read.
+            # A condition on the column itself, so that files without such keys are not read.
             rows = rows.where(" OR ".join(_inside(place, grid.cell(cell)) for cell in cells))
         elif grid.span != hashes():
             rows = rows.where(_inside(place, grid.span))

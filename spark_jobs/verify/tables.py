@@ -1,6 +1,6 @@
 """Which tables of a source are compared with which silver tables, and by which columns.
 
-A table is compared when it stands on either side. A table at the source that has no rows and no silver table is equal:
+A table is compared when it exists on either side. A table at the source that has no rows and no silver table is equal:
 nothing was ever captured of it. A column that silver does not have counts as null there, which is right for a column that
 was added and never filled. Called by verify.py.
 """
@@ -32,7 +32,7 @@ def plan(
 ) -> Plan:
     """Return how a source's table is compared with a silver table that has the given columns.
 
-    `treated` says what the edge's policy does to columns: those hold something else in the lake, and are left out.
+    `treated` has what the edge's policy does to columns: those have other values in the lake, and are left out.
     """
     columns: dict[str, Column] = {}
     reasons = []
@@ -59,7 +59,7 @@ def plan(
 def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted: Collection[str] = ()) -> list[str]:
     """Return the names, `schema.table`, of the tables to compare, sorted; those alone that `wanted` names when it names any.
 
-    Partitions stand for themselves, as PostgreSQL publishes them, unless silver has the table that they are partitions of.
+    Partitions are compared one by one, as PostgreSQL publishes them, unless silver has the table that they are partitions of.
     """
     names = set(in_silver)
     for table in at_source:

@@ -1,6 +1,6 @@
 """The verification of one source against silver: every table of it, one after the other.
 
-Reads the source in one snapshot and silver as it is given; changes neither. A table that cannot be compared is said so, and
+Reads the source in one snapshot and silver as it is given; changes neither. A table that cannot be compared is reported, and
 the others go on. Called by command.py.
 """
 
@@ -30,7 +30,7 @@ _ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, 4096, 100
 _INTEGERS = {"short", "integer", "long"}
 
 #: Hears the source, the table, how many rows of it the source has summed up, and about how many there are.
-Tell = Callable[[str, str, int, int], None]
+OnProgress = Callable[[str, str, int, int], None]
 
 
 class SilverTables(Protocol):
@@ -56,7 +56,7 @@ def verify(
     wanted: Collection[str] = (),
     *,
     sample: float | None = None,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[TableReport]:
     """Give a report for each table of a source, or for those that `wanted` names, as soon as it is known.
 
@@ -71,7 +71,7 @@ def verify(
             with explained(f"verifying {name} of {source}"):
                 treated = lake.treated(source, name)
                 frame = lake.frame(source, name)
-                report = _verify(source, name, database, known.get(name), frame, treated, sample, tell)
+                report = _verify(source, name, database, known.get(name), frame, treated, sample, on_progress)
         except (NeedsOperator, CorruptInput, Retryable) as error:
             reason = f"{error.message}. {error.hint}".strip()
             report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
@@ -93,7 +93,7 @@ def _verify(
     frame: DataFrame | None,
     treated: Mapping[str, str],
     sample: float | None,
-    tell: Tell | None,
+    on_progress: OnProgress | None,
 ) -> TableReport:
     if table is None or frame is None:
         return _one_sided(source, name, database, table, frame)
@@ -106,13 +106,13 @@ def _verify(
     plan = tables.plan(table, in_silver, treated, database.forms)
     summed = 0
 
-    def hear(rows: int) -> None:
+    def on_rows(rows: int) -> None:
         nonlocal summed
         summed += rows
-        if tell:
-            tell(source, name, summed, max(about, summed))
+        if on_progress:
+            on_progress(source, name, summed, max(about, summed))
 
-    side = database.side(table, plan.columns, plan.key, tell=hear)
+    side = database.side(table, plan.columns, plan.key, on_progress=on_rows)
     about = side.about()
     by_number = bool(plan.key) and in_silver[plan.key[0].name].name in _INTEGERS
     grid = _grid(side, about, by_number=by_number, sampled=sample is not None)
@@ -143,7 +143,7 @@ def _one_sided(
     reason = (
         "the table is missing in the lake"
         if table
-        else "the table is not at the source: it was dropped or renamed there, which its log does not say, so the lake keeps it"
+        else "the table is not at the source: it was dropped or renamed there, which is not in its log, so the lake keeps it"
     )
     return TableReport(
         source=source,

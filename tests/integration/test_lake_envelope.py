@@ -114,10 +114,10 @@ def test_fields_are_those_of_the_json_whatever_its_form(kafka_records):
 
 def test_records_of_our_edges_are_read_from_their_end(kafka_records):
     records = kafka_records(EDGES.values())
-    told = records.select(
-        "offset", records["value"].cast("string").alias("value"), *envelope_fast_path.told(records["value"])
+    cut = records.select(
+        "offset", records["value"].cast("string").alias("value"), *envelope_fast_path.pieces(records["value"])
     )
-    rows = envelope_fast_path.read(told).select("offset", envelope_fast_path.PLAIN).collect()
+    rows = envelope_fast_path.read(cut).select("offset", envelope_fast_path.PLAIN).collect()
     assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[envelope_fast_path.PLAIN]] == []
 
 

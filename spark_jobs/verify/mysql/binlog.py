@@ -1,4 +1,4 @@
-"""Places in a binlog, and whether nothing of the compared databases stands between two of them.
+"""Places in a binlog, and whether there is anything of the compared databases between two of them.
 
 A position's commit is the number of the binlog file (upper 32 bits) and the offset at which the transaction's GTID event ends
 (lower 32 bits); a snapshot's place is where the next GTID event begins. So the commits of what it sees are below it, all others
@@ -18,7 +18,7 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 _PAGE, _MOST = 500, 2000
 _NUMBERED = re.compile(r"(.*)\.(\d+)")
 _TABLE = re.compile(r"table_id: \d+ \((.*)\)", re.DOTALL)
-#: Events that change no row: of the log itself, of transactions, and what was asked for beside row events.
+#: Events that change no row: of the log itself, of transactions, and optional ones next to row events.
 _HARMLESS = {
     "Format_desc", "Rotate", "Stop", "Previous_gtids", "Gtid_list", "Binlog_checkpoint", "Gtid", "Anonymous_Gtid",
     "Annotate_rows", "Rows_query", "Xid", "Start_encryption",
@@ -28,7 +28,7 @@ _EMPTIES = re.compile(r"\b(truncate|drop|replace|rename)\b", re.IGNORECASE)
 
 
 def place(file: str, offset: int) -> Place:
-    """Return where a snapshot stands."""
+    """Return the place of a snapshot."""
     return Place(_numbered(file) << 32 | min(offset, 0xFFFFFFFF), f"{file}:{offset}")
 
 
@@ -38,7 +38,7 @@ def idle(
     """Whether no transaction after the one with this commit, up to a place, has changes of databases that are captured.
 
     Changes of `sequences`, named `database.sequence`, are none.
-    What cannot be told, for want of a privilege or because there is much, counts as a change.
+    What cannot be read, for lack of a privilege or because there is much, counts as a change.
     """
     beyond = False
     for seen, (kind, info) in enumerate(_events(ask, commit, upto)):
@@ -67,7 +67,7 @@ def _may_be_captured(info: str, captured: Callable[[str], bool], sequences: Coll
 
 
 def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:
-    """Give the events behind a transaction's GTID event up to a place, each with what the server says of it."""
+    """Yield the events behind a transaction's GTID event up to a place, each with the server's description."""
     first, last = commit >> 32, upto.commit >> 32
     files = [str(row[0]) for row in ask("SHOW BINARY LOGS")]
     between = [file for file in files if first <= _numbered(file) <= last]
@@ -79,7 +79,7 @@ def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:
         end = upto.commit & 0xFFFFFFFF if _numbered(file) == last else None
         while end is None or at < end:
             page = ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {at} LIMIT {_PAGE}")
-            # Where an event ends is not always told: the next page begins with the last event of this one.
+            # Where an event ends is not always reported: the next page begins with the last event of this one.
             whole = len(page) < _PAGE
             for _, offset, kind, _, _, info in page if whole else page[:-1]:
                 if end is not None and int(offset) >= end:

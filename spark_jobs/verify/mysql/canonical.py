@@ -1,8 +1,8 @@
 """One canonical text per type of MariaDB and MySQL, as an expression in their SQL and one in Spark's that give the same text.
 
-As canonical.py does it for PostgreSQL. These servers have no function that shows a float's bits, so a float is told by its sign,
-its 53 digits as a whole number, and its exponent, all of which both engines reckon exactly. A date with a year, month or day of
-zero is null here: it is in the lake, or its table's load stops. What can be large is told by its MD5: a row's text stays small.
+As canonical.py does it for PostgreSQL. These servers have no function that shows a float's bits, so a float is written as sign,
+53 digits as a whole number, and exponent, all of which both engines compute exactly. A date with a year, month or day of
+zero is null here: it is in the lake, or its table's load stops. What can be large is replaced by its MD5: row texts are small.
 """
 
 from spark_jobs.verify.canonical import Column, SilverType, SourceType, silver_name
@@ -17,7 +17,7 @@ _SHORT = {"tinyint", "tinyint unsigned", "smallint", "year"}
 _INTEGER = _SHORT | {"smallint unsigned", "mediumint", "mediumint unsigned", "int"}
 #: Integers whose numbers can make ranges: a year compares in its own way.
 INTEGERS = _INTEGER - {"year"} | {"int unsigned", "bigint"}
-#: Silver's types with a fixed form, and the source's types that may stand behind each.
+#: Silver's types with a fixed form, and the source's types that each may come from.
 _FIXED = {
     "short": _SHORT,
     "integer": _INTEGER,

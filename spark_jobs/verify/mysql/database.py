@@ -1,8 +1,8 @@
 """A source's MariaDB or MySQL server, read in one snapshot at one place of its binlog: its tables, and the answers to queries.
 
-All queries see the same moment and cannot write; nothing is written at the source. MariaDB says where in the binlog a consistent
-snapshot stands (`binlog_snapshot_file` and `binlog_snapshot_position`): every transaction whose events are ahead of it is seen,
-and no other. MySQL does not, so there writers are held for the moment in which the snapshot is made. Called by engine.py. The
+All queries see the same moment and cannot write; nothing is written at the source. MariaDB reports the place in the binlog of a
+consistent snapshot (`binlog_snapshot_file` and `binlog_snapshot_position`): every transaction whose events are ahead of it is
+seen, and no other. MySQL does not, so writers are blocked there while the snapshot is made. Called by engines.py. The
 only module here that imports PyMySQL.
 """
 
@@ -30,7 +30,7 @@ _SETTINGS = (
 )
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
-#: Servers that say where in the binlog a snapshot stands, by a part of their version.
+#: Servers that report the place of a snapshot in the binlog, by a part of their version.
 _TELLS = "MariaDB"
 #: MySQL's new word for `SHOW MASTER STATUS`.
 _NEW_WORD = (8, 2)
@@ -61,7 +61,7 @@ class MysqlDatabase:
     forms: Forms = canonical
 
     def __init__(self, source: str, address: VerifiedMysql, connection: Any) -> None:
-        #: Every transaction ahead of it is seen, no other; None for a snapshot that stands nowhere.
+        #: Every transaction ahead of it is seen, no other; None for a snapshot without a place.
         self.place: Place | None = None
         self._source, self._address, self._connection = source, address, connection
         self.sequences: frozenset[str] = frozenset()
@@ -93,7 +93,7 @@ class MysqlDatabase:
         columns: dict[tuple[str, str], dict[str, SourceType]] = {}
         periods: set[tuple[str, str, str]] = set()
         for schema, table, name, kind, declared, precision, scale, extra, apart in self._catalog(_COLUMNS, chosen):
-            # What is reckoned when it is read is not in the log, and what tells versions of a row apart is in no record.
+            # What is computed on reading is not in the log, and row versions' own columns are in no record.
             if apart:
                 periods.add((schema, table, name))
             elif "VIRTUAL" not in str(extra).upper():
@@ -121,10 +121,10 @@ class MysqlDatabase:
         columns: list[Column],
         key: list[Column],
         *,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> MysqlSide:
-        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
-        return MysqlSide(self.query, table, columns, key, tell=tell)
+        """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
+        return MysqlSide(self.query, table, columns, key, on_progress=on_progress)
 
     def idle_since(self, commit: int) -> bool:
         """Whether the binlog is known to have no change of a compared table between a transaction and the snapshot's place."""
@@ -139,12 +139,12 @@ class MysqlDatabase:
                 self.sequences,
             )
         except NeedsOperator as error:
-            # Where changes come all the time they tell the same.
+            # Where changes come all the time they show the same.
             _log.info("%s", error.message)
             return False
 
     def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
-        """Return a statement's rows; an error says what the statement was about, never what a row holds."""
+        """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(statement)
@@ -158,8 +158,8 @@ class MysqlDatabase:
             return
         if self._tells_its_place:
             self._run(_BEGIN)
-            told = dict(self.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'", "its place in the binlog"))
-            found = [(told.get("Binlog_snapshot_file"), told.get("Binlog_snapshot_position"))]
+            status = dict(self.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'", "its place in the binlog"))
+            found = [(status.get("Binlog_snapshot_file"), status.get("Binlog_snapshot_position"))]
         else:
             # Nothing commits between the two; UNLOCK TABLES ends no transaction.
             self._run("FLUSH TABLES WITH READ LOCK")

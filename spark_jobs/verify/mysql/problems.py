@@ -1,4 +1,4 @@
-"""What a MariaDB or MySQL server refuses, as errors that say who must act and what to run there.
+"""What a MariaDB or MySQL server refuses, as errors that state who must act and what to run there.
 
 No message repeats the server's own, which could hold a value of a row, but for a refused connection. Called by database.py.
 """
@@ -27,7 +27,7 @@ def refused(source: str, address: MysqlConnection, number: int, said: str) -> Re
 
 
 def no_binlog(source: str, address: MysqlConnection) -> NeedsOperator:
-    """Return the error of a server that does not say where in its log a snapshot stands."""
+    """Return the error of a server that does not report the place of a snapshot in its log."""
     return NeedsOperator(
         f"source {source}: {address} writes no binlog",
         hint="Name the server that is captured. Or let writers rest, load, and compare with --at-rest.",

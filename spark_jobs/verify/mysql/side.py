@@ -26,7 +26,7 @@ class MysqlSide:
         columns: list[Column],
         key: list[Column],
         *,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> None:
         self._query, self._table = query, table
         self._columns, self._key = columns, key
@@ -34,7 +34,7 @@ class MysqlSide:
         self._row_hash = _md5(columns)
         self._key_hash = _md5(key or columns)
         self._lead = canonical.source_name(key[0].name) if key else ""
-        self._tell = tell
+        self._on_progress = on_progress
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""
@@ -107,8 +107,8 @@ class MysqlSide:
         return " AND ".join(span.condition(self._lead) for span in grid.within) or "true"
 
     def _said(self, digests: dict[int, Digest]) -> None:
-        if self._tell:
-            self._tell(sum(digest.rows for digest in digests.values()))
+        if self._on_progress:
+            self._on_progress(sum(digest.rows for digest in digests.values()))
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
         return self._query(statement, str(self._table))
@@ -124,7 +124,7 @@ def _number(hashed: str, start: int) -> str:
 
 
 def _sums() -> str:
-    # The sum of whole numbers is a decimal, which has room for all rows.
+    # The sum of whole numbers is a decimal, which is large enough for all rows.
     return "count(*), " + ", ".join(f"coalesce(sum({_number('h', start)}), 0)" for start in (1, 1 + DIGITS))
 
 

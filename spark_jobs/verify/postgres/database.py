@@ -54,7 +54,7 @@ class SourceDatabase:
     sequences: frozenset[str] = frozenset()
 
     def __init__(self, source: str, address: PostgresqlConnection, connection: Any, place: Place | None) -> None:
-        #: Every transaction that committed below it is seen, no other; None for a snapshot that stands nowhere.
+        #: Every transaction that committed below it is seen, no other; None for a snapshot without a place.
         self.place = place
         self._source = source
         self._address = address
@@ -100,17 +100,17 @@ class SourceDatabase:
         columns: list[Column],
         key: list[Column],
         *,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> PostgresSide:
-        """Return a table as a side of a comparison; `tell` hears how many rows more were summed up."""
-        return PostgresSide(self.query, table, columns, key, tell=tell)
+        """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
+        return PostgresSide(self.query, table, columns, key, on_progress=on_progress)
 
     def idle_since(self, commit: int) -> bool:  # noqa: ARG002 - as every engine.
-        """Return False: the marker tells."""
+        """Return False: the marker shows it."""
         return False
 
     def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
-        """Return a statement's rows; an error says what the statement was about, never what a row holds."""
+        """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
             with self._connection.cursor() as cursor:
                 # A statement that fails is undone alone: the snapshot goes on.
@@ -170,7 +170,7 @@ def _mark(source: str, address: PostgresqlConnection) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
     except psycopg2.Error as error:
-        # Where changes come all the time they tell the same.
+        # Where changes come all the time they show the same.
         _log.info("source %s: no marker is written: PostgreSQL error %s", source, error.pgcode)
     finally:
         connection.close()

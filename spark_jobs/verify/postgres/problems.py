@@ -1,4 +1,4 @@
-"""What a source's database refuses, as errors that say who must act and what to run there.
+"""What a source's database refuses, as errors that state who must act and what to run there.
 
 No message repeats the server's own, which could hold a value of a row, but for a refused connection. Called by database.py.
 """

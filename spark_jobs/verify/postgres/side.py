@@ -34,7 +34,7 @@ class PostgresSide:
         columns: list[Column],
         key: list[Column],
         *,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> None:
         self._query = query
         self._table = table
@@ -45,7 +45,7 @@ class PostgresSide:
         self._row = canonical.source_row(columns)
         self._key_hash = _md5(canonical.source_row(key or columns))
         self._lead = canonical.source_name(key[0].name) if key else ""
-        self._tell = tell
+        self._on_progress = on_progress
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""
@@ -116,8 +116,8 @@ class PostgresSide:
         return f"SELECT {self._key_hash} AS k, {_md5(self._row)} AS h FROM {self._from} WHERE {where} OFFSET 0"
 
     def _said(self, digests: dict[int, Digest]) -> None:
-        if self._tell:
-            self._tell(sum(digest.rows for digest in digests.values()))
+        if self._on_progress:
+            self._on_progress(sum(digest.rows for digest in digests.values()))
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
         return self._query(statement, str(self._table))

@@ -8,7 +8,6 @@ from headrace.configuration.lake import Stream, TableOptions
 from headrace.errors import ConfigurationError
 from spark_jobs import quoting
 from spark_jobs.maintenance import replay_bronze
-from spark_jobs.silver.truncates import Truncate, first_of_each, last_of_each
 
 
 def test_moment_without_a_zone_is_in_utc():
@@ -47,11 +46,3 @@ def test_deleted_rows_stay_where_the_stream_or_the_table_says_so():
     assert [hard.marks_deleted(name) for name in ("public.t", "public.log")] == [True, False]
     # and what is said of deletes says nothing of history
     assert hard.history_of("public.t") is None
-
-
-def test_truncates_are_told_apart_by_source_and_order():
-    # given
-    truncates = [Truncate(source=s, position=p, at=1) for s, p in (("b", "5"), ("a", "4"), ("b", "3"))]
-    # then
-    assert sorted((one.source, one.position) for one in first_of_each(truncates)) == [("a", "4"), ("b", "3")]
-    assert last_of_each(truncates) == {"a": "4", "b": "5"}

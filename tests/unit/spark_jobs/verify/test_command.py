@@ -60,7 +60,7 @@ def test_a_source_of_another_stream(refuse):
 def test_a_source_whose_database_the_file_does_not_name_is_never_passed_over(refuse):
     error = refuse("bank")
 
-    assert "does not say how to reach source 'london/bank'" in error.message
+    assert "does not name a connection to source 'london/bank'" in error.message
     assert '[sources."london/bank".postgresql]' in error.hint
 
 
