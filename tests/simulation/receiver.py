@@ -85,6 +85,12 @@ class Receiver:
         """Take the source's links again."""
         self._ask(lambda: self._admit(source))
 
+    def deliver(self, outboxes: Any) -> None:
+        """Nothing is delivered to regions here."""
+
+    def send(self, outbox: Any, addresses: Any) -> None:
+        """Nothing is delivered to regions here."""
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         """Pass what concerns credit on to the credit manager, in the receiver's task."""
         target = getattr(self.__dict__["credit"], code.CREDIT.get(name, name))
