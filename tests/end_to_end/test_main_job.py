@@ -66,6 +66,7 @@ def _load(airflow: Airflow) -> None:
         ("check", "success"),
         ("bronze", "success"),
         ("silver", "success"),
+        ("stopped_tables", "success"),
     ]
     assert done.assets == [f"headrace/{STREAM}"]
 

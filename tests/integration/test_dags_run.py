@@ -89,6 +89,7 @@ def test_nothing_is_loaded_when_the_check_fails(airflow):
         ("check", "failed"),
         ("bronze", "upstream_failed"),
         ("silver", "upstream_failed"),
+        ("stopped_tables", "upstream_failed"),
     ]
     assert found.assets == []
     assert "exit code 5" in found.failure
