@@ -31,11 +31,15 @@ class KafkaMember:
         self._consumer = self._make()
         self._known: tuple[bytes, GroupMetadata | None] = (b"", None)
         self._subscribe: Callable[[], None] = lambda: None
+        self._closing = False
 
     def join(self, topics: Collection[str], assigned: Named, revoked: Named, lost: Named) -> None:
         """Join the group."""
 
         def on_assign(consumer: Any, partitions: list[Any]) -> None:
+            if self._closing:
+                # Assigned while the client was being closed: it takes nothing on, and a closed client answers nothing.
+                return
             consumer.incremental_assign(partitions)
             if partitions:
                 consumer.pause(partitions)
@@ -80,6 +84,7 @@ class KafkaMember:
 
     def close(self, *, leave: bool) -> None:
         """End; a static member that only closes is expected back, one that unsubscribes leaves."""
+        self._closing = True
         if leave and not self._fatal:
             self._leave()
         self._consumer.close()
