@@ -1,3 +1,3 @@
 """What every part of Headrace shares: positions, the batch on the wire, configuration, errors, the command."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
