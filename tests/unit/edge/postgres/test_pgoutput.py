@@ -1,5 +1,6 @@
 """Each message of the log, byte for byte, and the record that it becomes (docs/records.md)."""
 
+from headrace import __version__
 from tests.unit.edge.postgres.accounts import DEFAULT, ID, NAME, primary_key
 from tests.unit.edge.postgres.messages import (
     INT8,
@@ -18,7 +19,8 @@ from tests.unit.edge.postgres.messages import (
 )
 
 SOURCE = (
-    '"source":{"version":"0.1.0","connector":"postgresql","name":"jakarta/bank","ts_ms":1769850900250,"snapshot":"false",'
+    f'"source":{{"version":"{__version__}",'
+    '"connector":"postgresql","name":"jakarta/bank","ts_ms":1769850900250,"snapshot":"false",'
     '"db":"bank","schema":"public","table":"accounts","txId":761,"lsn":27262976,'
     '"position":"692010c0/0000000001a00000/%08x"}'
 )
