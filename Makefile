@@ -92,7 +92,7 @@ prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STOR
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster
 
-dist: .setup/python ## Build the sdist and the wheel, with checksums, into dist/
+dist: .setup/python ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
 	@$(BIN)/python -m infra.dist dist
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json

@@ -1,6 +1,7 @@
-"""`python -m infra.dist FOLDER`: the sdist and the wheel, built from a clean copy of what is tracked, with their checksums.
+"""`python -m infra.dist FOLDER`: what is released: sdist, wheel, bill of materials, checksums.
 
-Only packages of ours are in them: no tests, no files of images and routers. The wheel is built from the sdist, so the two agree.
+Sdist and wheel are built from a clean copy of what is tracked. Only packages of ours are in them: no tests, no files of images
+and routers. The wheel is built from the sdist, so the two agree.
 Assumes setuptools; called by `make dist`.
 """
 
@@ -12,6 +13,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from headrace import __version__
+from infra import sbom
+
 _BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 _ROOT = Path(__file__).resolve().parents[1]
 #: What is put into the sdist beside the packages.
@@ -20,7 +24,7 @@ _PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
 
 
 def build(into: Path) -> list[Path]:
-    """Put the sdist, the wheel and SHA256SUMS into a folder; return the first two."""
+    """Put the sdist, the wheel, a bill of materials (CycloneDX) and SHA256SUMS into a folder; return the first three."""
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
@@ -30,7 +34,7 @@ def build(into: Path) -> list[Path]:
             archive.extractall(source, filter="data")
         (unpacked,) = source.iterdir()
         wheel = _built("wheel", unpacked, into)
-    made = [sdist, wheel]
+    made = [sdist, wheel, sbom.write(into / f"headrace-{__version__}.cdx.json").absolute()]
     sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made)
     (into / "SHA256SUMS").write_text("".join(sums))
     return made

@@ -85,6 +85,8 @@ def test_everybody_is_authenticated_over_tls(path):
     profiles = {profile["name"]: profile for profile in of_kind(path, "sslProfile")}
     assert all(profile["uidFormat"] == "n" for profile in profiles.values())
     for attributes in of_kind(path, "listener"):
+        if attributes.get("name") == "operators":
+            continue
         assert attributes["sslProfile"] in profiles
         assert (attributes["requireSsl"], attributes["authenticatePeer"]) == ("yes", "yes")
         assert attributes["saslMechanisms"] == "EXTERNAL"
@@ -94,14 +96,29 @@ def test_everybody_is_authenticated_over_tls(path):
         assert attributes["role"] in ROLES
     (policy,) = of_kind(path, "policy")
     assert policy["enableVhostPolicy"] == "true"
-    assert of_kind(path, "address") == [{"prefix": name, "distribution": "balanced"} for name in ("cdc", "alerts")]
+    prefixes = ("cdc", "requests", "answers", "alerts")
+    assert of_kind(path, "address") == [{"prefix": name, "distribution": "balanced"} for name in prefixes]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_r5_operators_reach_the_management_from_the_routers_own_machine_alone(path):
+    # skstat, and `skmanage update --type sslProfile` after a renewal, need a listener with a policy of its own.
+    (listener,) = [each for each in of_kind(path, "listener") if each.get("name") == "operators"]
+    assert (listener["host"], listener["role"], listener["policyVhost"]) == ("127.0.0.1", "normal", "operators")
+    (group,) = vhosts()["operators"]["groups"].values()
+    assert (group["users"], group["remoteHosts"]) == ("anonymous", "127.0.0.1")
+    # Management alone: no address with data in it.
+    assert (group["targets"], "sources" in group) == ("$management, _topo/*", False)
+    assert group["allowDynamicSource"]
+    assert not group["allowAnonymousSender"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_r1_every_listener_names_its_policy_but_those_for_interior_routers(path):
     # The router applies its policy to the role `edge` too, and refuses everybody for whom no policy host is named.
     for attributes in of_kind(path, "listener"):
-        assert (attributes["role"] != "inter-router") == ("policyVhost" in attributes), attributes["port"]
+        policy = None if attributes["role"] == "inter-router" else attributes.get("policyVhost", "none")
+        assert policy is None or policy in vhosts(), f"port {attributes['port']}: policyVhost is {policy}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -110,6 +127,8 @@ def test_r3_links_between_interior_routers_trust_an_authority_of_their_own(path)
     assert len(set(authorities.values())) == len(authorities)
     for kind in ("listener", "connector"):
         for attributes in of_kind(path, kind):
+            if "sslProfile" not in attributes:
+                continue
             between = authorities[attributes["sslProfile"]] != "/etc/headrace/certs/authority.pem"
             assert between == (attributes["role"] == "inter-router"), attributes
 
@@ -126,8 +145,9 @@ def test_r1_a_region_has_a_group_for_its_router_and_reaches_its_own_addresses_al
         group = regions["groups"][region]
         # The user is the common name of the router's certificate; its addresses for edges begin with the router's id.
         assert Path(profile["certFile"]).stem == group["users"]
-        assert group["targets"].split(", ") == [f"cdc/{region}/*", "_$qd.*", "mc/sfe.*"]
-        assert group["sources"].split(", ") == [router["id"], f"alerts/{region}", "_$qd.*", "sfe.*", "vfcr.*"]
+        own = [router["id"], f"requests/{region}/*", f"alerts/{region}"]
+        assert group["targets"].split(", ") == [f"cdc/{region}/*", f"answers/{region}/*", "_$qd.*", "mc/sfe.*"]
+        assert group["sources"].split(", ") == [*own, "_$qd.*", "sfe.*", "vfcr.*"]
         assert not group["allowDynamicSource"]
 
 
@@ -144,7 +164,7 @@ def test_a_region_only_connects_outwards_and_to_both_interior_routers():
         for path in FILES
         if path.name.startswith("interior-")
     }
-    assert [attributes["role"] for attributes in of_kind(edge, "listener")] == ["normal"]
+    assert {attributes["role"] for attributes in of_kind(edge, "listener")} == {"normal"}
     connectors = of_kind(edge, "connector")
     assert {attributes["host"].partition(".")[0] for attributes in connectors} == set(interior)
     for attributes in connectors:
@@ -158,19 +178,19 @@ def test_the_interior_routers_meet():
     assert ports[there["port"]] == there["role"] == "inter-router"
 
 
-def test_a_source_may_send_to_its_own_address_alone_and_receive_nothing():
+def test_a_source_sends_its_own_changes_and_answers_and_receives_its_own_requests_alone():
     sources = []
     for hostname, vhost in vhosts().items():
         assert vhost["allowUnknownUser"] is False
-        if hostname == "regions":
-            # Groups of routers, which carry the addresses of all edges of their region.
+        if hostname in {"regions", "operators"}:
+            # Routers, which carry the addresses of all edges of their region; and management, which has a test of its own.
             continue
         assert "$default" not in vhost["groups"]
         for name, group in vhost["groups"].items():
             assert not group["allowAnonymousSender"]
             assert not group["allowDynamicSource"]
             if name == "bridges":
-                assert (group["targets"], group["sources"]) == ("alerts/*", "cdc/*")
+                assert (group["targets"], group["sources"]) == ("requests/*, alerts/*", "cdc/*, answers/*")
                 continue
             if name.endswith("-branches"):
                 # A branch receives what is delivered to its own region, and sends nothing.
@@ -180,8 +200,8 @@ def test_a_source_may_send_to_its_own_address_alone_and_receive_nothing():
                 continue
             sources.append(group["users"])
             assert re.match(SOURCE_NAME, group["users"])
-            assert group["targets"] == f"cdc/{group['users']}"
-            assert "sources" not in group
+            assert group["targets"] == f"cdc/{group['users']}, answers/{group['users']}"
+            assert group["sources"] == f"requests/{group['users']}"
     assert sorted(sources) == ["jakarta/bank", "london/bank"]
 
 
