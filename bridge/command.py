@@ -175,6 +175,23 @@ def move(path: Path, source: str) -> None:
     )
 
 
+@bridge.command()
+@_CONFIG
+@click.argument("source")
+def forget(path: Path, source: str) -> None:
+    """Forget the committed position of SOURCE, which was retired; its records stay.
+
+    First take it out of the files of all bridges that share sources with this one, and stop these bridges: refused while one of
+    them runs, which may serve it. Its partitions are free for another source afterwards.
+    """
+    from bridge.kafka.survey import forget as forget_source
+
+    file = load(path, BridgeFile)
+    held = forget_source(file, source)
+    partitions = ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(held.offsets))
+    print(f"source {source}: forgotten; it was at {held.position or 'no position'} in {partitions}, which are free now")
+
+
 def _listed(offsets: list[dict[str, Any]]) -> str:
     return ", ".join(f"{each['topic']}[{each['partition']}]@{each['offset']}" for each in offsets)
 

@@ -3,7 +3,7 @@
 Its packages are layers; each imports only those to its right, and what they import (tests/unit/test_import_rules.py):
 
     command, snapshot.command, doctor    what a person runs
-    agent, session, initialise           one source's edge: its life, one session with the database, its first set-up
+    agent, session, initialise, retire   one source's edge: its life, one session with the database, its first set-up, its end
     engine_registry                      which engine a source has
     postgres/   mysql/                   the engines: neither knows the other
     engine, watch                        what an engine gives to the agent

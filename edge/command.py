@@ -116,6 +116,38 @@ def doctor(path: str, *, as_json: bool) -> None:
 
 @edge.command()
 @_CONFIG
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed, and whether something is unsent.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Give up changes that headquarters does not have.")
+@click.option(
+    "--state-only", is_flag=True, help="Leave the server alone, as one that no longer exists; goes with --force."
+)
+def retire(path: str, *, dry_run: bool, yes: bool, force: bool, state_only: bool) -> None:
+    """Take the source out of capture: drop its slot and publication, and remove the state folder.
+
+    Refuses while an edge runs, and while the server or the spool holds changes that were not sent. Records in Kafka and tables in
+    the lake stay. Then remove the source from the bridges' files and run 'headrace bridge forget'.
+    """
+    from edge.retire import retire as retire_source
+
+    if state_only and not force:
+        raise ConfigurationError("--state-only goes with --force", hint="Give both, or neither.")
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise ConfigurationError("nobody can be asked: standard input is no terminal", hint="Add --yes, or --dry-run.")
+    config = load(path, EdgeFile)
+
+    def consents() -> bool:
+        return not dry_run and (yes or click.confirm(f"Retire {config.source.name}?"))
+
+    if not retire_source(config, click.echo, consents, force=force, state_only=state_only):
+        click.echo("Nothing was removed.")
+        return
+    click.echo(f"Next: take {config.source.name} out of the bridges' files, and run")
+    click.echo(f"  headrace bridge forget {config.source.name} --config FILE")
+
+
+@edge.command()
+@_CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def position(path: str, *, as_json: bool) -> None:
     """Show the checkpoint and the slot."""

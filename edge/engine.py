@@ -6,7 +6,7 @@ besides.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
@@ -89,6 +89,24 @@ class Session(Protocol):
         """Leave the server."""
 
 
+class Retirement(Protocol):
+    """What the server keeps for a source, looked at and not changed yet; a context that holds a connection."""
+
+    #: Why changes may not have been sent; empty when all were.
+    unsent: str
+    #: What `carry_out` will do, a line each.
+    steps: list[str]
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the server."""
+
+    def carry_out(self, say: Callable[[str], None]) -> None:
+        """Remove it, and `say` what was removed; what is not there is no error."""
+
+
 class Watch(Protocol):
     """A look at the server from next to the log, every few seconds."""
 
@@ -118,6 +136,9 @@ class Engine(Protocol):
 
     def initialise(self, checkpoint: Any, adoption: Adoption | None, say: Callable[[str], None]) -> Checkpoint:
         """Make, finish, or only verify what the source needs, and return its checkpoint, which is written."""
+
+    def retirement(self, checkpoint: Any) -> Retirement:
+        """Return what has to be removed from the server; raises NeedsOperator when it is in use or another server's."""
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition in SQL that is true of the rows of a table that have these keys, as records have keys.

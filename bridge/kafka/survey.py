@@ -1,4 +1,4 @@
-"""What Kafka holds for each source of a file, whether or not a bridge runs; and moving a source to other partitions."""
+"""What Kafka holds for each source of a file, whether or not a bridge runs; moving and forgetting a source."""
 
 import time
 from datetime import UTC, datetime
@@ -76,6 +76,31 @@ def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) ->
     return held
 
 
+def forget(file: BridgeFile, source: str, *, seconds: float = 20.0) -> Committed:
+    """Forget the committed position of a source that the file has no more; return what was committed.
+
+    Its records stay. Raises NeedsOperator when the file still has the source, when the group holds nothing of it, or when bridges
+    of the group are running: one of them may serve it.
+    """
+    if any(source in stream.sources for stream in file.streams.values()):
+        raise NeedsOperator(
+            f"{source} is in {file.path}: its bridge would find the position again in the source's last record",
+            hint="Take it out of the files of all bridges that share sources with this one, and run this again.",
+        )
+    with reading(file.kafka, file.group) as client:
+        entries = read_entries(client, file.group, {file.topic(stream) for stream in file.streams})
+    held = committed_of(source, entries)
+    if held is None:
+        raise NeedsOperator(
+            f"group {file.group} holds no position of {source} in the topics of {file.path}",
+            hint="Check the name: it is REGION/NAME, as the edge's file has it in [source] name. The file has to have "
+            "the stream that the source was in.",
+        )
+    nobody = position_text(NOBODY, None, "headrace bridge forget")
+    _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()], seconds)
+    return held
+
+
 def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
     """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time."""
     until = time.monotonic() + seconds
@@ -102,5 +127,5 @@ def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
 def _running(file: BridgeFile) -> ReplicationError:
     return NeedsOperator(
         f"bridges of the group {file.group} are running",
-        hint="Stop all of them, change their files, and run this again.",
+        hint="Stop all of them, change their files, run this again, and start them. Edges keep what they have meanwhile.",
     )

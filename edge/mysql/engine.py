@@ -15,6 +15,7 @@ from edge.mysql.gtid import MysqlGtids
 from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
 from edge.mysql.replication import ReplicationStream
+from edge.mysql.retirement import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import SnapshotReader
@@ -77,6 +78,10 @@ class MysqlEngine:
             )
         finally:
             database.close()
+
+    def retirement(self, checkpoint: MysqlCheckpoint | None) -> MysqlRetirement:
+        """Return what has to be looked at on the server before the source is given up."""
+        return MysqlRetirement(self._config, self._names, self._engine, checkpoint)
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""

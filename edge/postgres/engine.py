@@ -15,6 +15,7 @@ from edge.postgres.key_predicate import condition
 from edge.postgres.monitor import Watch
 from edge.postgres.publication import PrimaryKeys, check_publication
 from edge.postgres.replication import ReplicationStream
+from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import check_server, check_slot, check_system, find_slot, log_end, retained_bytes
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.snapshot_reader import SnapshotReader
@@ -54,6 +55,10 @@ class PostgresEngine:
     ) -> PostgresCheckpoint:
         """Make, finish, or verify publication, slot and checkpoint."""
         return setup.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, say)
+
+    def retirement(self, checkpoint: PostgresCheckpoint | None) -> PostgresRetirement:
+        """Return what has to be removed from the server."""
+        return PostgresRetirement(self._names, self._config.source.name, checkpoint)
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""

@@ -9,6 +9,10 @@ import urllib.request
 
 import pytest
 
+from bridge.kafka.survey import forget
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+from headrace.errors import NeedsOperator
 from infra.local.ports import free_port
 from tests.bridge_file import bridge_file
 from tests.edge_double import message, send
@@ -135,14 +139,22 @@ def test_positions_show_what_is_committed_and_by_whom(kafka, topic, inside, tmp_
     assert str(batch.last) in out
 
 
-def test_a_source_whose_partitions_were_changed_waits_until_it_is_moved_on_purpose(
+def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgotten_on_purpose_only(
     kafka, topic, inside, tmp_path, caplog
 ):
-    name, source = topic(partitions=2), "moving/bank"
+    name, source, retired, other = topic(partitions=3), "moving/bank", "moving/retired", "moving/other"
     rows = log(source, 40)
     one, two = cut(source, rows, lambda: 20)
-    former = inside(kafka.bootstrap, {source: [0]}, topic=name)
+    (last,) = cut(retired, log(retired, 20), lambda: 20)
+    former = inside(kafka.bootstrap, {source: [0], retired: [2]}, topic=name)
     assert send(former.port, f"cdc/{source}", [message(one)])[0].state == "accepted"
+    assert send(former.port, f"cdc/{retired}", [message(last)])[0].state == "accepted"
+    # a source that may be served is not forgotten
+    without = load(bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name), BridgeFile)
+    with pytest.raises(NeedsOperator, match=r"bridges of the group .* are running"):
+        forget(without, retired, seconds=0.1)
+    with pytest.raises(NeedsOperator, match=f"{source} is in "):
+        forget(without, source)
     former.stop()
     # when
     bridge = inside(kafka.bootstrap, {source: [1]}, topic=name)
@@ -155,11 +167,19 @@ def test_a_source_whose_partitions_were_changed_waits_until_it_is_moved_on_purpo
     path = bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name)
     code, out, _ = headrace("move", "--config", path, source)
     assert (code, out) == (0, f"source {source}: goes on after {one.last} in {name}[1]\n")
-    bridge = inside(kafka.bootstrap, {source: [1]}, topic=name)
+    expected = f"source {retired}: forgotten; it was at {last.last} in {name}[2], which are free now\n"
+    assert headrace("forget", "--config", path, retired)[:2] == (0, expected)
+    with pytest.raises(NeedsOperator, match="holds no position"):
+        forget(without, retired)
+    # whose partition another one may have
+    bridge = inside(kafka.bootstrap, {source: [1], other: [2]}, topic=name)
+    (first,) = cut(other, log(other, 20), lambda: 20)
+    assert send(bridge.port, f"cdc/{other}", [message(first)])[0].state == "accepted"
     assert [outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(one), message(two)])] == [
         "accepted"
     ] * 2
-    assert [(record.partition, record.value) for record in read_committed(kafka.bootstrap, name)] == [
+    found = [(record.partition, record.value) for record in read_committed(kafka.bootstrap, name)]
+    assert [each for each in found if each[0] < 2] == [
         *((0, row.value) for row in rows[:20]),
         *((1, row.value) for row in rows[20:]),
     ]

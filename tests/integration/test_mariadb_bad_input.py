@@ -5,6 +5,7 @@ import re
 import pytest
 
 from edge.initialise import Adoption
+from edge.retire import retire
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.fix_edge import arrive
 from tests.waiting import eventually
@@ -214,3 +215,29 @@ def test_promoted_replica_goes_on_in_a_new_epoch_after_the_last_transaction(
     own_mariadb.sql(f"drop database {maria.name}")
     assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4, 5]
     assert interconnect.changes[-1]["source"]["server_id"] == 2
+
+
+def test_a_source_is_retired_only_when_its_binlog_holds_nothing_unsent_of_its_tables(maria_edge, maria, interconnect):
+    with maria_edge.running():
+        maria.execute("insert into t values (1, 'sent')")
+        arrive(interconnect, 1)
+    # another database's changes are nobody's concern here
+    other = f"{maria.name}_other"
+    for statement in (
+        f"create database {other}",
+        f"create table {other}.t (id int)",
+        f"insert into {other}.t values (1)",
+    ):
+        maria.execute(statement)
+    maria.execute(f"drop database {other}")
+    said: list[str] = []
+    assert not retire(maria_edge.config, said.append, lambda: False)
+    assert not any("unsent" in line for line in said), said
+    maria.execute("insert into t values (2, 'secret')")
+    with pytest.raises(NeedsOperator, match=rf"the binlog holds a change of {maria.name}\.t at ") as refused:
+        retire(maria_edge.config, said.append, lambda: True)
+    assert "secret" not in refused.value.message
+    assert maria_edge.checkpoint_file.exists()
+    # when it is given up
+    assert retire(maria_edge.config, said.append, lambda: True, force=True)
+    assert not maria_edge.checkpoint_file.parent.exists()

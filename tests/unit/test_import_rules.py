@@ -42,7 +42,7 @@ EDGE_LAYERS = [
     {"edge.postgres", "edge.mysql"},
     {"edge.engine_registry"},
     {"edge.session"},
-    {"edge.agent", "edge.initialise", "edge.offline_status", "edge.snapshot.command"},
+    {"edge.agent", "edge.initialise", "edge.offline_status", "edge.retire", "edge.snapshot.command"},
     {"edge.doctor"},
     {"edge.command"},
 ]

@@ -1,0 +1,109 @@
+"""What `headrace edge retire` looks at on a MariaDB or MySQL server: whether the binlog holds changes that were not sent.
+
+An edge makes nothing in these servers, so there is nothing to remove. The binlog is listed by the server, event by event: no row
+is decoded, and row events count by the tables that they name.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Literal, Self
+
+from edge.mysql.checkpoint import MysqlCheckpoint, split_name
+from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log
+from edge.mysql.connection import Database
+from edge.mysql.ddl import Kind, read_statement
+from edge.mysql.table_cache import Chosen
+from edge.records.column_policy import Policy
+from headrace.configuration.edge import EdgeFile, Mysql
+from headrace.errors import NeedsOperator, NotConnected
+
+_EVENTS_AT_ONCE = 2000
+#: A binlog that takes longer to list, in seconds, is not listed to its end.
+_PATIENCE_SECONDS = 60.0
+_TABLE_MAP = re.compile(r"table_id: \d+ \((.+)\)")
+_USE = re.compile(r"use `((?:[^`]|``)*)`; ?", re.IGNORECASE)
+
+
+class MysqlRetirement:
+    """Implements `edge.engine.Retirement`."""
+
+    def __init__(
+        self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"], checkpoint: MysqlCheckpoint | None
+    ) -> None:
+        self._chosen = Chosen(names.databases, names.tables, Policy(config.policy))
+        self.steps = [f"the server keeps nothing for the edge; its user {names.user} may be dropped"]
+        self._database = Database(names, config.source.name)
+        try:
+            if checkpoint is not None:
+                check_identity(self._database, checkpoint)
+            self.unsent = self._unsent(checkpoint, mariadb=engine == "mariadb")
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return itself; the connection is open until the block ends."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def carry_out(self, say: Callable[[str], None]) -> None:
+        """Do nothing: the server has nothing of the edge's."""
+
+    def _unsent(self, checkpoint: MysqlCheckpoint | None, *, mariadb: bool) -> str:
+        if checkpoint is None:
+            return "there is no checkpoint, so what the binlog holds is not known to have been sent"
+        try:
+            found = check_log(self._database, checkpoint)
+            if checkpoint.offset > FIRST or not mariadb:
+                check_gtids(self._database, checkpoint)
+            until = time.monotonic() + _PATIENCE_SECONDS
+            number = split_name(checkpoint.file)[1]
+            for file, _ in found.files:
+                if split_name(file)[1] < number:
+                    continue
+                start = checkpoint.offset if file == checkpoint.file else FIRST
+                if why := self._in_file(file, start, until):
+                    return why
+        except (NeedsOperator, NotConnected) as error:
+            return f"whether the binlog holds changes that were not sent could not be read: {error.message}"
+        return ""
+
+    def _in_file(self, file: str, start: int, until: float) -> str:
+        """Return why a file holds something unsent from an offset on; empty when it does not."""
+        while True:
+            events = self._database.rows(f"show binlog events in '{file}' from {start} limit {_EVENTS_AT_ONCE}")
+            for _, begins, kind, _, _, said in events:
+                if what := concerned(str(kind), str(said), self._chosen):
+                    return f"the binlog holds {what} at {file}:{begins} that headquarters does not have"
+            if len(events) < _EVENTS_AT_ONCE:
+                return ""
+            start = int(events[-1][4])
+            if time.monotonic() > until:
+                return f"the binlog is too long to be listed: nothing unsent was found up to {file}:{start}"
+
+
+def concerned(kind: str, said: str, chosen: Callable[[str, str], bool]) -> str:
+    """Return what an event, as the server lists it, changes of captured tables; empty for nothing."""
+    if kind == "Table_map":
+        names = _TABLE_MAP.match(said)
+        parts = names[1].split(".") if names else []
+        # A dot may be within either name.
+        for cut in range(1, len(parts)):
+            if chosen(".".join(parts[:cut]), ".".join(parts[cut:])):
+                return f"a change of {'.'.join(parts)}"
+        return "" if names else "a change"
+    if kind == "Transaction_payload":
+        return "a compressed transaction"
+    if kind.startswith("Query"):
+        used = _USE.match(said)
+        statement = read_statement(said[used.end() :] if used else said)
+        database = used[1].replace("``", "`") if used else ""
+        if statement.kind is Kind.EMPTIES and any(
+            chosen(named or database, table) for named, table in statement.tables
+        ):
+            return f"a statement ({statement.opening})"
+    return ""

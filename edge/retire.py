@@ -1,0 +1,114 @@
+"""Taking a source out at its own side: what the server keeps for the edge, then the state folder.
+
+Guarantees that nothing is removed while an edge runs, while changes may be unsent unless a person insists, or without consent;
+that the checkpoint goes last, so that a retirement which is cut can be run again. Called by `headrace edge retire`.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from edge.engine_registry import engine_of
+from edge.progress.checkpoint import Checkpoint
+from edge.progress.spool import Spool
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import NeedsOperator
+
+#: What an edge leaves in its state folder, in the order in which it is removed.
+_LEFT = (
+    "snapshot-requests/*.json",
+    "snapshot-requests",
+    "snapshot.json",
+    "snapshot-place.json",
+    "records.json",
+    "spool.sqlite*",
+    "*.new",
+    "checkpoint.json",
+    "lock",
+)
+
+
+def retire(
+    config: EdgeFile,
+    say: Callable[[str], None],
+    consents: Callable[[], bool],
+    *,
+    force: bool = False,
+    state_only: bool = False,
+) -> bool:
+    """Remove the source's slot, publication and state folder once `consents` returns true; return whether that was done.
+
+    `say` gets what will be removed before the question, and what was removed after it. `force` gives up what is unsent;
+    `state_only` leaves the server alone, as one that no longer exists. Raises NeedsOperator while an edge runs, or changes are
+    unsent.
+    """
+    engine = engine_of(config)
+    folder = engine.state.folder
+    if not folder.is_dir():
+        raise NeedsOperator(
+            f"there is no state folder {folder}: this edge was never initialised here",
+            hint="Run this on the edge's own machine, with its file. To drop a slot alone: "
+            "select pg_drop_replication_slot('NAME');",
+        )
+    with engine.state.locked():
+        checkpoint: Checkpoint | None = engine.state.read(config.source.name)
+        with contextlib.ExitStack() as stack:
+            server = None if state_only else stack.enter_context(engine.retirement(checkpoint))
+            unsent = list(filter(None, (server.unsent if server else "", _spooled(config, folder, checkpoint))))
+            if state_only:
+                unsent.append("the server was not asked whether it holds changes that were not sent")
+            say(f"To retire {config.source.name}:")
+            for step in [*(server.steps if server else []), f"remove the state folder {folder}"]:
+                say(f"  {step}")
+            for why in unsent:
+                say(f"  unsent: {why}")
+            if unsent and not force:
+                raise NeedsOperator(
+                    f"{config.source.name} is not retired: {'; '.join(unsent)}",
+                    hint="Run 'headrace edge run' until the source is idle and everything is accepted, stop it, and retire it "
+                    "then. To give up what was not sent, add --force.",
+                )
+            if not consents():
+                return False
+            if server is not None:
+                server.carry_out(say)
+        removed = _remove(folder)
+    say(f"Removed {removed} files of the state folder {folder}")
+    return True
+
+
+def _spooled(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> str:
+    """Return what the spool holds that was not acknowledged; empty for nothing."""
+    spool = Spool(folder, config.source.name, config.spool.megabytes << 20)
+    try:
+        end = spool.promised()
+    except NeedsOperator as error:
+        return error.message
+    if end is None or (checkpoint is not None and end <= checkpoint.position):
+        return ""
+    return f"spool {spool.path} holds batches up to {end}"
+
+
+def _remove(folder: Path) -> int:
+    removed = 0
+    for path in _files(folder):
+        try:
+            if path.is_dir():
+                path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
+                removed += 1
+        except OSError as error:
+            raise NeedsOperator(
+                f"{path} cannot be removed: {error.strerror or error}",
+                hint="Remove the state folder by hand: nothing of the server is left.",
+            ) from error
+    # One that holds something else, such as the edge's own file, stays.
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return removed
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for pattern in _LEFT:
+        yield from sorted(folder.glob(pattern))
