@@ -86,7 +86,10 @@ def identities(context: CheckContext) -> Iterator[Finding]:
         yield Finding("primary key", "warning", summary, remedy)
     keyless = [table.name for table in tables if table.identified and not table.has_key and not table.deferrable]
     if keyless:
-        summary = f"none: {_listed(keyless)}; their records have no key, and equal rows cannot be distinguished"
+        summary = (
+            f"none: {_listed(keyless)}; their records have no key, equal rows cannot be distinguished, and no snapshot copies "
+            "them: rows from before capture began reach no consumer"
+        )
         yield Finding("primary key", "warning", summary, f"alter table {keyless[0]} add primary key (COLUMN);")
 
 
