@@ -59,7 +59,7 @@ BATCH: Final = Format(
 )
 CHECKPOINT: Final = Format("checkpoint", 1, 1)
 SPOOL: Final = Format("spool", 1, 1)
-#: Version 2 has `TablePlan.log_table`.
+#: Version 2 has `TablePlan.log_table` and `TablePlan.marks_open`.
 SNAPSHOT_PLAN: Final = Format("snapshot plan", 2, 1)
 SNAPSHOT_REQUEST: Final = Format("snapshot request", 1, 1)
 SNAPSHOT_PLACE: Final = Format("snapshot place", 1, 1)

@@ -90,6 +90,14 @@ class SnapshotDecoder(Decoder):
         held = self._tables.current_table(table)
         return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
 
+    def mark_copy(self, table: Copied, mark: str) -> Position:
+        """Put a mark of the table's copy here."""
+        held = self._tables.current_table(table)
+        first, _ = self._begin_own(1)
+        self._writer.add_copy_mark(held, mark)
+        self._writer.end(self.passed)
+        return Position(self._epoch, self.passed, first)
+
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the table was not altered, and the chunk saw every transaction that is ahead of its window."""
         if window.altered:
@@ -122,8 +130,15 @@ class SnapshotDecoder(Decoder):
         self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]
     ) -> Position:
         """Put a transaction of our own here, and return its last position."""
+        first, transaction = self._begin_own(len(keys))
+        self._writer.add_rows(table, keys, made(transaction, first))
+        self._writer.end(self.passed)
+        return Position(self._epoch, self.passed, first + len(keys) - 1)
+
+    def _begin_own(self, count: int) -> tuple[int, Transaction]:
+        """Begin a transaction of our own here; return the ordinal of its first change, and the transaction."""
         # Where ends are told, they have positions of their own.
-        first = self._ordinals.take(self.passed, len(keys) + self._tells_ends)
+        first = self._ordinals.take(self.passed, count + self._tells_ends)
         transaction = Transaction(
             epoch=self._epoch,
             commit=self.passed,
@@ -134,9 +149,7 @@ class SnapshotDecoder(Decoder):
             first=first,
         )
         self._writer.begin(transaction, first)
-        self._writer.add_rows(table, keys, made(transaction, first))
-        self._writer.end(self.passed)
-        return Position(self._epoch, self.passed, first + len(keys) - 1)
+        return first, transaction
 
     def _end(self, found: bytes, end: int = 0) -> None:
         super()._end(found, end)

@@ -76,6 +76,12 @@ class SnapshotDecoder(Decoder):
         self._writer.add(held, None, held.truncate(self._around()))
         return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
+    def mark_copy(self, table: SnapshotTable, mark: str) -> Position:
+        """Put a mark of a table's copy here; of a table that the log has announced since, with its present columns."""
+        held = self._tables.get(table.oid) or self._announced_now(table)
+        self._writer.add_copy_mark(held, mark)
+        return Position(self._epoch, self._commit, self._writer.ordinal - 1)
+
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the chunk has the table's present shape, and saw every transaction that is ahead of its window."""
         return not window.altered and not hidden(chunk.seen, self._before)

@@ -16,6 +16,8 @@ from headrace.schema import TableSchema
 #: How a record ends, and how the last record of its transaction does.
 END, LAST_END = b"}}", b',"last":true}}'
 
+#: What a mark of a copy has another value of; in the names ahead of it the quotes would be escaped.
+_NO_SNAPSHOT, _MARKED = b',"snapshot":"false"', b',"snapshot":"%b"'
 _NULL, _BEFORE, _AFTER, _UNCHANGED = b"null", b'{"before":', b',"after":', b'"unchanged":'
 
 
@@ -23,6 +25,19 @@ def schema_record(schema: TableSchema, source: bytes, database_names: bytes, now
     """Return the schema record that goes ahead of a table's first change; `database_names` are its two name fields."""
     change = json.encode(schema.change())
     return b'{%b"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (source, now_ms, database_names, change)
+
+
+def copy_mark(
+    schema: TableSchema, mark: str, source: bytes, database_names: bytes, now_ms: int, transaction: bytes, number: int
+) -> bytes:
+    """Return a schema record that marks the beginning or the end of the table's copy (headrace.schema).
+
+    It ends as a change does, with its transaction's id as JSON and its number in the transaction.
+    """
+    change, marked = json.encode(schema.change()), source.replace(_NO_SNAPSHOT, _MARKED % mark.encode(), 1)
+    return b'{%b,"ddl":null,"tableChanges":[%b],%b"},"ts_ms":%d,"transaction":{"id":%b,"total_order":%d%b' % (
+        database_names, change, marked, now_ms, transaction, number, END,
+    )  # fmt: skip
 
 
 def transaction_begin(transaction: bytes, source: bytes, now_ms: int) -> tuple[bytes, bytes]:

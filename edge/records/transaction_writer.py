@@ -97,6 +97,15 @@ class TransactionWriter(Generic[T]):
         self._add(key, value, self.ordinal, self._ahead(table, 1), with_tombstone=is_delete and self._with_tombstones)
         self.ordinal += 1
 
+    def add_copy_mark(self, table: Table[T], mark: str) -> None:
+        """Add a mark of a table's copy (headrace.schema) as a change of no table: a schema record itself, it needs none ahead."""
+        transaction = self.transaction
+        assert transaction is not None
+        source, names = table.envelope.source(transaction, self.ordinal), table.envelope.database_names
+        number = self.ordinal - self.skipped + 1
+        value = envelope.copy_mark(table.schema, mark, source, names, self.now_ms, transaction.id, number)
+        self.add(None, None, value)
+
     def add_rows(
         self, table: Table[T], keys: list[bytes | None], values: list[bytes | None], *, are_deletes: bool = False
     ) -> None:

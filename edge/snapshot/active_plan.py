@@ -59,9 +59,11 @@ class ActivePlan:
 
         Durable when this returns, so before a row is read.
         """
-        if log_table != table.log_table and (table.cursor is not None or table.whole):
+        if log_table != table.log_table and not table.is_at_first_row:
             _log.warning("the snapshot of %s begins again: the table or its key is not the one of before", table.name)
             table.restart()
+        if table.is_of_whole_table and table.is_at_first_row:
+            table.marks_open = True
         table.state, table.estimate, table.log_table = "running", estimate, log_table
         table.started_ms = table.started_ms or time.time_ns() // 1_000_000
         self.save()
@@ -84,8 +86,16 @@ class ActivePlan:
 
     def ended(self, table: TablePlan, state: State, problem: str = "") -> None:
         """Note that a table is done, or why it is not."""
+        if state == "done":
+            table.marks_open = False
         table.state, table.problem, table.rows_per_second = state, problem, 0.0
         table.finished_ms = time.time_ns() // 1_000_000
+        self._dirty = True
+        self._save_if_possible()
+
+    def end_marked(self, table: TablePlan) -> None:
+        """Note that consumers have the end of a copy that was cancelled or failed."""
+        table.marks_open = False
         self._dirty = True
         self._save_if_possible()
 

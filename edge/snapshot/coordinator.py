@@ -9,6 +9,9 @@ the way with the session before is read again. Everything but the worker's jobs 
 PostgreSQL's log leaves large values out that did not change. A row that moves from a key that is not copied yet to one that
 is would lack them permanently, so rows of a table that is copied in part are followed from the first byte of each session on,
 whether the table's turn has come or not, and those that move are read once more.
+
+The beginning and the end of a whole table's copy are marked, so that consumers can wait for all of it. Before the beginning is
+marked the plan notes durably that the copy is open: if it is cancelled or fails, this session or a later one marks its end.
 """
 
 import logging
@@ -27,6 +30,7 @@ from edge.snapshot.worker import Job, Worker
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator, NoRoom, NotConnected, Retryable
 from headrace.position import Position
+from headrace.schema import COPY_BEGINS, COPY_ENDS
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +46,8 @@ class Phase(Enum):
     IDLE ── a table is due ──▶ DESCRIBING ── it can be copied ──▶ READY ⇄ WATERMARK_SENT
       ▲                            │                                │           │
       └──────── the table is done, cancelled, failed, or tried again later ─────┘
+
+    A copy that was cancelled or failed takes the same path once more where its end still has to be marked.
     """
 
     #: No table is being copied.
@@ -81,6 +87,10 @@ class SnapshotCoordinator:
         # The table of any phase but IDLE, and its copy once it is described.
         self._plan: TablePlan | None = None
         self._copy: TableCopy | None = None
+        # Whether it was cancelled or failed, and only the end of its copy is to be marked.
+        self._only_end = False
+        # Tables whose description failed when the ends of their copies were to be marked: the next session tries again.
+        self._cannot_end: set[str] = set()
         # The watermark that was sent last, and the chunk that was read ahead of some watermark.
         self._expected = b""
         self._read: tuple[bytes, Chunk | None] = (b"", None)
@@ -127,48 +137,58 @@ class SnapshotCoordinator:
                 lambda reader: self._active.resolved(reader, request),
                 lambda tables: self._active.take(path, request, tables),
             )
-        if self._plan is not None and not self._plan.unfinished:
+        if self._plan is not None and not self._plan.unfinished and not self._only_end:
             _log.info("the snapshot of %s was cancelled", self._plan.name)
             self._reset()
             self._follow_moved_rows()
 
     def _note_acknowledged(self, now: float) -> None:
         copy = self._copy
-        if copy is None or not copy.unacknowledged:
+        if copy is None:
             return
         if copy.settle(self._acknowledged(), now):
             self._active.progressed()
-        if copy.finished:
+        if not copy.finished:
+            return
+        if copy.plan.unfinished:
             _log.info("the snapshot of %s is done: %d rows", copy.plan.name, copy.plan.rows)
             self._active.ended(copy.plan, "done")
-            self._reset()
-            self._follow_moved_rows()
+        else:
+            _log.info("the end of the %s copy of %s is marked", copy.plan.state, copy.plan.name)
+            self._active.end_marked(copy.plan)
+        self._reset()
+        self._follow_moved_rows()
 
     def _advance(self) -> None:
         """Take the step that no watermark leads to."""
         if self.phase is Phase.IDLE:
-            plan = self._active.plan.next
+            abandoned = (it for it in self._active.plan.abandoned() if it.name not in self._cannot_end)
+            plan = next(abandoned, None) or self._active.plan.next
             if plan is not None:
-                self.phase, self._plan = Phase.DESCRIBING, plan
+                self.phase, self._plan, self._only_end = Phase.DESCRIBING, plan, not plan.unfinished
+                where = plan.where if plan.unfinished else None
                 self._submit(
-                    lambda reader: reader.describe(plan.name, plan.where),
+                    lambda reader: reader.describe(plan.name, where),
                     lambda described: self._begin(plan, described),
                 )
-        elif self._can_read():
+        elif self._can_read() or self._can_end():
             self._write_watermark(None)
 
     def _begin(self, plan: TablePlan, described: Described) -> None:
-        """Start a table, or go on with it."""
-        if plan is not self._plan:
+        """Start a table, or go on with it, or come to the end of one that was given up."""
+        # It may have been cancelled meanwhile.
+        if plan is not self._plan or plan.unfinished is self._only_end:
             return
-        try:
-            self._active.started(plan, described.estimate, described.log_table)
-        except NoRoom as error:
-            self._reset()
-            self._pause(error)
-            return
-        self._follow_moved_rows()
-        _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
+        self._cannot_end.discard(plan.name)
+        if not self._only_end:
+            try:
+                self._active.started(plan, described.estimate, described.log_table)
+            except NoRoom as error:
+                self._reset()
+                self._pause(error)
+                return
+            self._follow_moved_rows()
+            _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
         self.phase, self._copy = Phase.READY, TableCopy(plan, described.table, self._aim_bytes)
         self._stream.watch(described.table, self._window)
 
@@ -177,6 +197,10 @@ class SnapshotCoordinator:
         if copy is None or copy.all_read or self._active.plan.paused or not copy.plan.unfinished:
             return False
         return copy.unacknowledged < _MOST_UNACKNOWLEDGED
+
+    def _can_end(self) -> bool:
+        copy = self._copy
+        return copy is not None and copy.ends and (self._only_end or not self._active.plan.paused)
 
     def _write_watermark(self, read: Callable[[Reader], Chunk] | None) -> None:
         """Read a chunk if need be, then write the watermark behind it; the chunk waits until that comes back."""
@@ -199,8 +223,7 @@ class SnapshotCoordinator:
         chunk = self._read[1] if self._read[0] == content else None
         self._read = b"", None
         if chunk is None:
-            if copy.replaces:
-                copy.replaced(self._stream.truncate(copy.table))
+            self._put_marks(copy)
         elif not self._stream.fits(chunk, window):
             _log.debug("a chunk of %s is read again", copy.plan.name)
             copy.redo()
@@ -217,6 +240,15 @@ class SnapshotCoordinator:
             self._stream.window_opened()
         else:
             window.close()
+
+    def _put_marks(self, copy: TableCopy) -> None:
+        """Mark that a copy begins, with a truncate where it replaces what consumers have, or that it ends."""
+        if copy.begins:
+            copy.marked(self._stream.mark_copy(copy.table, COPY_BEGINS), end=False)
+        if copy.replaces:
+            copy.replaced(self._stream.truncate(copy.table))
+        if copy.ends:
+            copy.marked(self._stream.mark_copy(copy.table, COPY_ENDS), end=True)
 
     def _follow_moved_rows(self) -> None:
         self._stream.follow(self._active.followed, self._on_row_moved)
@@ -236,7 +268,7 @@ class SnapshotCoordinator:
 
     def _submit(self, job: Job, then: Callable[[Any], None]) -> None:
         """Do a job, and then what follows; a failure ends the attempt at the table, or its snapshot."""
-        plan = self._plan
+        plan, only_end = self._plan, self._only_end
 
         def done(outcome: Any) -> None:
             if not isinstance(outcome, Exception):
@@ -251,6 +283,9 @@ class SnapshotCoordinator:
                 self._not_before = self._now + self._backoff.pause()
                 if plan is not None and plan.unfinished:
                     self._active.ended(plan, "failed", f"{outcome.message}. {outcome.hint}")
+                elif plan is not None and only_end:
+                    self._cannot_end.add(plan.name)
+                    _log.warning("the end of the copy of %s cannot be marked: consumers wait for a new copy", plan.name)
             else:
                 raise outcome
 
@@ -263,7 +298,7 @@ class SnapshotCoordinator:
 
     def _reset(self) -> None:
         """Be done with a table, or with the attempt at it."""
-        self.phase, self._plan, self._copy = Phase.IDLE, None, None
+        self.phase, self._plan, self._copy, self._only_end = Phase.IDLE, None, None, False
         self._read = b"", None
         self._stream.unwatch()
         self._window.close()

@@ -38,6 +38,8 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     state: State = "waiting"
     #: Set when the copy begins; None before, and for engines whose log carries whole rows.
     log_table: LogTable | None = None
+    #: Whether consumers may have the mark of its beginning, and not the one of its end. A plan of a former release has neither.
+    marks_open: bool = False
     #: Key of the last row of the last acknowledged chunk; None before there is one.
     cursor: Key | None = None
     #: Whether every row up to the end was read and acknowledged, `again` excepted.
@@ -62,6 +64,16 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def unfinished(self) -> bool:
         """Whether there is still something to do."""
         return self.state in {"waiting", "running"}
+
+    @property
+    def is_of_whole_table(self) -> bool:
+        """Whether it is of a whole table: the beginning and the end of such a copy are marked."""
+        return self.where is None
+
+    @property
+    def is_at_first_row(self) -> bool:
+        """Whether nothing of it is acknowledged."""
+        return self.cursor is None and not self.whole
 
     def restart(self) -> None:
         """Copy the table again from its first row."""
@@ -89,12 +101,14 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def add(self, name: str, *, where: str | None, replace: bool, now_ms: int) -> bool:
         """Ask for a table, unless the same is asked for already and not finished; return whether it was added.
 
-        An earlier snapshot of the table that has ended is forgotten.
+        An earlier snapshot of the table that has ended is forgotten, but not that the end of its copy is still to be marked.
         """
         if any(it.unfinished and (it.name, it.where, it.replace) == (name, where, replace) for it in self.tables):
             return False
+        ended = [it for it in self.tables if it.name == name and not it.unfinished]
         self.tables = [it for it in self.tables if it.unfinished or it.name != name]
-        self.tables.append(TablePlan(name=name, where=where, replace=replace, asked_ms=now_ms))
+        marks_open = any(it.marks_open for it in ended)
+        self.tables.append(TablePlan(name=name, where=where, replace=replace, marks_open=marks_open, asked_ms=now_ms))
         return True
 
     def enter(self, epoch: int) -> bool:
@@ -115,6 +129,10 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def unfinished(self) -> Iterator[TablePlan]:
         """Yield what is still to be done, in order."""
         return (it for it in self.tables if it.unfinished)
+
+    def abandoned(self) -> Iterator[TablePlan]:
+        """Yield the cancelled and failed snapshots whose ends are not marked: consumers still wait for the rest of the copy."""
+        return (it for it in self.tables if it.marks_open and not it.unfinished)
 
     @property
     def next(self) -> TablePlan | None:

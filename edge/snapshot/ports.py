@@ -101,6 +101,9 @@ class Stream(Protocol):
     def truncate(self, table: Any) -> Position:
         """Put a truncate of the table where the watermark is that is read now, and return its position."""
 
+    def mark_copy(self, table: Any, mark: str) -> Position:
+        """Put a mark of the table's copy (headrace.schema) where the watermark is that is read now, and return its position."""
+
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether a chunk can be put where the watermark is that is read now; if not, it has to be read again."""
 

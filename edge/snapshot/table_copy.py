@@ -26,13 +26,15 @@ class _Sent(NamedTuple):
     rows: int
     cursor: Key | None
     whole: bool
+    #: How many chunks it is: the mark of a copy is none.
+    chunks: int
     #: Keys that were read once more, and keys that have to be.
     done: list[Key]
     again: list[Key]
 
 
 class TableCopy:
-    """An attempt at a table, from where the plan is."""
+    """An attempt at a table, from where the plan is; of one that was cancelled or failed only the end is to be marked."""
 
     def __init__(self, plan: TablePlan, table: Any, aim_bytes: int) -> None:
         self.plan = plan
@@ -43,22 +45,34 @@ class TableCopy:
         self._size = ChunkSize(aim_bytes)
         self._settled_at = time.monotonic()
         #: Whether consumers still have to be asked to forget the table.
-        self.replaces = plan.replace and plan.cursor is None and not plan.whole
+        self.replaces = plan.replace and plan.is_at_first_row and plan.unfinished
+        #: Whether the beginning still has to be marked.
+        self.begins = plan.is_of_whole_table and plan.is_at_first_row and plan.unfinished
+        self._is_abandoned = not plan.unfinished
+        # Whether the end was marked behind all that was sent, or need not be: its beginning was not.
+        self._end_marked = not plan.marks_open
 
     @property
     def unacknowledged(self) -> int:
         """How many chunks are on their way."""
-        return len(self._sent)
+        return sum(sent.chunks for sent in self._sent)
 
     @property
     def all_read(self) -> bool:
         """Whether nothing is left to be read."""
-        return self._whole and not self._again
+        return self._is_abandoned or (self._whole and not self._again)
+
+    @property
+    def ends(self) -> bool:
+        """Whether only the end still has to be marked."""
+        return self.all_read and not self._end_marked and not self._sent
 
     @property
     def finished(self) -> bool:
         """Whether everything is acknowledged."""
-        return self.plan.whole and not self.plan.again and not self._sent and self.all_read
+        if self._sent or not self._end_marked:
+            return False
+        return self._is_abandoned or (self.all_read and self.plan.whole and not self.plan.again)
 
     def next(self) -> Callable[[Reader], Chunk]:
         """Return the job that reads the next chunk."""
@@ -84,19 +98,29 @@ class TableCopy:
 
         def sent(put: Put) -> None:
             self._again += put.again
-            self._sent.append(_Sent(put.position, rows, cursor, whole, asked, put.again))
+            self._sent.append(_Sent(put.position, rows, cursor, whole, 1, asked, put.again))
 
         return sent
 
     def replaced(self, position: Position) -> None:
         """Note that consumers were asked to forget the table."""
         self.replaces = False
-        self._sent.append(_Sent(position, 0, self._cursor, self._whole, [], []))
+        self._sent.append(_Sent(position, 0, self._cursor, self._whole, 1, [], []))
+
+    def marked(self, position: Position, *, end: bool) -> None:
+        """Note that the beginning or the end was marked."""
+        if end:
+            self._end_marked = True
+        else:
+            self.begins = False
+        self._sent.append(_Sent(position, 0, self._cursor, self._whole, 0, [], []))
 
     def moved(self, key: Key) -> None:
         """Let a row be read once more."""
         if key not in self._again:
             self._again.append(key)
+            # The end is marked once more behind that row.
+            self._end_marked = not self.plan.marks_open
 
     def settle(self, acknowledged: Position, now: float) -> bool:
         """Move the plan over the chunks that are acknowledged; return whether it moved."""
@@ -107,7 +131,7 @@ class TableCopy:
             # One that moved again since is still to be read.
             plan.again = [key for key in plan.again if key not in sent.done or key in self._again]
             plan.again += [key for key in sent.again if key not in plan.again]
-            plan.chunks += 1
+            plan.chunks += sent.chunks
             rows += sent.rows
             moved = True
         if moved:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from headrace.schema import COPY_BEGINS, COPY_ENDS
 from tests.contract.copied import on_its_way, taken
 from tests.fix_edge import arrive
-from tests.integration.snapshots import ask, folder, held, records
+from tests.integration.snapshots import ask, folder, held, marks, records
 from tests.waiting import eventually
 
 
@@ -111,6 +112,8 @@ def test_a_cancelled_snapshot_ends_and_the_next_one_begins(source, interconnect)
 
     assert (tables["old"].state, tables["other"].state) == ("cancelled", "done")
     assert len(records(interconnect, "old", "r")) < 20_000
+    # Consumers that wait for the end of the copy get it (L34).
+    assert marks(interconnect, "old") == [COPY_BEGINS, COPY_ENDS]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +151,11 @@ def test_replacing_tells_consumers_first_to_forget_the_table(source, interconnec
         source.ends("old")
 
     assert [value["op"] for _, value in records(interconnect, "old")] == ["c"] * 5 + ["t"] + ["r"] * 5
+    # Marks are around the truncate and the rows, for consumers that wait for the whole copy (L34).
+    of_table = [value for _, _, value in interconnect.records if value and value["source"].get("table") == "old"]
+    kinds = [value.get("op") or value["source"]["snapshot"] for value in of_table]
+    assert [kind for kind in kinds if kind != "false"] == [*"ccccc", COPY_BEGINS, *"trrrrr", COPY_ENDS]
+    assert "last" in of_table[-1]["transaction"]
     assert held(interconnect, "old") == source.stored("old")
 
 

@@ -20,6 +20,11 @@ class Record(NamedTuple):
         return "tableChanges" in self.value
 
     @property
+    def is_mark(self) -> bool:
+        """Whether it marks the beginning or the end of a table's copy."""
+        return self.is_schema and "transaction" in self.value
+
+    @property
     def is_copy(self) -> bool:
         """Whether a snapshot read it."""
         return bool(self.value.get("op") == "r")

@@ -74,6 +74,20 @@ def records(interconnect, table, *ops):
     ]
 
 
+def schema_records(interconnect):
+    """Return the schema records in order, without those that mark a copy."""
+    found = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
+    return [value for value in found if "transaction" not in value]
+
+
+def marks(interconnect, table):
+    """Return the marks of a table's copies in order."""
+    found = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
+    return [
+        value["source"]["snapshot"] for value in found if "transaction" in value and value["source"]["table"] == table
+    ]
+
+
 def raw(interconnect, op):
     """Return the bytes of key and new row of all changes of a kind, in order."""
     found = []

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.integration.snapshots import ask, copy, ended, folder, held, plans, raw, records, stored
+from tests.integration.snapshots import ask, copy, ended, folder, held, plans, raw, records, schema_records, stored
 from tests.integration.test_edge_values import COLUMNS
 from tests.integration.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
 from tests.waiting import eventually
@@ -31,7 +31,7 @@ def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(edge, database, inte
         eventually(lambda: len(interconnect.changes) >= streamed)
         copy(edge, "public.everything", "public.more", "public.randoms")
 
-    told = [value for _, _, value in interconnect.records if "tableChanges" in value]
+    told = schema_records(interconnect)
     assert sorted(raw(interconnect, b"r")) == sorted(raw(interconnect, b"c"))
     assert len(raw(interconnect, b"r")) == streamed
     # What the catalog says of a table equals what the log says of it, so nothing is announced anew.

@@ -16,10 +16,12 @@ on_too_large = "dead-letter"
 
 
 def kinds(interconnect):
-    return [
-        "tombstone" if value is None else value.get("op") or value.get("status") or "schema"
-        for _, _, value in interconnect.records
-    ]
+    def kind(value):
+        if value is None:
+            return "tombstone"
+        return value.get("op") or value.get("status") or ("mark" if "transaction" in value else "schema")
+
+    return [kind(value) for _, _, value in interconnect.records]
 
 
 def test_what_is_asked_for_stands_beside_changes_and_dead_letters_in_their_place(maria_edges, maria, interconnect):
@@ -35,7 +37,8 @@ def test_what_is_asked_for_stands_beside_changes_and_dead_letters_in_their_place
         assert running.figures.dead_letters == 2
 
     assert kinds(interconnect) == [
-        "BEGIN", "schema", "c", "c", "END", "BEGIN", "d", "tombstone", "END", "BEGIN", "r", "END",
+        "BEGIN", "schema", "c", "c", "END", "BEGIN", "d", "tombstone", "END",
+        "BEGIN", "mark", "END", "BEGIN", "r", "END", "BEGIN", "mark", "END",
     ]  # fmt: skip
     row = b'{"id":2,"note":"' + b"x" * 1_100_000 + b'"}'
     for op, key in (("c", -1), ("r", 0)):

@@ -6,7 +6,7 @@ import shutil
 
 from edge.engine import Adoption
 from tests.fix_edge import arrive
-from tests.integration.snapshots import copy, raw, records
+from tests.integration.snapshots import copy, raw, records, schema_records
 from tests.integration.test_mariadb_values import EDGES, TABLE
 from tests.waiting import eventually
 
@@ -89,7 +89,7 @@ def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(maria_edge, maria, i
         eventually(lambda: len(interconnect.changes) == 4 + 145 * 2 + 73, saying="all arrive")
         tables = copy(maria_edge, f"{maria.name}.every", f"{maria.name}.more")
 
-    told = [value["source"]["table"] for _, _, value in interconnect.records if "tableChanges" in value]
+    told = [value["source"]["table"] for value in schema_records(interconnect)]
     streamed = dict(raw(interconnect, b"c") + raw(interconnect, b"u"))
     copied = dict(raw(interconnect, b"r"))
     assert {table.state for table in tables.values()} == {"done"}
@@ -220,7 +220,7 @@ def test_tables_with_versions_are_told_and_copied_as_a_plain_select_has_them(mar
         copied = [value["after"] for _, value in records(interconnect, name, "r")]
         assert (deleted["before"], deleted["after"]) == ({"id": 2, "note": "x"}, None)
         assert copied == [{"id": 3, "note": "c"}, {"id": 5, "note": "q"}]
-    schemas = [value["tableChanges"][0]["table"] for _, _, value in interconnect.records if "tableChanges" in value]
+    schemas = [value["tableChanges"][0]["table"] for value in schema_records(interconnect)]
     assert [(it["primaryKeyColumnNames"], [column["name"] for column in it["columns"]]) for it in schemas] == [
         (["id"], ["id", "note"])
     ] * 2

@@ -47,6 +47,13 @@ def history():
     ]
 
 
+def mark(kind, xid, commit):
+    """Return a mark of the table's copy, alone in its transaction."""
+    key, value = entry("schema", xid, commit, 0, None, last=False)
+    order = {"id": f"{xid}:{commit}", "total_order": 1, "last": True}
+    return [key, value | {"source": value["source"] | {"snapshot": kind}, "transaction": order}]
+
+
 def topic(entries):
     return [
         record(0, offset, json.dumps(key).encode() if key else None, json.dumps(value).encode())
@@ -72,6 +79,16 @@ def test_a_chunk_that_was_cut_short_passes_when_its_rows_come_again(history):
     history[2:2] = cut
 
     assert kinds(history) == set()
+
+
+def test_the_marks_of_a_copy_are_no_schemas_ahead_of_a_change(history):
+    """L34."""
+    history[5:5] = [mark("last_in_data_collection", 704, 280)]
+    history[2:2] = [mark("first_in_data_collection", 703, 180)]
+    passes = kinds(history)
+    del history[2][1]["transaction"]
+
+    assert (passes, kinds(history)) == (set(), {"schema"})
 
 
 def test_a_copied_row_that_is_missing_is_found(history):

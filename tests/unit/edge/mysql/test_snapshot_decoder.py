@@ -20,6 +20,7 @@ from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
+from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from tests.unit.edge.mysql import events
 from tests.unit.edge.mysql.chunks import packet, table
 
@@ -209,3 +210,35 @@ def test_a_chunk_begins_and_ends_as_other_transactions_do_where_that_is_told(tmp
     assert [value["event_count"] for value in told if value.get("status") == "END"] == [2, 1]
     assert (first.position.ordinal, second.position.ordinal) == (1, 3)
     assert [value["id"] for value in told if "status" in value] == ["binlog.000007:4:0"] * 2 + ["binlog.000007:4:3"] * 2
+
+
+def test_a_mark_is_counted_at_its_transactions_end_and_is_of_no_table(tmp_path):
+    """L34."""
+    stream = Stream(tmp_path, transactions=True)
+    stream.decoder.mark_copy(stream.copied, COPY_BEGINS)
+    put = stream.decoder.put(stream.chunk((b"1", b"a")), stream.window)
+
+    records = [json.loads(value) for value in stream.batcher.values if value]
+    assert [value.get("status") or value.get("op", "schema") for value in records] == [
+        "BEGIN", "schema", "END", "BEGIN", "schema", "r", "END",
+    ]  # fmt: skip
+    assert (records[2]["event_count"], records[2]["data_collections"]) == (1, [])
+    assert put.position.ordinal == 2
+
+
+def test_a_copys_marks_are_schema_records_with_positions_of_their_own(tmp_path):
+    """L34."""
+    stream = Stream(tmp_path)
+    begins = stream.decoder.mark_copy(stream.copied, COPY_BEGINS)
+    stream.decoder.put(stream.chunk((b"1", b"a")), stream.window)
+    ends = stream.decoder.mark_copy(stream.copied, COPY_ENDS)
+
+    assert (begins.ordinal, ends.ordinal) == (0, 2)
+    marks = [value for value in stream.batcher.values if value and b"_in_data_collection" in value]
+    assert [copy_mark(value) for value in marks] == [COPY_BEGINS, COPY_ENDS]
+    for value, position in zip(marks, (begins, ends), strict=True):
+        record = json.loads(value)
+        assert record["source"]["position"] == str(position)
+        assert "op" not in record
+        assert (record["transaction"]["total_order"], record["transaction"]["last"]) == (1, True)
+        assert TableSchema.parse(value) == stream.tables.current_table(stream.copied).schema

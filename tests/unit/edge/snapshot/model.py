@@ -13,8 +13,9 @@ from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.plan import LogTable, Plan
 from edge.snapshot.ports import Chunk, Described, Put
-from headrace.errors import NotConnected
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
+from headrace.schema import COPY_BEGINS, COPY_ENDS
 
 #: The key of a row that consumers have and the source has no more.
 STALE = -1
@@ -92,6 +93,10 @@ class Consumer:
     def lose(self, kept: int) -> None:
         """Be left with so many records: the others had not arrived."""
         del self.records[kept:]
+
+    def of_copy(self) -> list[str]:
+        """Return the marks and the rows of a copy, by their kind, in order."""
+        return [entry.kind for _, entry in self.records if entry.kind in {"read", COPY_BEGINS, COPY_ENDS}]
 
     def rows(self) -> dict[int, tuple[int, int | None]]:
         """Return the rows that follow from the records; None is a large value that was never told."""
@@ -173,6 +178,8 @@ class Edge:
         self.jobs: list[Any] = []
         #: Whether the next job loses its connection.
         self.fail_next = False
+        #: Whether every job is refused.
+        self.refuse = False
         self.control = ActivePlan(folder, 1)
         self.copying = SnapshotCoordinator(
             self.control,
@@ -201,7 +208,10 @@ class Edge:
         for job, _, outcome in self.jobs:
             if not outcome:
                 failed, self.fail_next = self.fail_next, False
-                outcome.append(NotConnected("lost") if failed else job(self.reader()))
+                if self.refuse:
+                    outcome.append(NeedsOperator("refused", hint="-"))
+                else:
+                    outcome.append(NotConnected("lost") if failed else job(self.reader()))
                 return
 
     def stop(self, seconds: float) -> None:
@@ -232,6 +242,11 @@ class Edge:
 
     def truncate(self, table: Any) -> Position:
         self._consumer.take(self.decoded, 1, Entry("truncate"))
+        return Position(1, self.decoded, 0)
+
+    def mark_copy(self, table: Any, mark: str) -> Position:
+        # A truncate follows the beginning.
+        self._consumer.take(self.decoded, 0 if mark == COPY_BEGINS else 1, Entry(mark))
         return Position(1, self.decoded, 0)
 
     def fits(self, chunk: Chunk, window: Any) -> bool:

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from edge.snapshot.plan import Plan
+from headrace.schema import COPY_BEGINS, COPY_ENDS
 from tests.unit.edge.snapshot.model import STALE, Consumer, Database, Edge, Folder
 
 ROWS, RUNS = 10, 1000
@@ -115,6 +116,10 @@ def test_after_a_snapshot_consumers_hold_exactly_the_rows_of_the_source_whatever
         if not replace:
             held.pop(STALE, None)
         assert held == run.database.now, f"run {number}"
+        # Consumers can wait for all of it: marks come ahead of the first row and behind the last (L34).
+        kinds = run.consumer.of_copy()
+        assert (kinds[0], kinds[-1]) == (COPY_BEGINS, COPY_ENDS), f"run {number}"
+        assert not run.folder.plan().tables[0].marks_open, f"run {number}"
 
 
 def test_without_a_crash_no_row_is_read_twice_unless_it_was_told_in_part():
