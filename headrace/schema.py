@@ -12,6 +12,8 @@ from headrace.errors import CorruptInput
 
 #: `source.snapshot` of the records ahead of a whole table's copy, and behind it, in Debezium's words.
 COPY_BEGINS, COPY_ENDS = "first_in_data_collection", "last_in_data_collection"
+#: How the value of such a record begins, and of no other record.
+COPY_MARK_HEAD = b'{"databaseName":'
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,7 +2,8 @@
 
 One partition takes all, in commit order. With several, a record goes to `partitions[crc32(key) % len(partitions)]`, so a key
 keeps its order; a record without a key goes to the first; a schema record goes to all, so that in each it stands ahead of the
-changes that it describes. A source owns the same partitions in each of its topics. Called by the committer.
+changes that it describes, and so does the mark of a table's copy. A source owns the same partitions in each of its topics. Called
+by the committer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from zlib import crc32
 from bridge.kafka.ports import Share
 from bridge.kafka.table_router import TableRouter
 from headrace.batch import Batch, Segment
+from headrace.schema import COPY_MARK_HEAD
 
 
 def shares(
@@ -36,7 +38,7 @@ def shares(
     home = topic
     for number in range(index, len(batch)):
         key, value = batch.keys[number], batch.values[number]
-        if number in ahead:
+        if number in ahead or (key is None and value is not None and value.startswith(COPY_MARK_HEAD)):
             owners, at = partitions, topic
         else:
             owners = (partitions[crc32(key) % len(partitions)] if key is not None else partitions[0],)

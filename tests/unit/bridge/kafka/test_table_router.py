@@ -7,11 +7,12 @@ from bridge.kafka.table_patterns import TablePatterns
 from bridge.kafka.table_router import TableRouter
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
-from edge.records.envelope import transaction_begin
+from edge.records.envelope import copy_mark, transaction_begin
 from headrace.batch import Batch
 from headrace.configuration.bridge import TableTopic
 from headrace.errors import CorruptInput
 from headrace.position import Position
+from headrace.schema import COPY_BEGINS, TableSchema
 
 ACCOUNTS, TRANSFERS = "bank.public.accounts", "bank.public.transfers"
 EPOCH = 1_700_000_000
@@ -149,3 +150,32 @@ def test_a_transaction_is_shared_out_by_table_and_key(tables):
     own = [pair for partition in (0, 1) for pair in found["bank", partition]]
     assert own.count((None, schema)) == 2
     assert sorted(own, key=str) == sorted([(None, schema), (None, schema), (b"t", begin), (b"m", message)], key=str)
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_the_mark_of_a_copy_goes_where_schema_records_go(tables, engine):
+    """L34: readers of a table's topic find only rows and truncates there, and each partition of the stream's own has the mark."""
+    if engine == "postgresql":
+        table = postgres.Table(source="jakarta/bank", database="bank", schema="public", table="accounts")
+        source = table.source(postgres.Transaction(epoch=EPOCH, commit=9, commit_ms=1, xid=7), 0)
+    else:
+        table = mysql.Table(connector="mariadb", source="london/bank", database="public", table="accounts")
+        transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_ms=1, server_id=1, gtid=None, file="binlog.1")
+        source = table.source(transaction, 0)
+    schema = TableSchema(schema="public", table="accounts", key=["id"], columns=[])
+    mark = copy_mark(schema, COPY_BEGINS, source, table.database_names, 5, b'"7:9"', 1)
+    row = value(b'"public"', b'"accounts"')
+    batch = Batch(
+        source="jakarta/bank",
+        follows=Position(EPOCH, 8, 0),
+        first=Position(EPOCH, 9, 0),
+        last=Position(EPOCH, 9, 1),
+        segments=[(9, 0, 2)],
+        keys=[None, b'{"id":1}'],
+        values=[mark, row],
+    )
+
+    found = {(topic, partition): values for topic, partition, _, values in shares(batch, 0, "bank", [0, 1], tables)}
+
+    assert found.pop(("bank", 0)) == found.pop(("bank", 1)) == [mark]
+    assert [(topic, values) for (topic, _), values in found.items()] == [(ACCOUNTS, [row])]
