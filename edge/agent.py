@@ -21,6 +21,7 @@ from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession
+from edge.snapshot.table_history import TableHistory
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
@@ -69,6 +70,12 @@ class Agent:
             spooler = self._spooler(checkpoint, outbox)
             progress = Progress(self._state, checkpoint, outbox, self._engine.advanced)
             settings = RecordSettings(self._state.folder, self._config)
+            history = TableHistory(
+                self._state.folder,
+                self._config.source.name,
+                copies=self._config.snapshot.after_alter == "copy",
+                warned=self.figures.warned,
+            )
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
             self.figures.accepted_place = outbox.accepted_place
             self._heartbeat = Heartbeat(self._config, outbox, self.figures)
@@ -79,7 +86,7 @@ class Agent:
             spooler.start()
             sender.start()
             try:
-                self._capture(progress, outbox, settings)
+                self._capture(progress, outbox, settings, history)
                 progress.save_now()
                 if outbox.empty:
                     settings.stopped(progress.checkpoint, outbox.sent)
@@ -115,7 +122,7 @@ class Agent:
             _log.info("the spool has %d batches, up to %s: they are sent first", len(spool), spool.end)
         return Spooler(spool, outbox, self.figures, after_seconds=settings.after_seconds)
 
-    def _capture(self, progress: Progress, outbox: Outbox, settings: RecordSettings) -> None:
+    def _capture(self, progress: Progress, outbox: Outbox, settings: RecordSettings, history: TableHistory) -> None:
         """Run one session after another until stopped."""
         backoff = Backoff(first=0.1, longest=10.0)
         taken_since, former_pid = 0.0, 0
@@ -123,7 +130,15 @@ class Agent:
             capture = None
             try:
                 capture = CaptureSession(
-                    self._config, self._engine, progress, outbox, self.figures, self._wakeup, former_pid, settings
+                    self._config,
+                    self._engine,
+                    progress,
+                    outbox,
+                    self.figures,
+                    self._wakeup,
+                    former_pid,
+                    settings,
+                    history=history,
                 )
                 taken_since, former_pid = 0.0, capture.pid
                 backoff.reset()

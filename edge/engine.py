@@ -13,6 +13,7 @@ from edge.observability.figures import Figures
 from edge.progress.checkpoint import Checkpoint, State
 from edge.records.batcher import Batcher
 from edge.snapshot.ports import Source
+from edge.snapshot.table_history import TableHistory
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
 
@@ -67,8 +68,11 @@ class Session(Protocol):
     def log_end(self) -> int:
         """Return the place where the log ends now."""
 
-    def start(self, checkpoint: Any, batcher: Batcher) -> None:
-        """Start the stream where the checkpoint is, which may have moved since the session was opened."""
+    def start(self, checkpoint: Any, batcher: Batcher, history: TableHistory | None = None) -> None:
+        """Start the stream where the checkpoint is, which may have moved since the session was opened.
+
+        `history`: what the tables were like before; None to keep none.
+        """
 
     def snapshots(self) -> Source:
         """Return what snapshots read from, once the stream is started."""

@@ -1,6 +1,7 @@
 """Where a source is: its checkpoint and its server, side by side, for a person or a script."""
 
 from edge.engine_registry import engine_of
+from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
 from headrace.status.answer import SourceStatus
@@ -35,6 +36,6 @@ def durable(config: EdgeFile) -> list[SourceStatus]:
             reason="" if checkpoint else f"no checkpoint in {engine.state.path}: 'headrace edge init' was not run",
             position=checkpoint.acknowledged if checkpoint else None,
             retained_wal_bytes=retained if isinstance(retained, int) else None,
-            warnings=warnings,
+            warnings=[*warnings, *TableHistory(engine.state.folder, config.source.name).warnings.values()],
         )
     ]

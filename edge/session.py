@@ -19,6 +19,7 @@ from edge.records.batcher import Batcher, SealedBatch
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.store import SnapshotStore
+from edge.snapshot.table_history import TableHistory
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
@@ -54,8 +55,11 @@ class CaptureSession:
         wakeup: Wakeup,
         former_pid: int,
         settings: RecordSettings,
+        *,
+        history: TableHistory,
     ) -> None:
         self._config = config
+        self._history = history
         self._settings = settings
         self._progress = progress
         self._outbox = outbox
@@ -89,9 +93,14 @@ class CaptureSession:
             target_bytes=self._config.batches.kilobytes * 1024,
             figures=self._due_figures,
         )
-        self._session.start(checkpoint, self._batcher)
+        # What this process has sent, and what a former one may have.
+        sent_until = max(self._settings.sent_until, self._outbox.sent.commit)
+        self._history.begin(checkpoint.position.epoch, sent_until)
+        self._session.start(checkpoint, self._batcher, self._history)
         self._snapshots = SnapshotCoordinator(
-            ActivePlan(SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch),
+            ActivePlan(
+                SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch, self._history.copied
+            ),
             self._session.snapshots(),
             acknowledged=lambda: self._outbox.progress()[0],
             wake=self._wakeup.notify,
@@ -152,6 +161,7 @@ class CaptureSession:
                 self._snapshots.close()
         finally:
             self._figures.database_connected = 0
+            self._history.close()
             self._session.close()
 
     def _run_due(self, now: float, *, dry: bool) -> float:
@@ -159,6 +169,7 @@ class CaptureSession:
         wait = self._tell(now)
         figures = self._figures
         figures.turned_at = now
+        self._history.save_due()
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now

@@ -62,6 +62,7 @@ SPOOL: Final = Format("spool", 1, 1)
 #: Version 2 has `TablePlan.log_table` and `TablePlan.marks_open`.
 SNAPSHOT_PLAN: Final = Format("snapshot plan", 2, 1)
 SNAPSHOT_REQUEST: Final = Format("snapshot request", 1, 1)
+TABLE_HISTORY: Final = Format("table history", 1, 1)
 SNAPSHOT_PLACE: Final = Format("snapshot place", 1, 1)
 #: Version 1, of releases up to 0.1, has no number in its text (bridge/kafka/position_text.py).
 COMMITTED_POSITION: Final = Format(

@@ -22,7 +22,7 @@ from edge.mysql.table_cache import TableCache
 from edge.mysql.xa import XaTransactions
 from edge.mysql.xa_prepared import PreparedReader
 from edge.records.batcher import Batcher
-from edge.records.transaction_writer import TransactionWriter
+from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
@@ -49,6 +49,7 @@ class Decoder:
         largest: int,
         records: Records,
         prepared_reader: PreparedReader,
+        history: History | None = None,
     ) -> None:
         #: The end of the last transaction that was fed whole, or of log without transactions after it.
         self.passed = after
@@ -56,7 +57,7 @@ class Decoder:
         self.marks: deque[Mark] = deque()
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
-            batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table
+            batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table, history=history
         )
         self._number = after >> 32
         self._group: Group | None = None

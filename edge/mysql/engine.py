@@ -24,6 +24,7 @@ from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
+from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -136,7 +137,7 @@ class MysqlSession:
         name, size = log(self._database).end
         return place(split_name(name)[1], size)
 
-    def start(self, checkpoint: MysqlCheckpoint, batcher: Batcher) -> None:
+    def start(self, checkpoint: MysqlCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Start the stream after the checkpoint's GTID set."""
         self._charsets = _charsets(self._database)
         policy = Policy(self._config.policy)
@@ -149,6 +150,7 @@ class MysqlSession:
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
             type_of=self._type_of,
+            filled_of=self._filled_of,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
@@ -165,6 +167,7 @@ class MysqlSession:
             mariadb=self._engine == "mariadb",
             largest=self._config.records.largest_bytes,
             records=self._config.records,
+            history=history,
         )
         # What a session before read is read again.
         self._gtids.restart()
@@ -253,6 +256,14 @@ class MysqlSession:
             f"select column_name, {kind} from information_schema.columns where table_schema = %s and table_name = %s"  # noqa: S608
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
+
+    def _filled_of(self, database: str, table: str) -> dict[str, bool]:
+        # MariaDB writes the default NULL as a word; a column that may not be null gets its type's own default.
+        query = (
+            "select column_name, coalesce(column_default, 'NULL') <> 'NULL' or is_nullable = 'NO' or extra <> '' "
+            "from information_schema.columns where table_schema = %s and table_name = %s"
+        )
+        return {str(name): bool(filled) for name, filled in self._database.rows(query, database, table)}
 
     def _type_of(self, database: str, table: str) -> str:
         query = "select table_type from information_schema.tables where table_schema = %s and table_name = %s"

@@ -5,6 +5,8 @@ each column that the images have (for updates a second time), then the images: a
 has two images for each row. Whatever is not rows of this table raises ValueError, struct.error or IndexError.
 """
 
+import hashlib
+
 from msgspec import json
 
 from edge.mysql import envelope
@@ -13,6 +15,7 @@ from edge.mysql.envelope import Transaction
 from edge.mysql.rows_compiled import Images
 from edge.mysql.system_versioning import SystemVersioning
 from edge.mysql.table_map import TableMap, packed
+from edge.records.alterations import KnownColumn, TableDescription
 from headrace.schema import Column, TableSchema
 
 #: A record of one row: the row, the table's part, its number in the event, place, ordinal, the rest, how many changes so far.
@@ -68,6 +71,16 @@ class Table:
         self.versions = versions
         #: Whether its schema record went ahead.
         self.schema_sent = False
+        #: What is compared with the table as it was before.
+        self.description = TableDescription(
+            identity=f"{described.database}.{described.table}",
+            name=f"{described.database}.{described.table}",
+            # As the schema record has them: in that the log and the catalog, by which chunks are read, agree.
+            columns=tuple(KnownColumn(it.name, it.type_name, it.length, it.scale) for it in self.schema.columns),
+            schema=hashlib.sha256(json.encode(self.schema.change())).hexdigest()[:16],
+            catalog=lambda: None,
+            left_out=self.schema.excluded,
+        )
         self._keyed = Images(names, codes, key)
         self._bare = Images(names, codes, []) if key else self._keyed
         self._width = len(names)

@@ -88,7 +88,11 @@ class SnapshotDecoder(Decoder):
     def truncate(self, table: Copied) -> Position:
         """Put a truncate of the table here."""
         held = self._tables.current_table(table)
-        return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
+        self._writer.copy_begins = True
+        try:
+            return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
+        finally:
+            self._writer.copy_begins = False
 
     def mark_copy(self, table: Copied, mark: str) -> Position:
         """Put a mark of the table's copy here."""

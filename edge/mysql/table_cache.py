@@ -20,6 +20,7 @@ from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
 from edge.mysql.table_map import TableMap, parse
+from edge.records.alterations import Catalog
 from edge.records.column_policy import Policy
 from headrace.errors import NeedsOperator
 
@@ -75,14 +76,17 @@ class TableCache:
         kinds_of: Callable[[str, str], dict[str, str]],
         type_of: Callable[[str, str], str],
         lower_case: bool = False,
+        filled_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
     ) -> None:
         """`type_of`: what kind of table the catalog has under a database and a name, empty where it has none.
+
+        `filled_of`: of each of a table's columns, whether rows that are there when it is added have a value in it.
 
         `lower_case`: the server keeps names of tables in lower case, however statements write them.
         """
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
-        self._type_of, self._lower_case = type_of, lower_case
+        self._type_of, self._lower_case, self._filled_of = type_of, lower_case, filled_of
         #: Sequences that the log had changes of, by database and name.
         self._sequences: set[tuple[str, str]] = set()
         self._described: dict[bytes, Table | None] = {}
@@ -151,7 +155,7 @@ class TableCache:
             where, of = f"{described.database}.{described.table}.{field.name}", column.charset or BINARY
             ways.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where))  # type: ignore[misc]
         ways = self._hidden(described, ways)
-        table = Table(described, ways, self._shared(described))
+        table = self._made(described, ways)
         return Copied(source, table, Rows([field.name for field in described.fields], ways, list(source.places)))
 
     def current_table(self, copied: Copied) -> Table:
@@ -205,12 +209,23 @@ class TableCache:
         shown = self._hidden(described, codes)
         found = period(described, kinds) if versioned else None
         if found is None:
-            return Table(described, shown, self._shared(described))
+            return self._made(described, shown)
         start, end = found
         for number in found:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
-        return Table(replace(described, key=key), shown, self._shared(described), SystemVersioning(codes, start, end))
+        return self._made(replace(described, key=key), shown, SystemVersioning(codes, start, end))
+
+    def _made(self, described: TableMap, codes: list[ColumnCodec], versions: SystemVersioning | None = None) -> Table:
+        """Return a table that queries the catalog for its columns where its history needs that."""
+        table = Table(described, codes, self._shared(described), versions)
+
+        def catalog() -> Catalog | None:
+            filled = self._filled_of(described.database, described.table)
+            return Catalog({}, filled) if all(field.name in filled for field in described.fields) else None
+
+        table.description = table.description._replace(catalog=catalog)
+        return table
 
     def _hidden(self, described: TableMap, codes: list[ColumnCodec]) -> list[ColumnCodec]:
         """Return the ways as settings and policy want them."""

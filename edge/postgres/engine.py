@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
 from edge.observability.figures import Figures
 from edge.postgres import setup
+from edge.postgres.catalog_columns import columns_of, enum_labels, has_table
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.failover import follow, guard
@@ -22,6 +24,7 @@ from edge.postgres.snapshot_reader import SnapshotReader
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
+from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -106,9 +109,12 @@ class PostgresSession:
         """Return the LSN where the log ends now."""
         return log_end(self._database)
 
-    def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher) -> None:
+    def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Start the slot's stream at the confirmed LSN."""
         names = self._names
+        if history is not None:
+            history.labels(enum_labels(self._database))
+            history.forget_dropped(partial(has_table, self._database))
         self._decoder = SnapshotDecoder(
             source=self._source,
             database=names.database,
@@ -117,6 +123,8 @@ class PostgresSession:
             key_of=PrimaryKeys(self._database).primary_key,
             records=self._config.records,
             policy=self._policy,
+            history=history,
+            catalog_of=partial(columns_of, self._database),
         )
         self._stream.start(names.slot, names.publication, checkpoint.confirmed)
 

@@ -6,6 +6,7 @@ a few seconds.
 """
 
 from edge import watch
+from edge.postgres.catalog_columns import enum_labels
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.failover import guard
@@ -18,6 +19,9 @@ _UNRESERVED = "the slot has outgrown max_slot_wal_keep_size: the server will rem
 
 class Watch(watch.Watch[Database, PostgresCheckpoint]):
     """Looks at slot, publication and `synchronized_standby_slots`."""
+
+    #: The labels of enum types at the look before; None at the first.
+    _labels: dict[str, dict[str, str]] | None = None
 
     def look(self, connection: Database) -> None:
         """Look once."""
@@ -32,5 +36,14 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
             self._outbox.reopen(Retryable(changed.message))
         retained = retained_bytes(connection, slot)
         self._figures.saw_log(log_end(connection), retained=retained, safe=slot.safe_bytes)
+        self._look_at_labels(connection)
         self.warn_of(retained)
         self.warn("slot", _UNRESERVED if slot.wal_status == "unreserved" else "")
+
+    def _look_at_labels(self, connection: Database) -> None:
+        """Have the next session compare the labels of enum types when they are others: the log has no record of that."""
+        labels = enum_labels(connection)
+        former, self._labels = self._labels, labels
+        known = [(kind, number, label) for kind, named in (former or {}).items() for number, label in named.items()]
+        if any(labels.get(kind, {}).get(number, label) != label for kind, number, label in known):
+            self._outbox.reopen(Retryable("labels of an enum type were changed: the log is read again by the new ones"))

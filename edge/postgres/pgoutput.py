@@ -16,9 +16,10 @@ from edge.postgres.logical_message import LogicalMessage, MessageRecords
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change
+from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
-from edge.records.transaction_writer import TransactionWriter
+from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
@@ -50,6 +51,8 @@ class Decoder:
         key_of: Callable[[Relation], list[str]],
         records: Records | None = None,
         policy: Policy | None = None,
+        history: History | None = None,
+        catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
     ) -> None:
         #: Position that the last transaction with records, fed whole, reaches to; None before there is one.
         self.committed: Position | None = None
@@ -60,10 +63,20 @@ class Decoder:
         self._records = records = records or Records()
         self._messages = MessageRecords(source=source, database=database)
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
-            batcher, epoch=epoch, largest=records.largest_bytes, records=records, no_table=self._messages.envelope
+            batcher,
+            epoch=epoch,
+            largest=records.largest_bytes,
+            records=records,
+            no_table=self._messages.envelope,
+            history=history,
         )
         self._announced = RelationCache(
-            source=source, database=database, key_of=key_of, records=records, policy=policy or Policy(Section())
+            source=source,
+            database=database,
+            key_of=key_of,
+            records=records,
+            policy=policy or Policy(Section()),
+            catalog_of=catalog_of,
         )
         self._tables = self._announced.tables
         # Functions of tables whose schema record was sent; in use only within a transaction.

@@ -4,6 +4,7 @@ Assumes that the server announces a relation before its first change and again w
 asks for a table's key where the log does not have it.
 """
 
+import hashlib
 import logging
 import struct
 from collections.abc import Callable
@@ -11,9 +12,10 @@ from collections.abc import Callable
 from msgspec import json
 
 from edge.postgres import envelope
-from edge.postgres.relations import Relation, string, table_schema
+from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
 from edge.postgres.types import OIDS, DebeziumType, debezium_type
+from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import Policy, Treatment
 from headrace.configuration.records import Records
 
@@ -33,10 +35,13 @@ class RelationCache:
         key_of: Callable[[Relation], list[str]],
         records: Records,
         policy: Policy,
+        catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
     ) -> None:
+        """`catalog_of`: what the catalog has of a table's columns now; None where it has others."""
         self.tables: dict[int, Table] = {}
         self._source, self._database = source, database
         self._key_of, self._records, self._policy = key_of, records, policy
+        self._catalog_of = catalog_of
         self._types: dict[int, str] = {}
         # From a domain's OID to that of the built-in type beneath.
         self._domains: dict[int, int] = {}
@@ -62,6 +67,14 @@ class RelationCache:
         )
         table = Table(relation, schema, shared, debezium_types, admitted=admitted)
         table.schema_sent = known is not None and known.schema_sent and known.schema == schema
+        table.description = TableDescription(
+            identity=str(relation.oid),
+            name=f"{relation.schema}.{relation.table}",
+            columns=known_columns(relation, self._types, actions),
+            schema=hashlib.sha256(json.encode(schema.change())).hexdigest()[:16],
+            catalog=lambda: self._catalog_of(relation),
+            left_out=schema.excluded,
+        )
         self.tables[relation.oid] = table
         return table
 

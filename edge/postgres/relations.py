@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 
 from edge.postgres.types import NAMES as TYPE_NAMES
 from edge.postgres.types import DebeziumType
+from edge.records.alterations import KnownColumn
 from headrace.schema import Column, TableSchema
 
 _INT32 = struct.Struct(">I").unpack_from
@@ -95,6 +96,18 @@ def table_schema(
         ],
         excluded=[column.name for column, _, action in columns if action == "exclude"],
     )
+
+
+def known_columns(
+    relation: Relation, types: Mapping[int, str], policy: Sequence[str | None]
+) -> tuple[KnownColumn, ...]:
+    """Return the relation's columns as the source has them, but for those that the edge's policy excludes."""
+    plain = (
+        _column(column, 0, [], types, None)
+        for column, action in zip(relation.columns, policy, strict=True)
+        if action != "exclude"
+    )
+    return tuple(KnownColumn(it.name, it.type_name, it.length, it.scale) for it in plain)
 
 
 def _treated(column: RelationColumn, position: int, key: list[str], action: str) -> Column:

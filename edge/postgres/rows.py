@@ -16,6 +16,7 @@ from edge.postgres import envelope, values
 from edge.postgres.envelope import Around
 from edge.postgres.relations import Relation
 from edge.postgres.types import DebeziumType
+from edge.records.alterations import TableDescription
 from headrace.schema import TableSchema
 
 PAD = bytes(4)
@@ -50,6 +51,8 @@ class Table:
         self.admitted = admitted
         #: Whether its schema record went ahead.
         self.schema_sent = False
+        #: What is compared with the table as it was before; None where that is not done.
+        self.description: TableDescription | None = None
         #: Its functions by the first eight bytes of a message (edge/postgres/rows_compiled.py); None before its first change.
         self.changes: dict[bytes, Change] | None = None
         #: As JSON, with its schema.

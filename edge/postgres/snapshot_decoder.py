@@ -73,7 +73,11 @@ class SnapshotDecoder(Decoder):
     def truncate(self, table: SnapshotTable) -> Position:
         """Put a truncate of a table here."""
         held = self._announced_now(table)
-        self._writer.add(held, None, held.truncate(self._around()))
+        self._writer.copy_begins = True
+        try:
+            self._writer.add(held, None, held.truncate(self._around()))
+        finally:
+            self._writer.copy_begins = False
         return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
     def mark_copy(self, table: SnapshotTable, mark: str) -> Position:

@@ -70,6 +70,11 @@ class RecordSettings:
             self._write(note)
         return until
 
+    @property
+    def sent_until(self) -> int:
+        """The place up to which a former process may have sent what is not acknowledged; 0 for none, and before `begin`."""
+        return self._sent_until or 0
+
     def stopped(self, checkpoint: Checkpoint, sent: Position) -> None:
         """Note that everything that was ever sent is acknowledged, if it is; `sent` is the last that this process has sent."""
         found = self._read()

@@ -21,10 +21,16 @@ _NO_SNAPSHOT, _MARKED = b',"snapshot":"false"', b',"snapshot":"%b"'
 _NULL, _BEFORE, _AFTER, _UNCHANGED = b"null", b'{"before":', b',"after":', b'"unchanged":'
 
 
-def schema_record(schema: TableSchema, source: bytes, database_names: bytes, now_ms: int) -> bytes:
-    """Return the schema record that goes ahead of a table's first change; `database_names` are its two name fields."""
+def schema_record(
+    schema: TableSchema, source: bytes, database_names: bytes, now_ms: int, rewritten: list[str] | None = None
+) -> bytes:
+    """Return the schema record that goes ahead of a table's first change; `database_names` are its two name fields.
+
+    `rewritten` is why existing rows changed without a record, where that is known.
+    """
     change = json.encode(schema.change())
-    return b'{%b"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]}' % (source, now_ms, database_names, change)
+    mark = b"" if rewritten is None else b',"rewritten":%b' % json.encode(rewritten)
+    return b'{%b"},"ts_ms":%d,%b,"ddl":null,"tableChanges":[%b]%b}' % (source, now_ms, database_names, change, mark)
 
 
 def copy_mark(

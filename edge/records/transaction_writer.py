@@ -10,6 +10,7 @@ import logging
 from typing import Generic, Protocol, TypeVar
 
 from edge.records import envelope
+from edge.records.alterations import Announcement, TableDescription
 from edge.records.batcher import Batcher
 from headrace.configuration.records import Records
 from headrace.errors import NeedsOperator
@@ -55,20 +56,50 @@ class Table(Protocol[T_contra]):
     name: bytes
 
     @property
+    def description(self) -> TableDescription | None:
+        """What is compared with the table as it was before; None where that is not done."""
+
+    @property
     def envelope(self) -> Envelope[T_contra]:
         """What its records share."""
+
+
+class History(Protocol):
+    """What tables looked like before (edge/snapshot/table_history.py)."""
+
+    def announce(self, table: TableDescription, place: int, *, is_copied: bool = False) -> Announcement:
+        """Note a table ahead of its schema record in the transaction at a place; the same answer each time there.
+
+        `is_copied`: whether a copy of the whole table begins just there. Raises NoRoom or NeedsOperator where what was found
+        cannot be made durable.
+        """
+
+
+_NOTHING_KNOWN = Announcement(None, 0)
 
 
 class TransactionWriter(Generic[T]):
     """Writes one transaction after another into a batcher; `largest` is the limit of a record's value, in bytes."""
 
-    def __init__(self, batcher: Batcher, *, epoch: int, largest: int, records: Records, no_table: Envelope[T]) -> None:
+    def __init__(
+        self,
+        batcher: Batcher,
+        *,
+        epoch: int,
+        largest: int,
+        records: Records,
+        no_table: Envelope[T],
+        history: History | None = None,
+    ) -> None:
         #: The transaction that has begun and did not end; None between transactions.
         self.transaction: T | None = None
         #: The ordinal of the next change, and how many ordinals before it have no record.
         self.ordinal = self.skipped = 0
         #: When what is written was read, in milliseconds since 1970; set by the decoder.
         self.now_ms = 0
+        #: Whether a copy of a whole table begins with the truncate that is added now.
+        self.copy_begins = False
+        self._history = history
         self._batcher, self._epoch, self._largest, self._no_table = batcher, epoch, largest, no_table
         self._with_ends, self._with_tombstones = records.transactions, records.tombstones
         self._stops_at_large = records.on_too_large == "stop"
@@ -111,7 +142,7 @@ class TransactionWriter(Generic[T]):
     ) -> None:
         """Add changes of one table; raise as `fitted` does."""
         batcher, ordinal = self._batcher, self.ordinal
-        if batcher.repeats_schema and not table.schema_sent:
+        if not table.schema_sent and self._repeats_schema(self._announced(table)):
             # Each has its schema record.
             for key, value in zip(keys, values, strict=True):
                 assert value is not None
@@ -218,9 +249,21 @@ class TransactionWriter(Generic[T]):
         if table is not None and not table.schema_sent:
             source = table.envelope.source(transaction, ordinal)
             names = table.envelope.database_names
-            ahead.append((None, envelope.schema_record(table.schema, source, names, self.now_ms)))
-            table.schema_sent = not self._batcher.repeats_schema
+            announced = self._announced(table)
+            record = envelope.schema_record(table.schema, source, names, self.now_ms, announced.rewritten)
+            ahead.append((None, record))
+            table.schema_sent = not self._repeats_schema(announced)
         return ahead
+
+    def _announced(self, table: Table[T]) -> Announcement:
+        if self._history is None or self.transaction is None or table.description is None:
+            return _NOTHING_KNOWN
+        return self._history.announce(table.description, self.transaction.commit, is_copied=self.copy_begins)
+
+    def _repeats_schema(self, announced: Announcement) -> bool:
+        """Whether each change of a table carries its schema record in the present transaction."""
+        assert self.transaction is not None
+        return self._batcher.repeats_schema or announced.repeats_until >= self.transaction.commit
 
     def _append(self, key: bytes | None, value: bytes) -> None:
         self._batcher.keys.append(key)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from edge.snapshot.plan import Key, LogTable, Plan, State, TablePlan
@@ -18,8 +19,12 @@ _SAVE_SECONDS = 0.5
 class ActivePlan:
     """The plan of the state folder, in the present epoch."""
 
-    def __init__(self, folder: SnapshotStore, epoch: int) -> None:
+    def __init__(
+        self, folder: SnapshotStore, epoch: int, copied: Callable[[str, int], None] = lambda _table, _started_ms: None
+    ) -> None:
+        """`copied` is called when a whole table was copied again, with its name and when that began, in milliseconds."""
         self._folder = folder
+        self._copied = copied
         self.plan: Plan = folder.plan()
         self._dirty = self.plan.enter(epoch) and bool(self.plan.tables)
         self._saved_at = 0.0
@@ -46,7 +51,7 @@ class ActivePlan:
             plan.cancel(tables, now_ms)
         elif request.kind == "snapshot":
             for name in tables:
-                plan.add(name, where=request.where, replace=request.replace, now_ms=now_ms)
+                plan.add(name, where=request.where, replace=request.replace, now_ms=now_ms, restart=request.restart)
         else:
             plan.paused = request.kind == "pause"
         _log.info("snapshot request taken: %s %s", request.kind, ", ".join(tables))
@@ -92,6 +97,8 @@ class ActivePlan:
         table.finished_ms = time.time_ns() // 1_000_000
         self._dirty = True
         self._save_if_possible()
+        if state == "done" and table.replace and table.where is None:
+            self._copied(table.name, table.started_ms)
 
     def end_marked(self, table: TablePlan) -> None:
         """Note that consumers have the end of a copy that was cancelled or failed."""

@@ -19,12 +19,14 @@ import secrets
 import time
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable, TablePlan
 from edge.snapshot.ports import Chunk, Described, Reader, Source
+from edge.snapshot.store import Request
 from edge.snapshot.table_copy import TableCopy
 from edge.snapshot.worker import Job, Worker
 from headrace.backoff import Backoff
@@ -135,10 +137,16 @@ class SnapshotCoordinator:
             path, request = asked
             self._submit(
                 lambda reader: self._active.resolved(reader, request),
-                lambda tables: self._active.take(path, request, tables),
+                lambda tables: self._take(path, request, tables),
             )
         if self._plan is not None and not self._plan.unfinished and not self._only_end:
             _log.info("the snapshot of %s was cancelled", self._plan.name)
+            self._reset()
+            self._follow_moved_rows()
+
+    def _take(self, path: Path, request: Request, tables: list[str]) -> None:
+        self._active.take(path, request, tables)
+        if request.restart and self._plan is not None and self._plan.name in tables:
             self._reset()
             self._follow_moved_rows()
 

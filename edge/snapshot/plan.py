@@ -98,12 +98,17 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     paused: bool = False
     tables: list[TablePlan] = []
 
-    def add(self, name: str, *, where: str | None, replace: bool, now_ms: int) -> bool:
+    def add(self, name: str, *, where: str | None, replace: bool, now_ms: int, restart: bool = False) -> bool:
         """Ask for a table, unless the same is asked for already and not finished; return whether it was added.
 
         An earlier snapshot of the table that has ended is forgotten, but not that the end of its copy is still to be marked.
+        `restart`: one that is not finished begins again.
         """
-        if any(it.unfinished and (it.name, it.where, it.replace) == (name, where, replace) for it in self.tables):
+        same = [it for it in self.unfinished() if (it.name, it.where, it.replace) == (name, where, replace)]
+        if same:
+            if restart:
+                same[0].restart()
+                same[0].started_ms = 0
             return False
         ended = [it for it in self.tables if it.name == name and not it.unfinished]
         self.tables = [it for it in self.tables if it.unfinished or it.name != name]

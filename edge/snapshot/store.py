@@ -31,6 +31,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tables: list[str] = []
     where: str | None = None
     replace: bool = False
+    #: Whether a copy that is under way begins again: its rows changed since they were read.
+    restart: bool = False
 
 
 class SnapshotStore:

@@ -125,6 +125,8 @@ class Snapshot(Section, frozen=True, kw_only=True):
 
     #: Whether `headrace edge init` asks for a snapshot of every published table, when it makes the source.
     mode: Literal["no_data", "initial"] = "no_data"
+    #: What follows when a table was altered in a way that changed its rows without a record: `report` it, or `copy` it again too.
+    after_alter: Literal["report", "copy"] = "report"
     #: Size that a chunk aims at, in the database's text form; the stream waits while a chunk takes its place in it.
     chunk_kilobytes: Annotated[int, Meta(ge=16, le=65_536)] = 1024
 

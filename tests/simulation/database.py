@@ -111,7 +111,7 @@ class Session:
         self.passed = 0
         database.sessions.append(self)
 
-    def start(self, checkpoint: Any, batcher: Any) -> None:
+    def start(self, checkpoint: Any, batcher: Any, _history: Any = None) -> None:
         """Read what commits at the confirmed place or after it."""
         database = self._database
         if checkpoint.confirmed < database.slot:

@@ -12,6 +12,7 @@ from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.session import CaptureSession
+from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NotConnected
@@ -55,7 +56,7 @@ class Session:
     def log_end(self):
         return 50
 
-    def start(self, _checkpoint, _batcher):
+    def start(self, _checkpoint, _batcher, _history):
         pass
 
     def confirm(self, _place, _now_ms, *, ask=False):
@@ -85,7 +86,17 @@ def captured(tmp_path, monkeypatch):
         progress = Progress(state, checkpoint(Position.start(7), 50), outbox, PostgresCheckpoint.advanced)
         config = load(path, EdgeFile)
         settings = RecordSettings(tmp_path / "state", config)
-        made = CaptureSession(config, engine, progress, outbox, Figures(), Wakeup(), 0, settings)
+        made = CaptureSession(
+            config,
+            engine,
+            progress,
+            outbox,
+            Figures(),
+            Wakeup(),
+            0,
+            settings,
+            history=TableHistory(tmp_path / "state", SOURCE),
+        )
         try:
             made.run(lambda: session.turns >= TURNS)
         finally:

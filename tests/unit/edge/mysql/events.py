@@ -136,6 +136,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         kinds_of=lambda _database, _table: options.get("kinds", {}),
         type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),
         lower_case=options.get("lower_case", False),
+        filled_of=lambda _database, _table: options.get("filled", {}),
     )
     largest = options.get("largest", 15 << 20)
     made = Decoder(
@@ -148,6 +149,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         mariadb=engine == "mariadb",
         largest=largest,
         records=options.get("records", Records()),
+        history=options.get("history"),
     )
     return made, batcher
 

@@ -49,7 +49,7 @@ FIELDS = (
 class Stream:
     """A decoder at place 7:4, with a table's chunks put by `chunk`."""
 
-    def __init__(self, folder, mariadb=True, **records):
+    def __init__(self, folder, mariadb=True, history=None, **records):
         policy = Policy(Section())
         self.batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
         self.tables = TableCache(
@@ -73,6 +73,7 @@ class Stream:
             mariadb=mariadb,
             largest=1 << 20,
             records=Records(**records),
+            history=history,
         )
         self.window = DedupWindow()
         self.copied = self.tables.copied(table())

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.relations import Relation
+from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher, SealedBatch
 from edge.records.column_policy import Policy
+from edge.snapshot.table_history import TableHistory
 from headrace.batch import CONTENT_ENCODING, Batch, decode
 from headrace.configuration.records import Records
 from headrace.position import Position
@@ -148,6 +150,9 @@ class Log:
         tail: Position | None = None,
         policy: Policy | None = None,
         repeat_schema_until: int = 0,
+        history: TableHistory | None = None,
+        kind: type[Decoder] = Decoder,
+        catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
         **records: Any,
     ) -> None:
         self.batcher = Batcher(
@@ -156,7 +161,7 @@ class Log:
             target_bytes=target_bytes,
             repeat_schema_until=repeat_schema_until,
         )
-        self.decoder = Decoder(
+        self.decoder = kind(
             source="jakarta/bank",
             database="bank",
             epoch=EPOCH,
@@ -164,6 +169,8 @@ class Log:
             key_of=key_of,
             records=Records(**records),
             policy=policy,
+            history=history,
+            catalog_of=catalog_of,
         )
 
     def feed(self, *messages: bytes) -> None:

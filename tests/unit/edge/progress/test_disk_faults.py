@@ -24,6 +24,7 @@ from edge.session import CaptureSession
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore
+from edge.snapshot.table_history import TableHistory
 from headrace import files
 from headrace.errors import NeedsOperator, NoRoom
 from headrace.position import Position
@@ -276,7 +277,7 @@ def test_what_only_a_person_can_change_is_an_operators_matter(tmp_path, disk):
         files.write_private(tmp_path / "a.json", b"x")
 
 
-def test_leaving_the_database_succeeds_whatever_the_snapshot_leaves_undone():
+def test_leaving_the_database_succeeds_whatever_the_snapshot_leaves_undone(tmp_path):
     """E13."""
     closed = []
 
@@ -294,6 +295,7 @@ def test_leaving_the_database_succeeds_whatever_the_snapshot_leaves_undone():
 
     capture = object.__new__(CaptureSession)
     capture._snapshots, capture._session, capture._figures = Part(), Session(), Figures()
+    capture._history = TableHistory(tmp_path, SOURCE)
     with pytest.raises(NoRoom, match="full"):
         capture.close()
 

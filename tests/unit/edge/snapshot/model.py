@@ -5,6 +5,7 @@ did not change. A transaction may stand in the log before readers see it.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.plan import LogTable, Plan
 from edge.snapshot.ports import Chunk, Described, Put
+from edge.snapshot.store import Request
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS
@@ -294,6 +296,8 @@ class Folder:
 
     def __init__(self, plan: Plan) -> None:
         self.saved = msgspec.json.encode(plan)
+        #: Requests that wait, each with its file.
+        self.requests: list[tuple[Path, Request]] = []
 
     def plan(self) -> Plan:
         return msgspec.json.decode(self.saved, type=Plan)
@@ -301,5 +305,8 @@ class Folder:
     def save(self, plan: Plan) -> None:
         self.saved = msgspec.json.encode(plan)
 
-    def waiting(self) -> list[Any]:
-        return []
+    def waiting(self) -> list[tuple[Path, Request]]:
+        return list(self.requests)
+
+    def taken(self, path: Path) -> None:
+        self.requests = [request for request in self.requests if request[0] != path]

@@ -4,10 +4,12 @@ Each run is drawn from a number of its own, so that one that fails can be run ag
 """
 
 import random
+from pathlib import Path
 
 import pytest
 
 from edge.snapshot.plan import Plan
+from edge.snapshot.store import Request
 from headrace.schema import COPY_BEGINS, COPY_ENDS
 from tests.unit.edge.snapshot.model import STALE, Consumer, Database, Edge, Folder
 
@@ -151,6 +153,29 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_what_was_acknowledged():
     behind = [entry.key for _, entry in run.consumer.records[before:] if entry.kind == "read"]
     assert behind
     assert min(behind) > cursor
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_copy_under_way_begins_again_where_its_table_was_altered(number):
+    """L7: rows that were read before have the values of before."""
+    run = Run(number, writes=["insert", "update", "move", "delete"], replace=True, crashes=False)
+    now = 0.0
+    while not run.consumer.records or run.consumer.records[-1][1].kind != "read":
+        now += 1
+        run.step(now)
+    assert run.plan.state == "running"
+    again = Request(kind="snapshot", tables=["public.t"], replace=True, restart=True)
+    run.folder.requests.append((Path("request"), again))
+    before = len(run.consumer.records)
+    while run.folder.requests:
+        now += 1
+        run.step(now)
+    run.finish()
+
+    kinds = [entry.kind for _, entry in run.consumer.records[before:]]
+    assert "truncate" in kinds
+    assert "read" in kinds[kinds.index("truncate") :]
+    assert run.consumer.rows() == run.database.now
 
 
 def test_a_row_that_moved_without_all_of_its_columns_is_noted_durably_before_the_log_goes_on():

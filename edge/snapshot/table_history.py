@@ -1,0 +1,271 @@
+"""What a source's tables looked like when their schema records were sent, and which of them need a copy (L7, T14).
+
+The log has no record of what an alteration does to rows that are there. So each description of a table is compared with the one
+before, over restarts too: where rows changed, the schema record has the reasons (`rewritten`), `status` reports them until a copy
+was made, and with `[snapshot] after_alter = "copy"` the edge asks for that copy. All this is durable before the record is sent.
+
+It also keeps the schema by which records at the far side are to be read, where that depends on the present catalog: a key that
+was altered since, for a replica identity that does not include it. Where the schema is not the one noted, every change that the
+far side may have carries its schema record (edge/progress/record_settings.py has the same for settings).
+
+One JSON file in the state folder. Log positions of a former process are read again after a crash, so of each table a few former
+descriptions are kept, with the place from which on each was in force. For the capturing thread alone.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from edge.records.alterations import Announcement, KnownColumn, TableDescription, alterations
+from edge.snapshot.store import Request, SnapshotStore
+from headrace import files
+from headrace.errors import ReplicationError
+from headrace.formats import TABLE_HISTORY
+
+_log = logging.getLogger(__name__)
+
+_NAME = "tables.json"
+#: Descriptions of a table that are kept.
+_MOST_FORMS = 4
+#: What no record depends on is written at most so often, in seconds.
+_SAVE_SECONDS = 1.0
+
+
+class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    name: str
+    columns: tuple[KnownColumn, ...]
+    schema: str
+    #: Place of the first transaction whose records are of it.
+    since: int
+    rewritten: list[str] | None = None
+    #: Place of the transaction whose schema record reported that; None before.
+    reported: int | None = None
+    #: Place up to which the far side may have records that were written by another description.
+    others_until: int = 0
+    #: The highest number of a column, and the columns that the edge's policy left out.
+    newest: int = 0
+    left_out: tuple[str, ...] = ()
+
+    def describes(self, table: TableDescription) -> bool:
+        """Whether the log has the same of a table."""
+        return self.name == table.name and [it.shown for it in self.columns] == [it.shown for it in table.columns]
+
+
+class _Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reasons: list[str]
+    #: In milliseconds since 1970.
+    at_ms: int
+
+
+class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    version: int = TABLE_HISTORY.version
+    #: The epoch that places are of.
+    epoch: int = 0
+    tables: dict[str, list[_Form]] = {}
+    needs_copy: dict[str, _Mark] = {}
+    #: Labels of enum types by type, each by what the database knows it by.
+    labels: dict[str, dict[str, str]] = {}
+
+
+class TableHistory:
+    """The history of one state folder; `warned` is where the warnings go, by table."""
+
+    def __init__(
+        self, folder: Path, source: str, *, copies: bool = False, warned: dict[str, str] | None = None
+    ) -> None:
+        """Read it; raise NeedsOperator when that cannot be done. `copies`: whether a copy is asked for after an alteration."""
+        self._path = folder / _NAME
+        self._requests = SnapshotStore(folder, source)
+        self._copies = copies
+        self._warned = {} if warned is None else warned
+        self._sent_until = 0
+        self._dirty = False
+        self._saved_at = 0.0
+        self._known = self._read()
+        self._warn()
+
+    def begin(self, epoch: int, sent_until: int) -> None:
+        """Start a session; no former one has sent changes beyond `sent_until`."""
+        self._sent_until = sent_until
+        if self._known.epoch != epoch:
+            # Places of another epoch cannot be compared with those of this one.
+            self._known.epoch = epoch
+            for forms in self._known.tables.values():
+                forms[:] = forms[-1:]
+                forms[0].since = forms[0].others_until = 0
+                if forms[0].reported is not None:
+                    forms[0].rewritten = forms[0].reported = None
+            self._dirty = bool(self._known.tables)
+
+    def announce(self, table: TableDescription, place: int, *, is_copied: bool = False) -> Announcement:
+        """Note what a table looks like in the transaction at a place, ahead of its schema record there.
+
+        `is_copied`: whether a copy of the whole table begins just there. Raises NoRoom or NeedsOperator where what was found
+        cannot be made durable.
+        """
+        forms = self._known.tables.get(table.identity, [])
+        in_force = next((form for form in reversed(forms) if form.since <= place), None)
+        if in_force is None or not in_force.describes(table) or in_force.schema != table.schema:
+            if forms and in_force is not forms[-1]:
+                # The log of before is read again, from a place that is not remembered.
+                return Announcement(None, self._sent_until)
+            in_force = self._add(table, in_force, place, is_copied=is_copied)
+        found = in_force.rewritten
+        if found is not None and in_force.reported is None:
+            in_force.reported, self._dirty = place, True
+        is_here = in_force.reported == place
+        if found and is_here and self._dirty:
+            self._save()
+        self.save_due()
+        return Announcement(found if is_here else None, in_force.others_until)
+
+    def labels(self, found: Mapping[str, Mapping[str, str]]) -> None:
+        """Compare the labels of enum types with those that are known: one that was renamed changed rows."""
+        known = self._known.labels
+        renamed = {
+            kind
+            for kind, labels in found.items()
+            if any(labels.get(number, label) != label for number, label in known.get(kind, {}).items())
+        }
+        for forms in self._known.tables.values():
+            newest = forms[-1]
+            kinds = {column.type.removeprefix("_") for column in newest.columns} & renamed
+            if kinds:
+                reasons = [f"a label of type {kind} was renamed" for kind in sorted(kinds)]
+                self._mark(newest.name, reasons)
+                unreported = (newest.rewritten or []) if newest.reported is None else []
+                newest.rewritten, newest.reported = list(dict.fromkeys([*unreported, *reasons])), None
+        if found != known:
+            # After all marks: where one cannot be made, the next session finds the labels again.
+            self._known.labels = {kind: dict(labels) for kind, labels in found.items()}
+            self._dirty = True
+        if renamed:
+            self._save()
+
+    def copied(self, table: str, started_ms: int) -> None:
+        """Note that a whole table was copied again, beginning at a time in milliseconds since 1970."""
+        mark = self._known.needs_copy.get(table)
+        if mark is not None and started_ms >= mark.at_ms:
+            self._unmark([table])
+
+    def forget_dropped(self, exists: Callable[[str], bool]) -> None:
+        """Withdraw the warnings about tables that the server does not have any more: they cannot be copied."""
+        self._unmark([table for table in self._known.needs_copy if not exists(table)])
+
+    def close(self) -> None:
+        """Write what is not written yet, if the disk takes it: nothing depends on it."""
+        if self._dirty:
+            self._save_if_possible()
+
+    @property
+    def warnings(self) -> dict[str, str]:
+        """What `status` reports of each table that needs a copy."""
+        return {
+            table: f"{table} needs a copy ({'; '.join(mark.reasons)}): 'headrace edge snapshot {table} --replace'"
+            for table, mark in sorted(self._known.needs_copy.items())
+        }
+
+    def _add(self, table: TableDescription, former: _Form | None, place: int, *, is_copied: bool) -> _Form:
+        """Note a description that was not known, and what it did to rows; where that fails, nothing is noted."""
+        catalog = table.catalog()
+        numbers = catalog.numbers if catalog is not None else {}
+        columns = tuple(
+            msgspec.structs.replace(column, number=numbers.get(column.name)) if numbers else column
+            for column in table.columns
+        )
+        found: list[str] | None = None
+        if former is None:
+            if self._others(table, table.name):
+                found = [f"another table is called {table.name} now"]
+        elif not former.describes(table):
+            found = alterations(
+                former.columns, columns, catalog, types=bool(numbers), newest=former.newest, left_out=former.left_out
+            )
+            if former.name != table.name:
+                found = [f"the table was called {former.name}", *(found or [])]
+        form = _Form(
+            table.name,
+            columns,
+            table.schema,
+            place,
+            found,
+            others_until=self._sent_until,
+            newest=catalog.newest if catalog is not None else 0,
+            left_out=tuple(table.left_out),
+        )
+        if found and not is_copied:
+            self._mark(table.name, found)
+        if former is not None and former.name != table.name and not self._others(table, former.name):
+            # Nothing has this name any more that could be copied.
+            self._known.needs_copy.pop(former.name, None)
+            self._warn()
+        self._known.tables[table.identity] = [*self._known.tables.get(table.identity, []), form][-_MOST_FORMS:]
+        self._dirty = True
+        return form
+
+    def _others(self, table: TableDescription, name: str) -> list[str]:
+        """Return the identities of other tables that were last known by a name."""
+        return [
+            identity
+            for identity, forms in self._known.tables.items()
+            if identity != table.identity and forms[-1].name == name
+        ]
+
+    def _mark(self, table: str, reasons: list[str]) -> None:
+        """Note that a table needs a copy, and ask for it where that is wanted."""
+        if self._copies:
+            # Before the mark: after a failure in between the alteration is found again.
+            self._requests.ask_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))
+        former = self._known.needs_copy.get(table)
+        listed = [*(former.reasons if former else []), *reasons]
+        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)
+        _log.warning("%s needs a copy, since its rows changed without a record: %s", table, "; ".join(reasons))
+        self._dirty = True
+        self._warn()
+
+    def _unmark(self, tables: Sequence[str]) -> None:
+        for table in tables:
+            del self._known.needs_copy[table]
+            self._dirty = True
+        if tables:
+            self._save_if_possible()
+            self._warn()
+
+    def _warn(self) -> None:
+        present = {f"copy of {table}": words for table, words in self.warnings.items()}
+        self._warned.update(present)
+        for name in [name for name in self._warned if name.startswith("copy of ") and name not in present]:
+            del self._warned[name]
+
+    def _read(self) -> _File:
+        try:
+            data = self._path.read_bytes()
+            TABLE_HISTORY.check_json(data, str(self._path))
+            return msgspec.json.decode(data, type=_File)
+        except FileNotFoundError:
+            return _File()
+        except OSError as error:
+            raise files.problem(self._path, "read", error) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # As if nothing were known: more schema records than needed, and alterations of meanwhile are not found.
+            _log.warning("%s is damaged, and is written again", self._path)
+            return _File()
+
+    def save_due(self) -> None:
+        """Write what is not written yet, if the last write is long enough ago and the disk takes it."""
+        if self._dirty and time.monotonic() - self._saved_at >= _SAVE_SECONDS:
+            self._save_if_possible()
+
+    def _save_if_possible(self) -> None:
+        try:
+            self._save()
+        except ReplicationError as error:
+            self._saved_at = time.monotonic()
+            _log.warning("%s", error.message)
+
+    def _save(self) -> None:
+        files.write_private(self._path, msgspec.json.encode(self._known))
+        self._saved_at, self._dirty = time.monotonic(), False
