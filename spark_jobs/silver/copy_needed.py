@@ -6,7 +6,7 @@ records, what the schemas suggest is a warning. A truncate of the source, with w
 Called when a load or a rebuild has brought up a table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from headrace.schema import TableSchema
@@ -26,12 +26,22 @@ def warnings(
     """
     found = dict(known)
     for source, schemas in versions.of.items():
+        position, first = schemas[0]
+        if position and first.rewritten:
+            # A table that was renamed is a new one here.
+            found[f"{source} {position}"] = _advice(_rewritten(first.rewritten), table, source)
         for (_, old), (position, new) in pairwise(schemas):
             if reason := _reason(old, new):
-                found[f"{source} {position}"] = (
-                    f"{reason}. To be sure, copy it again at {source}: 'headrace edge snapshot {table} --replace'."
-                )
+                found[f"{source} {position}"] = _advice(reason, table, source)
     return {place: text for place, text in sorted(found.items()) if not _ended(place, cleared)}
+
+
+def _advice(reason: str, table: str, source: str) -> str:
+    return f"{reason}. To be sure, copy it again at {source}: 'headrace edge snapshot {table} --replace'."
+
+
+def _rewritten(reasons: Sequence[str]) -> str:
+    return f"{NEEDS_COPY}: the source rewrote its rows ({', '.join(reasons)})"
 
 
 def _ended(place: str, cleared: Mapping[str, str]) -> bool:
@@ -42,7 +52,7 @@ def _ended(place: str, cleared: Mapping[str, str]) -> bool:
 def _reason(old: TableSchema, new: TableSchema) -> str | None:
     """Return why rows that did not change since may differ from their source; None when there is no reason."""
     if new.rewritten is not None:
-        return f"{NEEDS_COPY}: the source rewrote its rows ({', '.join(new.rewritten)})" if new.rewritten else None
+        return _rewritten(new.rewritten) if new.rewritten else None
     before = {column.name: types.of(column) for column in old.columns}
     after = {column.name: types.of(column) for column in new.columns}
     appeared = [name for name in after if name not in before]

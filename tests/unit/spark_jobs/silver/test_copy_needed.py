@@ -55,3 +55,20 @@ def test_edge_that_marks_rewritten_tables_is_believed():
     # and one that looked and found nothing
     added = record("p2", [], id="int8", a="text", b="text")
     assert copy_needed.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [added], {}), {}) == {}
+
+
+def test_table_that_was_renamed_is_new_to_the_lake_and_needs_a_copy_until_there_is_one():
+    """T14: nothing of its former rows is in it. These are the bytes of an edge's record."""
+    value = b'{"source":{"schema":"public","table":"t"},"tableChanges":[{"table":{"primaryKeyColumnNames":["id"],"columns":[]}}],'
+    text = (value + b'"rewritten":["the table was called public.old"]}').decode()
+    first = SchemaRecord(source=J, table="public.t", position="p2", value=text, schema=TableSchema.parse(text))
+
+    found = copy_needed.warnings("public.t", {}, SchemaVersions.read({}, [first], {}), {})
+
+    assert found[f"{J} p2"].startswith(
+        f"{copy_needed.NEEDS_COPY}: the source rewrote its rows (the table was called public.old)"
+    )
+    # A later load knows the record, and its warning stays until the truncate with which a copy begins.
+    later = SchemaVersions.read({J: text}, [], {})
+    assert copy_needed.warnings("public.t", found, later, {}) == found
+    assert copy_needed.warnings("public.t", found, later, {J: "p3"}) == {}
