@@ -140,6 +140,9 @@ class MysqlSession:
     def start(self, checkpoint: MysqlCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Start the stream after the checkpoint's GTID set."""
         self._charsets = _charsets(self._database)
+        if history is not None:
+            query = "select concat(table_schema, '.', table_name) from information_schema.tables"
+            history.forget_dropped({str(name): str(name) for (name,) in self._database.rows(query)})
         policy = Policy(self._config.policy)
         self._tables = TableCache(
             connector=self._engine,

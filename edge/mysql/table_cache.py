@@ -209,14 +209,22 @@ class TableCache:
         shown = self._hidden(described, codes)
         found = period(described, kinds) if versioned else None
         if found is None:
-            return self._made(described, shown)
+            return self._made(described, shown, depends_on_catalog=bool(kinds))
         start, end = found
         for number in found:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
-        return self._made(replace(described, key=key), shown, SystemVersioning(codes, start, end))
+        versions = SystemVersioning(codes, start, end)
+        return self._made(replace(described, key=key), shown, versions, depends_on_catalog=True)
 
-    def _made(self, described: TableMap, codes: list[ColumnCodec], versions: SystemVersioning | None = None) -> Table:
+    def _made(
+        self,
+        described: TableMap,
+        codes: list[ColumnCodec],
+        versions: SystemVersioning | None = None,
+        *,
+        depends_on_catalog: bool = False,
+    ) -> Table:
         """Return a table that queries the catalog for its columns where its history needs that."""
         table = Table(described, codes, self._shared(described), versions)
 
@@ -224,7 +232,7 @@ class TableCache:
             filled = self._filled_of(described.database, described.table)
             return Catalog({}, filled) if all(field.name in filled for field in described.fields) else None
 
-        table.description = table.description._replace(catalog=catalog)
+        table.description = table.description._replace(catalog=catalog, depends_on_catalog=depends_on_catalog)
         return table
 
     def _hidden(self, described: TableMap, codes: list[ColumnCodec]) -> list[ColumnCodec]:

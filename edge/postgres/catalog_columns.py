@@ -13,10 +13,9 @@ select attname::text, attnum::int, atthasdef or atthasmissing or attidentity <> 
 from pg_attribute join pg_class c on c.oid = attrelid
 where attrelid = %s::int8::oid and attnum > 0 and not attisdropped
 """
-_TABLE = """
-select exists (
-    select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname || '.' || c.relname = %s
-)
+_TABLES = """
+select c.oid::int8::text, n.nspname || '.' || c.relname
+from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p')
 """
 _LABELS = "select enumtypid::regtype::text, oid::int8::text, enumlabel::text from pg_enum order by 1, 2"
 
@@ -41,9 +40,9 @@ def enum_labels(database: Database) -> dict[str, dict[str, str]]:
     return found
 
 
-def has_table(database: Database, name: str) -> bool:
-    """Return whether there is a table `schema.table`."""
-    return bool(database.value(_TABLE, name))
+def table_names(database: Database) -> dict[str, str]:
+    """Return the names `schema.table` of all tables, by OID."""
+    return dict(database.rows(_TABLES))
 
 
 def _name(kind: str) -> str:

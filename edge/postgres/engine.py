@@ -9,7 +9,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption
 from edge.observability.figures import Figures
 from edge.postgres import setup
-from edge.postgres.catalog_columns import columns_of, enum_labels, has_table
+from edge.postgres.catalog_columns import columns_of, enum_labels, table_names
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.failover import follow, guard
@@ -114,7 +114,7 @@ class PostgresSession:
         names = self._names
         if history is not None:
             history.labels(enum_labels(self._database))
-            history.forget_dropped(partial(has_table, self._database))
+            history.forget_dropped(table_names(self._database))
         self._decoder = SnapshotDecoder(
             source=self._source,
             database=names.database,

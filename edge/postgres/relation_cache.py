@@ -22,6 +22,8 @@ from headrace.configuration.records import Records
 _log = logging.getLogger(__name__)
 
 _INT32 = struct.Struct(">I").unpack_from
+#: Replica identities, full and nothing, with which a relation is announced without its key.
+_KEY_NOT_IN_LOG = "fn"
 
 
 class RelationCache:
@@ -74,6 +76,7 @@ class RelationCache:
             schema=hashlib.sha256(json.encode(schema.change())).hexdigest()[:16],
             catalog=lambda: self._catalog_of(relation),
             left_out=schema.excluded,
+            depends_on_catalog=relation.identity in _KEY_NOT_IN_LOG,
         )
         self.tables[relation.oid] = table
         return table
@@ -93,7 +96,7 @@ class RelationCache:
         self._types[oid] = name
 
     def _key(self, relation: Relation) -> list[str]:
-        if relation.identity not in "fn":
+        if relation.identity not in _KEY_NOT_IN_LOG:
             return [column.name for column in relation.columns if column.identity]
         key = self._key_of(relation)
         if not {column.name for column in relation.columns}.issuperset(key):

@@ -59,6 +59,8 @@ class TableDescription(NamedTuple):
     catalog: Callable[[], Catalog | None]
     #: Names of columns that the edge's policy leaves out.
     left_out: Sequence[str] = ()
+    #: Whether the schema depends on the catalog as it is now: the same log, read again, may have another one then.
+    depends_on_catalog: bool = False
 
 
 class Announcement(NamedTuple):

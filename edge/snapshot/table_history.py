@@ -5,8 +5,9 @@ before, over restarts too: where rows changed, the schema record has the reasons
 was made, and with `[snapshot] after_alter = "copy"` the edge asks for that copy. All this is durable before the record is sent.
 
 It also keeps the schema by which records at the far side are to be read, where that depends on the present catalog: a key that
-was altered since, for a replica identity that does not include it. Where the schema is not the one noted, every change that the
-far side may have carries its schema record (edge/progress/record_settings.py has the same for settings).
+was altered since, for a replica identity that does not include it. Where that schema is not the one noted, or none is, every
+change that the far side may have carries its schema record (edge/progress/record_settings.py has the same for settings). Any
+other schema is the log's alone: whoever reads the log again finds the same one.
 
 One JSON file in the state folder. Log positions of a former process are read again after a crash, so of each table a few former
 descriptions are kept, with the place from which on each was in force. For the capturing thread alone.
@@ -14,7 +15,7 @@ descriptions are kept, with the place from which on each was in force. For the c
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,8 @@ _log = logging.getLogger(__name__)
 _NAME = "tables.json"
 #: Descriptions of a table that are kept.
 _MOST_FORMS = 4
+#: Dropped tables whose names are kept.
+_MOST_DROPPED = 10_000
 #: What no record depends on is written at most so often, in seconds.
 _SAVE_SECONDS = 1.0
 
@@ -65,6 +68,8 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     #: The epoch that places are of.
     epoch: int = 0
     tables: dict[str, list[_Form]] = {}
+    #: The last names of tables that were dropped, by identity: another table of that name does not have the rows of the former.
+    dropped: dict[str, str] = {}
     needs_copy: dict[str, _Mark] = {}
     #: Labels of enum types by type, each by what the database knows it by.
     labels: dict[str, dict[str, str]] = {}
@@ -111,7 +116,7 @@ class TableHistory:
         if in_force is None or not in_force.describes(table) or in_force.schema != table.schema:
             if forms and in_force is not forms[-1]:
                 # The log of before is read again, from a place that is not remembered.
-                return Announcement(None, self._sent_until)
+                return Announcement(None, self._others_until(table))
             in_force = self._add(table, in_force, place, is_copied=is_copied)
         found = in_force.rewritten
         if found is not None and in_force.reported is None:
@@ -151,9 +156,19 @@ class TableHistory:
         if mark is not None and started_ms >= mark.at_ms:
             self._unmark([table])
 
-    def forget_dropped(self, exists: Callable[[str], bool]) -> None:
-        """Withdraw the warnings about tables that the server does not have any more: they cannot be copied."""
-        self._unmark([table for table in self._known.needs_copy if not exists(table)])
+    def forget_dropped(self, present: Mapping[str, str]) -> None:
+        """Forget the tables that the server does not have any more, but for their names; `present`: names by identity.
+
+        They cannot be copied, so warnings about them end.
+        """
+        known, names = self._known, set(present.values())
+        for identity in known.tables.keys() - present.keys():
+            known.dropped.pop(identity, None)
+            known.dropped[identity] = known.tables.pop(identity)[-1].name
+            self._dirty = True
+        while len(known.dropped) > _MOST_DROPPED:
+            del known.dropped[next(iter(known.dropped))]
+        self._unmark([table for table in known.needs_copy if table not in names])
 
     def close(self) -> None:
         """Write what is not written yet, if the disk takes it: nothing depends on it."""
@@ -192,7 +207,7 @@ class TableHistory:
             table.schema,
             place,
             found,
-            others_until=self._sent_until,
+            others_until=self._others_until(table),
             newest=catalog.newest if catalog is not None else 0,
             left_out=tuple(table.left_out),
         )
@@ -206,13 +221,15 @@ class TableHistory:
         self._dirty = True
         return form
 
-    def _others(self, table: TableDescription, name: str) -> list[str]:
-        """Return the identities of other tables that were last known by a name."""
-        return [
-            identity
-            for identity, forms in self._known.tables.items()
-            if identity != table.identity and forms[-1].name == name
-        ]
+    def _others(self, table: TableDescription, name: str) -> bool:
+        """Return whether another table was last known by a name."""
+        names = self._known.dropped | {identity: forms[-1].name for identity, forms in self._known.tables.items()}
+        names.pop(table.identity, None)
+        return name in names.values()
+
+    def _others_until(self, table: TableDescription) -> int:
+        """Return the place up to which the far side may have records of another schema, where none is noted."""
+        return self._sent_until if table.depends_on_catalog else 0
 
     def _mark(self, table: str, reasons: list[str]) -> None:
         """Note that a table needs a copy, and ask for it where that is wanted."""

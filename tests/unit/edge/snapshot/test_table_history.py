@@ -174,10 +174,39 @@ def test_warning_about_a_table_ends_with_the_table(tmp_path):
     warned = {}
     history = TableHistory(tmp_path, SOURCE, warned=warned)
 
-    history.forget_dropped(lambda _: True)
+    history.forget_dropped({"16400": "public.accounts"})
     assert list(warned) == ["copy of public.accounts"]
-    history.forget_dropped(lambda name: name != "public.accounts")
+    history.forget_dropped({"7": "public.others"})
     assert warned == TableHistory(tmp_path, SOURCE).warnings == {}
+
+
+def test_of_a_table_that_was_dropped_nothing_but_its_name_is_kept(tmp_path):
+    """L7: consumers have rows of it still, so another table of that name needs a copy; it is not another one itself."""
+    known, old = catalog(id=1, note=2), (1000, BEFORE, insert(1, "a"))
+    session(tmp_path, old, catalog_of=known)
+    history = TableHistory(tmp_path, SOURCE)
+    history.forget_dropped({"7": "public.others"})
+    history.close()
+
+    file = json.loads((tmp_path / "tables.json").read_bytes())
+    assert (file["tables"], file["dropped"]) == ({}, {"16400": "public.accounts"})
+    assert schemas(session(tmp_path, old, catalog_of=known)) == [(place(1000), None)]
+    new = (2000, relation(KEY, NOTE, oid=7), insert(1, "a", oid=7))
+    assert schemas(session(tmp_path, new, catalog_of=known)) == [
+        (place(2000), ["another table is called public.accounts now"])
+    ]
+
+
+def test_names_of_dropped_tables_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("edge.snapshot.table_history._MOST_DROPPED", 2)
+    for number in range(5):
+        name = f"t{number}"
+        session(tmp_path, (1000, relation(KEY, NOTE, table=name, oid=number + 1), insert(1, "a", oid=number + 1)))
+        history = TableHistory(tmp_path, SOURCE)
+        history.forget_dropped({})
+        history.close()
+
+    assert list(json.loads((tmp_path / "tables.json").read_bytes())["dropped"].values()) == ["public.t3", "public.t4"]
 
 
 @pytest.mark.parametrize("kind", ["table", "label"])
@@ -366,6 +395,12 @@ def test_former_release_kept_no_history_so_its_records_may_be_of_another_key_e5(
         tmp_path, (1000, FULL, insert(1, "a")), (2000, insert(2, "b")), (3000, insert(3, "c")), sent_until=2000
     )
     assert [at for at, _ in schemas(found)] == [place(1000), place(2000), place(3000)]
+
+
+def test_schema_that_is_the_log_s_own_is_sent_once_though_nothing_is_known_of_the_table_e5(tmp_path):
+    """After a kill, or where a former release kept no history: who reads the log again finds the schema of before."""
+    found = session(tmp_path, (1000, BEFORE, insert(1, "a")), (2000, insert(2, "b")), sent_until=2000)
+    assert [at for at, _ in schemas(found)] == [place(1000)]
 
 
 @pytest.mark.parametrize(
