@@ -11,10 +11,11 @@ WORKERS ?= 2
 # Seeds of `make simulate`, for each scenario.
 SEEDS ?= 10000
 SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
+.PHONY: help setup demo dist test test-long test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,10 +71,13 @@ e2e: setup ## End-to-end tests: the whole way, with kills
 simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
 	@$(BIN)/python -m tests.simulation edge whole --seeds 0:$(SEEDS) --processes $(WORKERS)
 
-test: setup ## Everything that must pass, every ring in order
+test: setup ## What must pass before a commit is published: every ring in order
 	@$(MAKE) --no-print-directory lint type
 	@$(BIN)/python -m pytest -q tests/unit
-	@$(BIN)/python -m pytest --durations=20 $(SHARED) tests/simulation tests/contract tests/integration tests/end_to_end
+	@$(BIN)/python -m pytest --durations=40 -m "not long" $(SHARED) $(RINGS)
+
+test-long: setup ## More faults, older tables, schedules over time, three brokers: what takes minutes for a test
+	@$(BIN)/python -m pytest --durations=20 -m long $(SHARED) $(RINGS)
 
 object-store-jars: setup ## Fetch the jars for a lake on S3 into .setup/jars (once)
 	@$(BIN)/python -m infra.local.jars object-store

@@ -17,9 +17,22 @@ class Fault(NamedTuple):
     after_changes: int
     strike: Callable[[], None]
 
+    @property
+    def kind(self) -> str:
+        """What happens, without where."""
+        return self.name.partition(":")[0]
 
-def plan(pipeline: Pipeline, seed: int) -> list[Fault]:
-    """Return at least a dozen faults in a random order, every kind among them."""
+
+def one_of_each(pipeline: Pipeline, seed: int) -> list[Fault]:
+    """Return each kind of fault once, in a random order and at random regions."""
+    found: dict[str, Fault] = {}
+    for fault in every(pipeline, seed):
+        found.setdefault(fault.kind, fault)
+    return list(found.values())
+
+
+def every(pipeline: Pipeline, seed: int) -> list[Fault]:
+    """Return at least a dozen faults in a random order, every kind in every region among them."""
     chance = random.Random(seed)
     blows: list[tuple[str, Callable[[], None]]] = [
         *[("kill -9 the bridge", pipeline.bridge.kill)] * 3,
@@ -27,11 +40,11 @@ def plan(pipeline: Pipeline, seed: int) -> list[Fault]:
     ]
     for region in pipeline.regions:
         blows += [
-            *[(f"kill -9 the edge of {region.source}", region.edge.kill)] * 2,
-            (f"cut the wire of {region.source}", region.wire.cut),
-            (f"refuse {region.source} for a while", partial(_refuse, region)),
-            (f"restart the database of {region.source}", partial(_restart, region)),
-            (f"crash the database of {region.source}", partial(_crash, region.postgres)),
+            *[(f"kill -9 the edge: {region.source}", region.edge.kill)] * 2,
+            (f"cut the wire: {region.source}", region.wire.cut),
+            (f"refuse connections for a while: {region.source}", partial(_refuse, region)),
+            (f"restart the database: {region.source}", partial(_restart, region)),
+            (f"crash the database: {region.source}", partial(_crash, region.postgres)),
         ]
     chance.shuffle(blows)
     return [Fault(name, chance.randrange(1, 400), strike) for name, strike in blows]

@@ -9,7 +9,7 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.end_to_end.faults import plan
+from tests.end_to_end.faults import Fault, every, one_of_each
 from tests.end_to_end.lake import Lake
 from tests.end_to_end.pipeline import Pipeline
 
@@ -18,12 +18,34 @@ AFTERMATH = 400
 
 
 @pytest.mark.timeout(1200)
-def test_every_change_arrives_exactly_once_whatever_is_killed(pipeline: Pipeline, spark: SparkSession) -> None:
-    seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1_000_000))
-    print(f"\nHEADRACE_SEED={seed}", flush=True)
-    faults = plan(pipeline, seed)
-    assert len(faults) >= 12
+def test_every_change_arrives_exactly_once_after_each_kind_of_fault(
+    pipeline: Pipeline, spark: SparkSession, seed: int
+) -> None:
+    faults = one_of_each(pipeline, seed)
+    assert len(faults) == 7
+    exactly_once(pipeline, spark, faults)
 
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_every_change_arrives_exactly_once_whatever_is_killed(
+    pipeline: Pipeline, spark: SparkSession, seed: int
+) -> None:
+    faults = every(pipeline, seed)
+    assert len(faults) >= 12
+    exactly_once(pipeline, spark, faults)
+
+
+@pytest.fixture
+def seed() -> int:
+    """Return the run's seed, and print it."""
+    given = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"\nHEADRACE_SEED={given}", flush=True)
+    return given
+
+
+def exactly_once(pipeline: Pipeline, spark: SparkSession, faults: list[Fault]) -> None:
+    """Write to two databases, make the faults, and compare what was committed with Kafka and the lake."""
     # Given writers on two databases and everything running.
     pipeline.start()
     for region in pipeline.regions:

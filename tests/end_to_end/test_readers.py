@@ -26,6 +26,7 @@ _AMOUNTS = {
 _LOADS = 2
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline, spark: Any) -> None:
     # Given writers that never rest, and a first load, once the transaction that fills the tables is in Kafka as a whole.

@@ -39,6 +39,7 @@ def batches(lake):
     return [count for count in rows if count]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_scheduled_runs_catch_up_in_bounded_batches_and_a_killed_task_is_tried_again(tmp_path, kafka, feed):
     # Given a backlog of several batches, and a stream that is loaded again whenever its last load is done.

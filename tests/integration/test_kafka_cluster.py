@@ -117,6 +117,7 @@ def standing_still(broker):
         os.kill(broker.pid, signal.SIGCONT)
 
 
+@pytest.mark.long
 def test_rows_stand_once_and_in_order_whatever_happens_to_two_of_three_brokers(cluster, inside, tmp_path, caplog):
     # Given two sources, each with a partition, that send steadily until all is over.
     cluster.create(TOPIC)

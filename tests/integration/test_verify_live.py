@@ -174,6 +174,7 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
         assert ranges == [("id", 2003, 2024), ("id", 2157, None)]
 
 
+@pytest.mark.long
 def test_an_idle_source_is_compared_as_surely_as_a_busy_one(bank, verify, spark):
     bank.load_until_published(spark, "public.accounts", 0)
     eventually(

@@ -85,6 +85,7 @@ def test_commands_work_without_a_checkout(run, installed):
         assert "Usage: headrace" in run("headrace", part, "--help")
 
 
+@pytest.mark.long
 def test_a_lake_is_loaded_by_spark_submit_and_by_the_command(run, kafka, feed, tmp_path):
     # given
     source = feed()

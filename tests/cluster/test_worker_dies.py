@@ -1,7 +1,4 @@
-"""A load on a Spark cluster whose executors see nothing of the driver's disk but the lake's root (L35).
-
-`make test-cluster` has more.
-"""
+"""A load on a Spark cluster whose executors see nothing of the driver's disk but the lake's root (L35)."""
 
 import json
 from pathlib import Path
