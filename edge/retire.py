@@ -21,6 +21,7 @@ _LEFT = (
     "snapshot.json",
     "snapshot-place.json",
     "records.json",
+    "tables.json",
     "spool.sqlite*",
     "*.new",
     "checkpoint.json",
