@@ -2,8 +2,10 @@
 
 Its packages are layers; each imports only those to its right, and what they import (tests/unit/test_import_rules.py):
 
-    command, snapshot.command, doctor    what a person runs
+    command, snapshot.command            what a person runs
     agent, session, initialise, retire   one source's edge: its life, one session with the database, its first set-up, its end
+    requests.handlers                    what headquarters may ask, handled
+    doctor                               looks at everything that a source needs
     engine_registry                      which engine a source has
     postgres/   mysql/                   the engines: neither knows the other
     engine, watch                        what an engine gives to the agent
@@ -11,5 +13,6 @@ Its packages are layers; each imports only those to its right, and what they imp
     progress/                            what survives a restart: checkpoint and spool
     delivery/                            batches in flight, and the AMQP link that carries them
     observability/                       figures, lag, what the endpoint answers
+    requests/                            requests from headquarters: their links, what is taken, and answers
     records/                             from a change to a batch of finished Kafka records
 """

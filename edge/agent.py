@@ -20,6 +20,7 @@ from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
+from edge.requests.handlers import request_service
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
 from headrace.backoff import Backoff
@@ -31,6 +32,8 @@ from headrace.wakeup import Wakeup
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 3.0
+#: How long a request that is being handled may take at the end, in seconds.
+_REQUESTS_SECONDS = 1.0
 
 
 class Agent:
@@ -76,10 +79,11 @@ class Agent:
                 copies=self._config.snapshot.after_alter == "copy",
                 warned=self.figures.warned,
             )
-            sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures)
             self.figures.accepted_place = outbox.accepted_place
             self._heartbeat = Heartbeat(self._config, outbox, self.figures)
             service = EdgeService(self._config.source.name, self.figures, lambda: progress.checkpoint.acknowledged)
+            requests = request_service(self._config, service)
+            sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures, requests)
             if self._config.metrics.listen is not None:
                 self.endpoint = Endpoint(self._config.metrics.listen, service)
             watch = self._engine.watch(lambda: progress.checkpoint, self.figures, outbox)
@@ -98,6 +102,8 @@ class Agent:
             finally:
                 watch.stop()
                 sender.stop(_CLOSE_SECONDS)
+                if requests is not None:
+                    requests.stop(_REQUESTS_SECONDS)
                 spooler.stop()
                 if self.endpoint is not None:
                     self.endpoint.stop()

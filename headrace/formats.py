@@ -72,3 +72,18 @@ COMMITTED_POSITION: Final = Format(
     newer_hint="A newer bridge wrote it: run that release of the bridge again, or a later one. Do not delete the group: "
     "its positions would be lost.",
 )
+#: What is asked of an edge, and what it answers (headrace/requests/message.py).
+REQUEST: Final = Format(
+    "request",
+    1,
+    1,
+    newer_hint="Who asks is newer than who is asked: upgrade the bridge, then the edge.",
+    older_hint="Upgrade who asks, one minor release at a time.",
+)
+ANSWER: Final = Format(
+    "answer",
+    1,
+    1,
+    newer_hint="The edge is newer than headquarters: upgrade the bridge and the lake.",
+    older_hint="Upgrade the edge, one minor release at a time.",
+)

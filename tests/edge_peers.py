@@ -19,8 +19,9 @@ class Quiet(Listener):
         self.do(lambda: self._link.flow(credit))
 
     def on_link_opening(self, event: Any) -> None:
-        self._link = event.link
-        event.link.target.copy(event.link.remote_target)
+        if (event.link.remote_target.address or "").startswith("cdc/"):
+            self._link = event.link
+            event.link.target.copy(event.link.remote_target)
 
 
 class Crowded(Quiet):

@@ -106,6 +106,11 @@ class Interconnect(Listener):
 
     def on_link_opened(self, event: Any) -> None:
         link = event.link
+        if not (link.target.address or "").startswith("cdc/"):
+            # A far side that knows no requests.
+            link.condition = Condition("amqp:not-found", "there are no requests here")
+            link.close()
+            return
         if self.refusal is not None:
             link.condition = Condition(*self.refusal)
             link.close()

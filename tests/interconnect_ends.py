@@ -16,6 +16,7 @@ from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
+from edge.requests.service import RequestService
 from headrace.batch import Batch, decode, encode
 from headrace.configuration import bridge as bridge_configuration
 from headrace.configuration.edge import Interconnect
@@ -71,10 +72,18 @@ def _noise(number, size):
 class Edge:
     """The edge's sender, over an outbox that the test fills."""
 
-    def __init__(self, url: str | list[str], tail: Position = START, *, source: str = SOURCE, **settings: Any) -> None:
+    def __init__(
+        self,
+        url: str | list[str],
+        tail: Position = START,
+        *,
+        source: str = SOURCE,
+        requests: RequestService | None = None,
+        **settings: Any,
+    ) -> None:
         self.figures = Figures()
         self.outbox = Outbox(limit_bytes=1 << 24, tail=tail, confirmed=0)
-        self._sender = Sender(Interconnect(url=url, **settings), source, self.outbox, self.figures)
+        self._sender = Sender(Interconnect(url=url, **settings), source, self.outbox, self.figures, requests)
         self._sender.start()
 
     def put(self, *batches: SealedBatch) -> None:

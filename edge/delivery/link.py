@@ -13,6 +13,8 @@ from typing import Any
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
+from edge.requests.links import RequestLinks
+from edge.requests.service import RequestService
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE, Role, described
 from headrace.amqp.peer import is_open
@@ -40,7 +42,15 @@ _ROLE = Role(
 class SourceConnection(Connection):
     """One connection to the interconnect, from the attempt to connect to its end."""
 
-    def __init__(self, interconnect: Interconnect, url: str, source: str, outbox: Outbox, figures: Figures) -> None:
+    def __init__(
+        self,
+        interconnect: Interconnect,
+        url: str,
+        source: str,
+        outbox: Outbox,
+        figures: Figures,
+        requests: RequestService | None = None,
+    ) -> None:
         super().__init__(interconnect, url, f"headrace-edge {source}", _ROLE)
         self._source = source
         self._address = f"cdc/{source}"
@@ -55,6 +65,9 @@ class SourceConnection(Connection):
         self._returns = 0
         self._pauses = Backoff(first=0.05, longest=5.0)
         self._link: Any = None
+        #: What comes from headquarters; None where nothing may come.
+        self._requests = requests
+        self._request_links: RequestLinks | None = None
 
     def attach(self) -> None:
         """Attach to the source's address."""
@@ -67,15 +80,20 @@ class SourceConnection(Connection):
         return is_open(self._link)
 
     def woken(self) -> None:
-        """Send what was put into the outbox."""
+        """Send what was put into the outbox, and answers to requests."""
         self._send()
+        if self._request_links is not None and not self.is_ending:
+            self._request_links.send()
 
     def close_links(self) -> None:
-        """Close the link."""
+        """Close the link; what else there is ends with the connection."""
         self._link.close()
 
     def ended(self) -> None:
         """Have everything sent again that is not accepted."""
+        if self._request_links is not None:
+            self._request_links.end()
+            self._request_links = None
         self._link = None
         self._figures.interconnect_connected = self._figures.credit = 0
         self._credit.given()
@@ -85,15 +103,28 @@ class SourceConnection(Connection):
 
     def on_link_remote_open(self, event: Event) -> None:
         """Note that the other side accepted the attach; an answer without a target is the first half of a refusal."""
-        if not event.link.remote_target.address:
+        if self._is_of_requests(event.link) or not event.link.remote_target.address:
             return
         self.attached = True
         self._credit.attached()
         _log.info("attached to %s at %s", self._address, self.url)
         self.loop.after(_CREDIT_SECONDS, self._look_for_credit)
+        if self._requests is not None:
+            self._request_links = RequestLinks(self._requests, self._source, self.loop, self.connection)
+            self._request_links.attach()
+
+    def on_link_remote_close(self, event: Event) -> None:
+        """End, unless it is a link of requests."""
+        if self._request_links is not None and self._is_of_requests(event.link):
+            self._request_links.closed(event.link)
+        else:
+            super().on_link_remote_close(event)
 
     def on_link_flow(self, event: Event) -> None:
         """Send as far as the credit goes."""
+        if self._request_links is not None and self._request_links.owns(event.link):
+            self._request_links.send()
+            return
         if event.link.credit > 0:
             self._credit.given()
         if event.link.credit > 0 and not self.worked:
@@ -109,6 +140,9 @@ class SourceConnection(Connection):
     def on_delivery(self, event: Event) -> None:
         """Note the outcome of a delivery."""
         delivery = event.delivery
+        if self._request_links is not None and self._request_links.owns(event.link):
+            self._request_links.delivered(event.link, delivery)
+            return
         if not delivery.updated:
             return
         number, outcome = int(delivery.tag), delivery.remote_state
@@ -129,6 +163,9 @@ class SourceConnection(Connection):
         self._send()
 
     # Steps of these.
+
+    def _is_of_requests(self, link: Any) -> bool:
+        return self._request_links is not None and self._request_links.owns(link)
 
     def _send(self) -> None:
         link = self._link

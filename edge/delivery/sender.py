@@ -8,6 +8,7 @@ with the same condition. Addresses and pauses are the connector's (headrace/amqp
 from edge.delivery.link import SourceConnection
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
+from edge.requests.service import RequestService
 from headrace.amqp.connector import Connector
 from headrace.configuration.edge import Interconnect
 from headrace.errors import ReplicationError
@@ -16,9 +17,16 @@ from headrace.errors import ReplicationError
 class Sender:
     """A thread that keeps a link to `cdc/<source>` and sends what the outbox holds."""
 
-    def __init__(self, interconnect: Interconnect, source: str, outbox: Outbox, figures: Figures) -> None:
+    def __init__(
+        self,
+        interconnect: Interconnect,
+        source: str,
+        outbox: Outbox,
+        figures: Figures,
+        requests: RequestService | None = None,
+    ) -> None:
         def connection(url: str) -> SourceConnection:
-            return SourceConnection(interconnect, url, source, outbox, figures)
+            return SourceConnection(interconnect, url, source, outbox, figures, requests)
 
         def note(problem: ReplicationError) -> None:
             figures.interconnect_problem = problem.message
@@ -27,6 +35,8 @@ class Sender:
         self._connector = Connector(interconnect.urls, connection, outbox.fail, name="sender")
         self._connector.on_problem = note
         outbox.wake_sender = self._connector.wake
+        if requests is not None:
+            requests.answers.wake = self._connector.wake
 
     def start(self) -> None:
         """Start to connect and to send."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from headrace.configuration.load import File, Section
 from headrace.configuration.metrics import Metrics
@@ -131,6 +131,17 @@ class Snapshot(Section, frozen=True, kw_only=True):
     chunk_kilobytes: Annotated[int, Meta(ge=16, le=65_536)] = 1024
 
 
+RequestKind = Literal["status", "doctor", "verify", "snapshot"]
+
+
+class Requests(Section, frozen=True, kw_only=True):
+    """What headquarters may ask of this edge, on the connection that the edge opened (docs/requests.md)."""
+
+    #: Kinds of requests that are handled; others are refused. None, `[]`, and the edge receives no requests at all. `snapshot`
+    #: changes something; the others read.
+    allow: list[RequestKind] = field(default_factory=lambda: ["status", "doctor", "verify"])
+
+
 class EdgeFile(File, frozen=True, kw_only=True):
     """A whole edge file."""
 
@@ -144,6 +155,7 @@ class EdgeFile(File, frozen=True, kw_only=True):
     limits: Limits = Limits()
     snapshot: Snapshot = Snapshot()
     metrics: Metrics = Metrics()
+    requests: Requests = Requests()
     #: Seconds between the empty batches of an idle source.
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 10.0
 

@@ -34,16 +34,17 @@ MAY_IMPORT = {
 }
 #: What each layer of the edge may import of the edge besides itself, lowest first (edge/__init__.py draws them).
 EDGE_LAYERS = [
-    {"edge.records", "edge.observability"},
+    {"edge.records", "edge.observability", "edge.requests"},
     {"edge.delivery"},
     {"edge.progress"},
     {"edge.snapshot"},
     {"edge.engine", "edge.watch"},
     {"edge.postgres", "edge.mysql"},
     {"edge.engine_registry"},
+    {"edge.doctor"},
+    {"edge.requests.handlers"},
     {"edge.session"},
     {"edge.agent", "edge.initialise", "edge.offline_status", "edge.retire", "edge.snapshot.command"},
-    {"edge.doctor"},
     {"edge.command"},
 ]
 #: The layers of spark_jobs, from the lowest up; what is in one line imports nothing of the others there (spark_jobs/__init__.py).

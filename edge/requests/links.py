@@ -1,0 +1,150 @@
+"""The two links of requests on an edge's connection: where they come, and where answers go.
+
+What happens to them never ends the connection that carries changes: a bridge, router or broker that does not take these links
+is tried again later. Called in the connection's thread.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from edge.requests.service import RequestService
+from headrace.amqp.errors import described
+from headrace.amqp.links import Decoder, Release, settle
+from headrace.amqp.transport import Delivery, Endpoint, Loop, Message, symbol
+from headrace.rate_limited_log import RateLimitedLog
+from headrace.requests.message import ANSWER_CONTENT_TYPE, ANSWERS, REQUESTS, Part
+
+_log = logging.getLogger(__name__)
+
+#: Requests that may be on the way to this edge or unsettled.
+_CREDIT = 8
+#: When links that were refused or closed are attached again, and parts that were given back are sent again, in seconds.
+ATTACH_AGAIN_SECONDS, _SEND_AGAIN_SECONDS = 60.0, 1.0
+_EXPIRY_SECONDS = 60.0
+_closed = RateLimitedLog(_log.info)
+
+
+class RequestLinks:
+    """The links on one connection, from the moment at which the link of changes is up."""
+
+    def __init__(self, service: RequestService, source: str, loop: Loop, connection: Any) -> None:
+        self._service = service
+        self._source = source
+        self._loop = loop
+        self._connection = connection
+        self._receiver: Any = None
+        self._sender: Any = None
+        self._is_over = False
+        self._attach_is_due = False
+        self._decode = Decoder()
+
+    def attach(self) -> None:
+        """Attach those that are not."""
+        self._attach_is_due = False
+        if self._is_over:
+            return
+        if self._sender is None:
+            name = f"headrace answers {self._source}"
+            self._sender = self._loop.attach_sender(self._connection, ANSWERS + self._source, name)
+        if self._receiver is None:
+            name = f"headrace requests {self._source}"
+            self._receiver = self._loop.attach_receiver(self._connection, REQUESTS + self._source, name)
+            self._receiver.flow(_CREDIT)
+
+    def owns(self, link: Any) -> bool:
+        """Return whether a link is one of the two."""
+        return link is not None and link in (self._receiver, self._sender)
+
+    def end(self) -> None:
+        """Attach no more; answers without an outcome are sent with the next connection."""
+        self._is_over = True
+        self._receiver = self._sender = None
+        self._service.answers.lost()
+
+    def closed(self, link: Any) -> None:
+        """Forget a link that the other side closed, and attach it again later."""
+        address = ANSWERS if link == self._sender else REQUESTS
+        why = described(link.remote_condition) if link.remote_condition is not None else "no reason given"
+        _closed("no requests from headquarters for now: %s%s was closed: %s", address, self._source, why)
+        if link == self._sender:
+            self._sender = None
+            self._service.answers.lost()
+        else:
+            self._receiver = None
+        link.close()
+        if not self._attach_is_due:
+            self._attach_is_due = True
+            self._loop.after(ATTACH_AGAIN_SECONDS, self.attach)
+
+    def send(self) -> None:
+        """Send answers as far as the credit goes."""
+        link, answers = self._sender, self._service.answers
+        if link is None or not link.state & Endpoint.REMOTE_ACTIVE:
+            return
+        while link.credit > 0 and (taken := answers.take()) is not None:
+            number, body, part, deadline = taken
+            link.send(_message(body, part, deadline, ANSWERS + self._source), tag=str(number))
+        link.drained()
+
+    def delivered(self, link: Any, delivery: Any) -> None:
+        """Take a request in, or the outcome of an answer."""
+        if link == self._sender:
+            self._answered(delivery)
+        elif delivery.aborted:
+            delivery.settle()
+            link.flow(1)
+        elif delivery.readable and not delivery.partial:
+            _, _, body = self._decode(link.recv(delivery.pending))
+            link.advance()
+            outcome = self._service.receive(body)
+            settle(delivery, outcome)
+            self._later(outcome.pause if isinstance(outcome, Release) else 0.0, lambda: self._give(link))
+
+    def _give(self, link: Any) -> None:
+        if link == self._receiver:
+            link.flow(1)
+
+    def _answered(self, delivery: Any) -> None:
+        if not delivery.updated:
+            return
+        number, outcome = int(delivery.tag), delivery.remote_state
+        if outcome == Delivery.ACCEPTED:
+            self._service.answers.settled(number)
+        elif outcome == Delivery.REJECTED:
+            _log.warning("an answer was rejected: %s", described(delivery.remote.condition))
+            self._service.answers.settled(number)
+        elif outcome in {Delivery.RELEASED, Delivery.MODIFIED} or delivery.settled:
+            self._service.answers.returned(number)
+            self._later(_SEND_AGAIN_SECONDS, self.send)
+        else:
+            return
+        delivery.settle()
+        self.send()
+
+    def _later(self, seconds: float, step: Callable[[], None]) -> None:
+        def unless_over() -> None:
+            if not self._is_over:
+                step()
+
+        if seconds:
+            self._loop.after(seconds, unless_over)
+        else:
+            unless_over()
+
+
+def _message(body: bytes, part: Part, deadline: int, address: str) -> Message:
+    return Message(
+        body=body,
+        inferred=True,
+        durable=True,
+        id=f"{part.id}/{part.part}",
+        correlation_id=part.id,
+        address=address,
+        subject=part.kind,
+        content_type=symbol(ANSWER_CONTENT_TYPE),
+        # A broker drops it then; with a minute for clocks that differ, and for what tells that the deadline has passed.
+        expiry_time=max(deadline / 1000, time.time()) + _EXPIRY_SECONDS,
+        properties={"version": part.version, "source": part.source, "outcome": part.outcome},
+    )
