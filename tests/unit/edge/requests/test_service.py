@@ -31,6 +31,7 @@ class Setup:
 
     def __init__(self, folder, allowed=("status", "snapshot")):
         self.done = []
+        self.begun = threading.Event()
         self.clock = Clock()
         self.going = threading.Event()
         self.going.set()
@@ -48,6 +49,7 @@ class Setup:
         )
 
     def handle(self, request):
+        self.begun.set()
         assert self.going.wait(30)
         self.done.append(request.id)
         if request.arguments.get("fails"):
@@ -119,6 +121,7 @@ def test_a_request_beyond_its_deadline_is_dropped_whenever_that_is_noticed(setup
     assert setup.answer()[0] == "expired"
     setup.going.clear()
     setup.ask()
+    assert setup.begun.wait(30)
     waiting, _ = setup.ask()
     setup.clock.now += 60
     setup.going.set()
