@@ -77,8 +77,8 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         return
     spark = session(file)
     if not continuous:
-        with load_report.progress(Console(stderr=True)) as tell:
-            done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, tell=tell)
+        with load_report.progress(Console(stderr=True)) as on_progress:
+            done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, on_progress=on_progress)
         show(done)
         done.check()
         return
@@ -87,7 +87,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         signal.signal(interruption, lambda *_: stopped.set())
     while not stopped.is_set():
         try:
-            job.follow(spark, file, stream, every=every, stopped=stopped, tell=show)
+            job.follow(spark, file, stream, every=every, stopped=stopped, on_progress=show)
         except (NotConnected, Retryable) as error:
             _log.warning("%s; again in %d s", error.message, every)
             stopped.wait(every)
@@ -177,9 +177,11 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
         done = job.Report(bronze=again.of_bronze(spark, file, stream, since))
     else:
         point = again.positions(spark, file, stream, since) if since else None
-        with load_report.progress(Console(stderr=True)) as tell:
+        with load_report.progress(Console(stderr=True)) as on_progress:
             done = job.Report(
-                silver=silver.replay(spark, file, stream, point, tell=lambda done, todo: tell("silver", done, todo))
+                silver=silver.replay(
+                    spark, file, stream, point, on_progress=lambda done, todo: on_progress("silver", done, todo)
+                )
             )
     if as_json:
         click.echo(json.dumps(done.plain()))

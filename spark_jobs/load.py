@@ -26,7 +26,7 @@ Step = Literal["bronze", "silver"]
 #: Seconds between two looks at bronze.
 _LOOK = 1.0
 #: Hears the step, what is done and what there is to do.
-Tell = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def run(
     only: Step | None = None,
     group: TableGroup | None = None,
     accept_gap: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
     """Load a stream; raise what either step raises. A table that stopped alone is in the report.
 
@@ -69,14 +69,18 @@ def run(
     lake.stream(stream)
 
     def hear(step: str) -> Callable[[int, int], None] | None:
-        return (lambda done, todo: tell(step, done, todo)) if tell else None
+        return (lambda done, todo: on_progress(step, done, todo)) if on_progress else None
 
     if group is not None:
-        return Report(silver=silver.load(spark, lake, stream, group=group, tell=hear("silver")))
+        return Report(silver=silver.load(spark, lake, stream, group=group, on_progress=hear("silver")))
 
-    raw = bronze.load(spark, lake, stream, accept_gap=accept_gap, tell=hear("bronze")) if only != "silver" else None
+    raw = (
+        bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=hear("bronze"))
+        if only != "silver"
+        else None
+    )
     try:
-        current = silver.load(spark, lake, stream, tell=hear("silver")) if only != "bronze" else None
+        current = silver.load(spark, lake, stream, on_progress=hear("silver")) if only != "bronze" else None
     except ReplicationError:
         run_log.record(spark, lake, raw, None)
         raise
@@ -84,12 +88,18 @@ def run(
 
 
 def follow(
-    spark: SparkSession, lake: LakeFile, stream: str, *, every: float, stopped: Event, tell: Callable[[Report], None]
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    *,
+    every: float,
+    stopped: Event,
+    on_progress: Callable[[Report], None],
 ) -> None:
     """Load for good, until `stopped` is set: bronze as records come, silver if anything came.
 
     Silver is loaded every so many seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
-    `tell` hears of each load of silver that published something, and when tables stop; the others go on.
+    `on_progress` receives of each load of silver that published something, and when tables stop; the others go on.
     """
     lake.stream(stream)
     problems: dict[str, str] = {}
@@ -101,7 +111,7 @@ def follow(
             check()
             current = silver.load(spark, lake, stream, side_by_side=side_by_side)
             if current.load is not None or current.problems != problems:
-                tell(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
+                on_progress(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
             problems = current.problems
             if current.load is not None:
                 upkeep.after_load()

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from spark_jobs.load import Report, Tell
+from spark_jobs.load import OnProgress, Report
 from spark_jobs.progress import Occasionally
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.state.offsets import Progress
@@ -82,7 +82,7 @@ def show_positions(console: Console, state: Published, held: Progress) -> None:
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Tell]:
+def progress(console: Console) -> Iterator[OnProgress]:
     """Show how far a load is while it runs: as bars on a terminal, else as a line now and then."""
     if not console.is_terminal:
         lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
@@ -92,7 +92,7 @@ def progress(console: Console) -> Iterator[Tell]:
     with Bars(*columns, console=console, transient=True) as bars:
         known = {step: bars.add_task(step, total=None) for step in ("bronze", "silver")}
 
-        def tell(step: str, done: int, todo: int) -> None:
+        def on_progress(step: str, done: int, todo: int) -> None:
             bars.update(known[step], completed=done, total=todo)
 
-        yield tell
+        yield on_progress

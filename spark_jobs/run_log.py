@@ -18,7 +18,7 @@ from headrace.errors import ReplicationError
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.errors import explained
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.state import delta_log
 
@@ -121,7 +121,7 @@ def _of_silver(spark: SparkSession, lake: LakeFile, done: SilverReport) -> Row:
         for source in sorted(unknown):
             inside |= (F.col("source") == source) & (F.col("position") == done.ranges[source][1])
         newest |= _newest(spark, lake, done.stream, inside)
-    added = [delta_log.metrics(spark, table_load.path(lake, done.stream, name)) for name in done.changes]
+    added = [delta_log.metrics(spark, table_task.path(lake, done.stream, name)) for name in done.changes]
     return _row(
         done.stream,
         "silver",

@@ -66,8 +66,8 @@ def found(config: str) -> str:
 def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None) -> load.Report:
     spark = session(lake, name=f"headrace {stream} {step or 'load'}")
     try:
-        with load_report.progress(Console(stderr=True)) as tell:
-            return load.run(spark, lake, stream, only=step, group=group, tell=tell)
+        with load_report.progress(Console(stderr=True)) as on_progress:
+            return load.run(spark, lake, stream, only=step, group=group, on_progress=on_progress)
     finally:
         spark.stop()
 

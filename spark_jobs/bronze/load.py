@@ -27,7 +27,7 @@ from spark_jobs.state.offsets import Progress
 
 __all__ = ["BronzeReport", "Ranges", "group", "load", "mirror", "reach", "table_path"]
 
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 _log = logging.getLogger(__name__)
 
@@ -49,13 +49,13 @@ class BronzeReport:
 
 
 def load(
-    spark: SparkSession, lake: LakeFile, stream: str, *, accept_gap: bool = False, tell: Tell | None = None
+    spark: SparkSession, lake: LakeFile, stream: str, *, accept_gap: bool = False, on_progress: OnProgress | None = None
 ) -> BronzeReport:
     """Append everything that the topics have and the table has not; commit it batch by batch.
 
     Raises NeedsOperator when Kafka no longer holds what is needed (unless `accept_gap`), when a topic or the path is
     another one; Conflict, which is retryable, when another load ran at the same time; NotConnected; CorruptInput for a value that
-    is no record. `tell` hears records done and records in all.
+    is no record. `on_progress` receives records done and records in all.
     """
     began = monotonic()
     with explained(f"bronze {stream}"):
@@ -67,7 +67,7 @@ def load(
             there = topics.described(lake, stream, reach)
         before = checked(lake, stream, held, there, accept_gap=accept_gap)
         todo = topics.todo(before, there)
-        hear = (lambda done: tell(min(done, todo), todo)) if tell else None
+        hear = (lambda done: on_progress(min(done, todo), todo)) if on_progress else None
         sink = Sink(for_appending(spark, few=False), lake, stream, before, hear)
         sink.observed(reach)
         while batch := next_batch(sink.progress, there, lake.stream(stream).records_per_batch):

@@ -99,13 +99,13 @@ class Sink:
         lake: LakeFile,
         stream: str,
         held: Progress,
-        tell: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
         *,
         follows: bool = False,
     ) -> None:
         self.records = self.files = self.batches = 0
         self.progress = held
-        self._spark, self._lake, self._stream, self._tell = spark, lake, stream, tell
+        self._spark, self._lake, self._stream, self._tell = spark, lake, stream, on_progress
         #: What the topics have not passed yet, or not noted, oldest first.
         self._reaches: list[Reach] = []
         self._mirror_seconds = _MIRRORED_EVERY if follows else 0.0

@@ -21,7 +21,7 @@ from spark_jobs import quoting, scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.silver import scd2, table_load
+from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import delta_log, published, retention, schema_texts
 from spark_jobs.state.published import Table
 
@@ -60,7 +60,7 @@ def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
             schema_texts.path(lake): None,
         }
         for name, known in published.latest(session, lake, stream).tables.items():
-            needed |= {table_load.path(lake, stream, name): known.version, scd2.path(lake, stream, name): known.history}
+            needed |= {table_task.path(lake, stream, name): known.version, scd2.path(lake, stream, name): known.history}
         left = [
             path.removeprefix(f"{lake.root}/")
             for path, version in needed.items()
@@ -104,7 +104,7 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
         base[name] = known = published.latest(session, lake, stream).tables[name]
         tables[name] = replace(
             known,
-            version=_table(session, lake, table_load.path(lake, stream, name), known.version, done),
+            version=_table(session, lake, table_task.path(lake, stream, name), known.version, done),
             history=_table(session, lake, scd2.path(lake, stream, name), known.history, done),
         )
     raw = bronze.table_path(lake, stream)

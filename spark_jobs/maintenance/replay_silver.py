@@ -20,10 +20,10 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.query import published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import commit, rebuild, scd2_load, table_load
+from spark_jobs.silver import commit, rebuild, scd2_load, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.incompatible import Incompatible
-from spark_jobs.silver.load import SilverReport, Tell
+from spark_jobs.silver.load import OnProgress, SilverReport
 from spark_jobs.state import published
 from spark_jobs.state.published import Positions, Published, Table
 
@@ -31,7 +31,12 @@ _log = logging.getLogger(__name__)
 
 
 def replay(
-    spark: SparkSession, lake: LakeFile, stream: str, since: Positions | None = None, *, tell: Tell | None = None
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    since: Positions | None = None,
+    *,
+    on_progress: OnProgress | None = None,
 ) -> SilverReport:
     """Make every table of the stream anew and publish them together; with `since`, from positions of its sources on.
 
@@ -46,22 +51,26 @@ def replay(
         assert at is not None, "what is published came from bronze"
         aside = f"{scratch.root(lake)}/{scratch.name()}"
         tables = dict(before.tables)
-        job = table_load.LoadContext(
+        context = table_task.LoadContext(
             stream=stream, bronze=bronze.table_path(lake, stream), version=at.version, load=before.load + 1
         )
         try:
             for done, name in enumerate(at.tables(), 1):
                 known = before.tables.get(name, Table(table=name))
                 try:
-                    tables[name] = _table(spark.newSession(), lake, job, at, known, f"{aside}/{uuid.uuid4().hex}")
+                    tables[name] = _table(spark.newSession(), lake, context, at, known, f"{aside}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
                     tables[name] = replace(known, changes=0, problem=f"{error.message} {error.hint}".strip())
-                if tell:
-                    tell(done, len(at.tables()))
+                if on_progress:
+                    on_progress(done, len(at.tables()))
         finally:
             storage.delete(spark, aside)
         after = replace(
-            before, load=job.load, started_at=started, changes=sum(t.changes for t in tables.values()), tables=tables
+            before,
+            load=context.load,
+            started_at=started,
+            changes=sum(t.changes for t in tables.values()),
+            tables=tables,
         )
         after = published.append(spark, lake, after, before=before)
     return SilverReport(
@@ -86,36 +95,36 @@ def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) ->
 
 
 def _table(
-    spark: SparkSession, lake: LakeFile, job: table_load.LoadContext, at: StreamSnapshot, known: Table, scratch: str
+    spark: SparkSession, lake: LakeFile, context: table_task.LoadContext, at: StreamSnapshot, known: Table, scratch: str
 ) -> Table:
     """Overwrite one table; return how it stands. The session is this table's own."""
-    work = snapshot.work(spark, lake, at, known.table)
+    task = snapshot.task_of(spark, lake, at, known.table)
     if not at.base.load:
-        return _from_bronze(spark, job, replace(work, known=replace(known, schemas={}, positions={})))
+        return _from_bronze(spark, context, replace(task, known=replace(known, schemas={}, positions={})))
     try:
-        base = table_load.based(spark, job, work.path, known, table_load.NOTE)
+        base = table_load.based(spark, context, task.path, known, table_load.NOTE)
         rows = spark.sql(snapshot.sql(spark, lake, at, known.table, scratch))
-        own = commit.begin(spark, base, stream=job.stream, kind=table_load.NOTE, attempt=job.attempt)
-        write.replace(rows, work.path, table_load.note(job, work, table_load.NOTE, base), own)
-        version = commit.made(spark, work.path, base, table=work.table, kind=table_load.NOTE, attempt=job.attempt)
+        own = commit.begin(spark, base, stream=context.stream, kind=table_load.NOTE, attempt=context.attempt)
+        write.replace(rows, task.path, table_load.note(context, task, table_load.NOTE, base), own)
+        version = commit.made(spark, task.path, base, table=task.table, kind=table_load.NOTE, attempt=context.attempt)
     finally:
         snapshot.forget(spark, scratch)
     return replace(
         known,
         version=version,
-        changes=sum(one.changes for one in work.seen),
-        positions=work.cuts,
-        schemas=table_load.newest_schemas(work),
+        changes=sum(one.changes for one in task.seen),
+        positions=task.high,
+        schemas=table_task.newest_schemas(task),
         problem=None,
         bronze_after=None,
         tried=None,
     )
 
 
-def _from_bronze(spark: SparkSession, job: table_load.LoadContext, work: table_load.TableTask) -> Table:
+def _from_bronze(spark: SparkSession, context: table_task.LoadContext, task: table_task.TableTask) -> Table:
     """Overwrite one table with all that bronze has of it, or what it has since the newest copy that fits the present schema."""
     try:
-        done = table_load.build(spark, job, work, {})
+        done = table_load.build(spark, context, task, {})
     except Incompatible:
-        return rebuild.apply(spark, job, *rebuild.from_copies(spark, job, work))
-    return done if work.history is None else scd2_load.rebuild(spark, job, work, done)
+        return rebuild.apply(spark, context, *rebuild.from_copies(spark, context, task))
+    return done if task.history is None else scd2_load.rebuild(spark, context, task, done)

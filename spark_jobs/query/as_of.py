@@ -24,7 +24,7 @@ def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Stre
     path = bronze.table_path(lake, stream)
     if not delta_log.is_table(spark, path):
         return None
-    upto = cuts(spark, lake, stream, when)
+    upto = high_watermarks(spark, lake, stream, when)
     if not upto:
         return None
     kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
@@ -32,7 +32,7 @@ def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Stre
     return snapshot.moment(spark, lake, base or Published(stream=stream), upto)
 
 
-def cuts(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Positions:
+def high_watermarks(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Positions:
     """Return each source's last position that ends a transaction, before any that committed after the moment."""
     reached = bronze.reach(spark, lake, stream)
     changes = spark.read.format("delta").load(bronze.table_path(lake, stream)).filter(F.col("op").isNotNull())

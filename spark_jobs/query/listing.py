@@ -13,7 +13,7 @@ from rich.table import Table as Printed
 from headrace.configuration.lake import LakeFile
 from spark_jobs import quoting
 from spark_jobs.errors import explained
-from spark_jobs.silver import copies, table_load
+from spark_jobs.silver import copies, table_task
 from spark_jobs.state import name_registry, published
 from spark_jobs.state.published import Published, Table
 
@@ -53,7 +53,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                 if state.stream not in streams:
                     continue
                 at = state.finished_at
-                counted = _rows(spark, table_load.path(lake, state.stream, one.table), one.version) if rows else None
+                counted = _rows(spark, table_task.path(lake, state.stream, one.table), one.version) if rows else None
                 found.append(
                     ListedTable(
                         stream=state.stream,

@@ -39,7 +39,7 @@ class Overlays:
     def close(self) -> None:
         """Remove what was written, and release what is held."""
         for moment in self._moments.values():
-            moment.let_go()
+            moment.release()
         for _, folder in self._written.values():
             snapshot.forget(self._spark, folder)
         storage.delete(self._spark, self._folder)
@@ -91,5 +91,5 @@ class Overlays:
         found = snapshot.moment(self._spark, self._lake, base, known=known, held=True)
         if found is not None:
             if known is not None and known is not found:
-                known.let_go()
+                known.release()
             self._moments[base.stream] = found

@@ -7,14 +7,14 @@ from spark_jobs import quoting
 from spark_jobs.quoting import name as _q
 from spark_jobs.silver import truncates
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.table_load import TableTask
+from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 
 
 def statement(
-    work: TableTask,
-    form: TargetSchema,
+    task: TableTask,
+    target: TargetSchema,
     below: DataFrame | None,
     cleared: list[Truncate],
     placed: dict[str, str],
@@ -23,23 +23,23 @@ def statement(
     hidden: bool,
 ) -> str:
     """Return the statement that lays the changed rows over the published ones; those marked as deleted may be hidden."""
-    stored = [] if below is None else [column for column in below.columns if column not in form.own]
-    columns = [*form.columns, *(column for column in stored if column not in form.columns), *form.own]
+    stored = [] if below is None else [column for column in below.columns if column not in target.own]
+    columns = [*target.columns, *(column for column in stored if column not in target.columns), *target.own]
     news = ", ".join(f"{placed.get(column, 'NULL')} AS {_q(column)}" for column in columns)
-    there = "" if form.soft else f" WHERE {placed[OP]} <> 'd'"
+    there = "" if target.soft else f" WHERE {placed[OP]} <> 'd'"
     over = f"SELECT {news} FROM {changed}{there}"  # noqa: S608 - names and paths are ours, and quoted.
     if below is None:
         return over
-    marks = _marks(cleared, DELETED_AT in below.columns) if form.soft else {}
+    marks = _marks(cleared, DELETED_AT in below.columns) if target.soft else {}
     old = ", ".join(
-        marks.get(column) or _stored(column, column in below.columns, form.columns.get(column)) for column in columns
+        marks.get(column) or _stored(column, column in below.columns, target.columns.get(column)) for column in columns
     )
-    same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *form.key))
-    join = f" LEFT ANTI JOIN {changed} s ON {same}" if form.key else ""
-    kept = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
-    if cleared and not form.soft:
-        kept += f" AND NOT ({truncates.removed(cleared, 't.')})"
-    return f"SELECT {old} FROM {at(work)} t{join} WHERE true{kept} UNION ALL {over}"  # noqa: S608 - as above.
+    same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *target.key))
+    join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key else ""
+    conditions = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
+    if cleared and not target.soft:
+        conditions += f" AND NOT ({truncates.removed(cleared, 't.')})"
+    return f"SELECT {old} FROM {at(task)} t{join} WHERE true{conditions} UNION ALL {over}"  # noqa: S608 - as above.
 
 
 def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
@@ -56,9 +56,9 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
     return {column: f"{value} AS {column}" for column, value in stored.items()}
 
 
-def at(work: TableTask) -> str:
+def at(task: TableTask) -> str:
     """Return the table as it was published, as SQL names it."""
-    return quoting.table(work.path, work.known.version)
+    return quoting.table(task.path, task.known.version)
 
 
 def _stored(column: str, there: bool, kind: T.DataType | None) -> str:

@@ -8,7 +8,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import quoting, run_log
 from spark_jobs.bronze import load as bronze
-from spark_jobs.silver import scd2, table_load
+from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import delta_log, name_registry, names, published
 from spark_jobs.state.published import Published
 
@@ -41,7 +41,7 @@ def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFr
     known = published.latest(spark, lake, stream).tables.get(name)
     if known is None or known.version is None:
         return None
-    return spark.read.format("delta").option("versionAsOf", known.version).load(table_load.path(lake, stream, name))
+    return spark.read.format("delta").option("versionAsOf", known.version).load(table_task.path(lake, stream, name))
 
 
 def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
@@ -53,7 +53,7 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
     there = {(one.stream, t.table): t for one in streams for t in one.tables.values() if t.version is not None}
     named = name_registry.of(spark, lake, there)
     silver = [
-        Relation(database="silver", name=name, path=table_load.path(lake, *place), version=there[place].version)
+        Relation(database="silver", name=name, path=table_task.path(lake, *place), version=there[place].version)
         for place, name in named.items()
     ]
     former = [

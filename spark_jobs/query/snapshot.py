@@ -22,10 +22,10 @@ from spark_jobs.bronze.kafka_increment import Beyond
 from spark_jobs.query import overlay_sql
 from spark_jobs.quoting import name as _q
 from spark_jobs.session import for_few_rows
-from spark_jobs.silver import batch_profile, copies, table_load, target_schema, unfinished
+from spark_jobs.silver import batch_profile, copies, prechecks, table_load, table_task, target_schema, unfinished
 from spark_jobs.silver.batch_profile import BatchProfile, TableProfile
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.table_load import TableTask
+from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
 from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.published import Positions, Published
@@ -36,11 +36,11 @@ _SCRATCH = "headrace_scratch"
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSnapshot:
-    """A stream at its cuts."""
+    """A stream at its high watermarks."""
 
     #: The published state below.
     base: Published
-    #: What bronze has after it, up to the cuts.
+    #: What bronze has after it, up to the high watermarks.
     new: BatchProfile
     #: The version of bronze that is read, and the point after which the changes came; None when not known.
     version: int
@@ -51,7 +51,7 @@ class StreamSnapshot:
     beyond: Beyond
     ahead: DataFrame | None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Forget rows that are held in memory."""
         self.raw.unpersist()
 
@@ -77,7 +77,7 @@ def moment(
     known: StreamSnapshot | None = None,
     held: bool = False,
 ) -> StreamSnapshot | None:
-    """Return the stream at the cuts, or at its newest whole transactions; None when nothing of it was ever loaded.
+    """Return the stream at the high watermarks, or at its newest whole transactions; None when nothing of it was ever loaded.
 
     A moment that is `known` is returned itself while nothing came after it. If its rows are few they are `held` in memory until
     it is let go, and go on to the end of Kafka's topic; else to that of bronze.
@@ -85,7 +85,7 @@ def moment(
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
-    reached = bronze.reach(spark, lake, base.stream)
+    committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead = delta_log.version(spark, path), {}, None
     # With what is unfinished: its end may be in Kafka.
     since = unfinished.since(base)
@@ -106,7 +106,7 @@ def moment(
     else:
         raw = increment.rows(spark, path, since, version)
     try:
-        new = batch_profile.extent(raw, base.positions, upto, reached=reached)
+        new = batch_profile.profile(raw, base.positions, upto, committed=committed)
     except Exception:
         raw.unpersist()
         raise
@@ -118,43 +118,43 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
 
     What was written stays until it is forgotten. Raises NeedsOperator or CorruptInput where a load would stop the table.
     """
-    doing = work(spark, lake, at, name)
-    floors, stored = doing.known.positions, doing.known.version
-    ahead = table_load.ahead_of(doing, floors)
+    task = task_of(spark, lake, at, name)
+    low, stored = task.known.positions, task.known.version
+    ahead = table_task.ahead_of(task, low)
     below, hidden = None, False
     if stored is not None:
-        below = spark.read.format("delta").option("versionAsOf", stored).load(doing.path)
+        below = spark.read.format("delta").option("versionAsOf", stored).load(task.path)
         # Marked rows from the time in which they stayed.
-        hidden = DELETED_AT in below.columns and not doing.soft
+        hidden = DELETED_AT in below.columns and not task.soft
         if hidden:
             below = below.filter(F.col(DELETED_AT).isNull()).drop(DELETED_AT)
     if not ahead and below is not None:
         living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
-        return f"SELECT {', '.join(map(_q, below.columns))} FROM {overlay_sql.at(doing)}{living}"  # noqa: S608 - ours, and quoted.
-    form, _ = table_load.formed(doing)
-    table_load.refuse_keyless(form, ahead, floors, doing)
-    _refuse_another_key(form)
+        return f"SELECT {', '.join(map(_q, below.columns))} FROM {overlay_sql.at(task)}{living}"  # noqa: S608 - ours, and quoted.
+    target = table_task.target_of(task)
+    prechecks.refuse_keyless(target, ahead, low, task)
+    _refuse_another_key(target)
     if below is not None:
-        form = target_schema.fitted(form, {field.name: field.dataType for field in below.schema.fields})
-    cleared = table_load.truncated(doing, ahead, floors)
-    raw = at.raw if doing.after == at.after else _whole(spark, lake, at)
-    with table_load.kept() as keep:
-        found = table_load.rows(form, raw, batch_profile.within(floors, doing.cuts), ahead, below, keep, cleared)
-        columns = [*form.columns, *form.own, OP]
+        target = target_schema.fitted(target, {field.name: field.dataType for field in below.schema.fields})
+    cleared = table_task.truncated(task, ahead, low)
+    raw = at.raw if task.after == at.after else _whole(spark, lake, at)
+    with table_load.persist_scope() as persist:
+        found = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
+        columns = [*target.columns, *target.own, OP]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
         changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
         changed.write.parquet(scratch)
     return overlay_sql.statement(
-        doing, form, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden
+        task, target, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden
     )
 
 
-def _refuse_another_key(form: TargetSchema) -> None:
+def _refuse_another_key(target: TargetSchema) -> None:
     """Raise NeedsOperator where records of a former key do not name all columns of the present one: a load applies them first."""
-    if any(former and not set(form.key) <= set(former) for former in form.former_keys):
+    if any(former and not set(target.key) <= set(former) for former in target.former_keys):
         raise NeedsOperator(
-            f"{form.table}: its key changed in what no load has merged yet",
+            f"{target.table}: its key changed in what no load has merged yet",
             hint="Query silver, or query again after the next load.",
         )
 
@@ -177,15 +177,15 @@ def _place(scratch: str) -> str:
     return f"{_SCRATCH}.`{PurePosixPath(scratch).name}`"
 
 
-def work(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
+def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
     """Return what is to be done for a table; one that stands behind its stream begins where it stands."""
     known = at.base.tables.get(name)
     records = [record for record in at.new.records if record.table == name]
     whole = known is None or known.positions == at.base.positions
     if known is None or whole or (copies.waits(known, at.base.positions) and not copies.ended(known.copying, records)):
-        return copies.held_back(table_load.work(lake, at.base, name, at.new, after=at.after))
-    new = batch_profile.extent(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.cuts)
-    return copies.held_back(table_load.work(lake, replace(at.base, tables={name: known}), name, new, after=None))
+        return copies.held_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
+    new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.high)
+    return copies.held_back(table_task.task_of(lake, replace(at.base, tables={name: known}), name, new, after=None))
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:

@@ -20,7 +20,7 @@ from spark_jobs.state.published import Positions
 
 @dataclass(frozen=True, kw_only=True)
 class TableProfile:
-    """What one source has for one table in a range; flags may count changes beyond the cut, positions tell."""
+    """What one source has for one table in a range; flags may count changes beyond the high watermark, positions tell."""
 
     source: str
     table: str
@@ -56,7 +56,7 @@ class Reached:
 
 @dataclass(frozen=True, kw_only=True)
 class Beyond:
-    """What a source has beyond its cut, and the next load needs."""
+    """What a source has beyond its high watermark, and the next load needs."""
 
     #: Changes of tables.
     changes: int
@@ -66,12 +66,12 @@ class Beyond:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchProfile:
-    """What bronze holds of a stream after its floors, up to its cuts."""
+    """What bronze holds of a stream after its low watermarks, up to its high watermarks."""
 
-    cuts: Positions
-    #: By source and table, up to the cuts alone.
+    high: Positions
+    #: By source and table, up to the high watermarks alone.
     seen: list[TableProfile]
-    #: When the last change up to a source's cut was committed, in milliseconds, of sources whose transactions say so.
+    #: When the last change up to a source's high watermark was committed, in milliseconds, of sources whose transactions say so.
     committed_ms: dict[str, int]
     #: By source, of those that have anything beyond their cut.
     beyond: dict[str, Beyond]
@@ -79,20 +79,20 @@ class BatchProfile:
     records: list[SchemaRecord]
 
 
-def extent(
+def profile(
     bronze: DataFrame,
-    floors: Mapping[str, str],
+    low: Mapping[str, str],
     upto: Mapping[str, str] | None = None,
     *,
-    reached: Mapping[str, str] | None = None,
+    committed: Mapping[str, str] | None = None,
 ) -> BatchProfile:
-    """Return what there is to apply: up to the given cuts, else up to each source's last whole transaction.
+    """Return what there is to apply: up to the given high watermarks, else up to each source's last whole transaction.
 
-    `reached` is the position up to which all of each source is in bronze, where that is not all that is there.
+    `committed` is the position up to which all of each source is in bronze, where that is not all that is there.
     """
-    found, sources, described = survey(bronze, floors, reached)
-    ends = cuts(sources, floors) if upto is None else dict(upto)
-    seen, waiting = split(bronze, found, floors, ends)
+    found, sources, described = by_source_and_table(bronze, low, committed)
+    ends = high_watermarks(sources, low) if upto is None else dict(upto)
+    seen, waiting = split(bronze, found, low, ends)
     # A schema record may be there ahead of its change.
     beyond = {
         name: Beyond(changes=waiting.get(name, 0), upto=source.final)
@@ -104,15 +104,13 @@ def extent(
         for name, source in sources.items()
         if source.last == ends.get(name) and source.last_ms is not None
     }
-    records = schemas(bronze, floors, ends) if described else []
-    return BatchProfile(cuts=ends, seen=seen, committed_ms=times, beyond=beyond, records=records)
+    records = schemas(bronze, low, ends) if described else []
+    return BatchProfile(high=ends, seen=seen, committed_ms=times, beyond=beyond, records=records)
 
 
-def last_before(
-    bronze: DataFrame, table: str, floors: Mapping[str, str], ends: list[tuple[str, str]]
-) -> list[str | None]:
-    """Return the position of a table's last change after its source's floor and before each end, a source and a position."""
-    changes = bronze.filter(within(floors) & (F.col("table") == table) & F.col("op").isNotNull())
+def last_before(bronze: DataFrame, table: str, low: Mapping[str, str], ends: list[tuple[str, str]]) -> list[str | None]:
+    """Return a table's last position after its source's low watermark and before each end, a source and a position."""
+    changes = bronze.filter(within(low) & (F.col("table") == table) & F.col("op").isNotNull())
     found = changes.agg(
         *(
             F.max(F.when((F.col("source") == source) & (F.col("position") < end), F.col("position"))).alias(f"c{i}")
@@ -123,45 +121,45 @@ def last_before(
     return list(found)
 
 
-def nothing(cuts: Positions) -> BatchProfile:
+def nothing(high: Positions) -> BatchProfile:
     """Return an extent without changes."""
-    return BatchProfile(cuts=cuts, seen=[], committed_ms={}, beyond={}, records=[])
+    return BatchProfile(high=high, seen=[], committed_ms={}, beyond={}, records=[])
 
 
-def within(floors: Mapping[str, str], cuts: Mapping[str, str] | None = None) -> Column:
-    """Return the condition of a range: each source's positions after its floor and, given cuts, up to its cut."""
+def within(low: Mapping[str, str], high: Mapping[str, str] | None = None) -> Column:
+    """Return the condition of a range: each source's positions after its low watermark, up to its high one if given."""
     source, position = F.col("source"), F.col("position")
     wanted = F.lit(False)
-    if cuts is None:
-        wanted = ~source.isin(*floors) if floors else F.lit(True)
-        cuts = dict.fromkeys(floors, "")
-    for name, cut in sorted(cuts.items()):
+    if high is None:
+        wanted = ~source.isin(*low) if low else F.lit(True)
+        high = dict.fromkeys(low, "")
+    for name, cut in sorted(high.items()):
         part = source == name
-        if name in floors:
-            part &= position > floors[name]
+        if name in low:
+            part &= position > low[name]
         if cut:
             part &= position <= cut
         wanted |= part
     return wanted & position.isNotNull()
 
 
-def survey(
-    bronze: DataFrame, floors: Mapping[str, str], reached: Mapping[str, str] | None
+def by_source_and_table(
+    bronze: DataFrame, low: Mapping[str, str], committed: Mapping[str, str] | None
 ) -> tuple[list[TableProfile], dict[str, Reached], bool]:
-    """Return what each source has for each table after its floor, how far it goes, and whether schema records are there.
+    """Return what each source has for each table after its low watermark, how far it goes, and whether schema records are there.
 
     Raises NeedsOperator for a source in several partitions.
     """
     change = F.col("op").isNotNull()
     key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
     # The mark of a table's copy ends a transaction as a change does.
-    whole = (change | _of_tables()) & F.col("last") & (F.lit(True) if reached is None else within({}, reached))
+    whole = (change | _of_tables()) & F.col("last") & (F.lit(True) if committed is None else within({}, committed))
 
     def of_changes(name: str) -> Column:
         return F.when(change, F.col(name))
 
     rows = (
-        bronze.filter(within(floors))
+        bronze.filter(within(low))
         .groupBy("source", "table")
         .agg(
             F.count("op").alias("changes"),
@@ -211,26 +209,26 @@ def _seen(row: Row) -> TableProfile:
     return TableProfile(**fields | {"truncates": tuple(truncates)})
 
 
-def cuts(sources: Mapping[str, Reached], floors: Mapping[str, str]) -> Positions:
+def high_watermarks(sources: Mapping[str, Reached], low: Mapping[str, str]) -> Positions:
     """Return up to where each source can be shown: its last whole transaction, or where it is already."""
-    reached = dict(floors)
+    committed = dict(low)
     for name, source in sources.items():
         if source.last is not None:
-            reached[name] = max(source.last, reached.get(name, ""))
-    return reached
+            committed[name] = max(source.last, committed.get(name, ""))
+    return committed
 
 
 def split(
-    bronze: DataFrame, seen: list[TableProfile], floors: Mapping[str, str], upto: Mapping[str, str]
+    bronze: DataFrame, seen: list[TableProfile], low: Mapping[str, str], upto: Mapping[str, str]
 ) -> tuple[list[TableProfile], dict[str, int]]:
-    """Return what was seen, up to the cuts alone, and how many changes of each source wait for their transaction's end."""
+    """Return the profiles up to the high watermarks, and how many changes of each source wait for their transaction's end."""
     # Logical messages end transactions as changes do, and belong to no table.
     seen = [one for one in seen if one.table]
     over = [one for one in seen if one.final > upto.get(one.source, "")]
     if not over:
         return seen, {}
     beyond = (
-        bronze.filter(within(floors) & _of_tables() & F.col("op").isNotNull() & ~within({}, upto))
+        bronze.filter(within(low) & _of_tables() & F.col("op").isNotNull() & ~within({}, upto))
         .groupBy("source", "table")
         .count()
     )
@@ -247,10 +245,10 @@ def _of_tables() -> Column:
     return F.col("table").isNotNull()
 
 
-def schemas(bronze: DataFrame, floors: Mapping[str, str], upto: Mapping[str, str]) -> list[SchemaRecord]:
+def schemas(bronze: DataFrame, low: Mapping[str, str], upto: Mapping[str, str]) -> list[SchemaRecord]:
     """Return the schema records of a range in position order; raise CorruptInput for one that is none."""
     rows = (
-        bronze.filter(within(floors, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
+        bronze.filter(within(low, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
         .select("topic", "partition", "offset", "source", "table", "position", "value")
         .collect()
     )

@@ -18,9 +18,9 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, copies, scd2_load, table_load
+from spark_jobs.silver import batch_profile, copies, scd2_load, table_task
 from spark_jobs.silver.batch_profile import BatchProfile
-from spark_jobs.silver.table_load import LoadContext, TableTask
+from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Published, Table
 
 
@@ -28,9 +28,9 @@ def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, T
     """Return the tables that are behind the stream, by name."""
     behind = {}
     # One listing for all tables, however many there are.
-    there = set(storage.names(spark, table_load.folder(lake, before.stream))) if before.tables else set()
+    there = set(storage.names(spark, table_task.folder(lake, before.stream))) if before.tables else set()
     for name, one in before.tables.items():
-        gone = one.version is not None and PurePosixPath(table_load.path(lake, before.stream, name)).name not in there
+        gone = one.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
         without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
         if gone:
             behind[name] = replace(
@@ -59,26 +59,31 @@ def to_try(
     return {name: one for name, one in behind.items() if may(one)}
 
 
-def works(
-    spark: SparkSession, lake: LakeFile, job: LoadContext, before: Published, cuts: Positions, behind: dict[str, Table]
+def tasks(
+    spark: SparkSession,
+    lake: LakeFile,
+    context: LoadContext,
+    before: Published,
+    high: Positions,
+    behind: dict[str, Table],
 ) -> dict[str, TableTask]:
     """Return the work of tables that are behind, each from its own positions."""
     made: dict[str, TableTask] = {}
     for name, known in behind.items():
         since = Since.of(known.bronze_after, {}) if known.problem is not None or known.copying else None
-        rows = increment.rows(spark, job.bronze, since, job.version)
-        new = batch_profile.extent(rows.filter(F.col("table") == name), known.positions, cuts)
-        own = table_load.work(lake, replace(before, tables={name: known}), name, new, after=since)
+        rows = increment.rows(spark, context.bronze, since, context.version)
+        new = batch_profile.profile(rows.filter(F.col("table") == name), known.positions, high)
+        own = table_task.task_of(lake, replace(before, tables={name: known}), name, new, after=since)
         made[name] = copies.held_back(own, rest=known.bronze_after)
     return made
 
 
-def stopped(lake: LakeFile, job: LoadContext, work: TableTask, problem: str) -> Table:
+def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
     """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
-    known = work.known
-    new = known.problem is None and not known.copying and work.after is not None
-    after = job.rest if new else known.bronze_after
-    return replace(known, changes=0, problem=problem, bronze_after=after, tried=tried(lake, job.stream))
+    known = task.known
+    new = known.problem is None and not known.copying and task.after is not None
+    after = context.rest if new else known.bronze_after
+    return replace(known, changes=0, problem=problem, bronze_after=after, tried=tried(lake, context.stream))
 
 
 def tried(lake: LakeFile, stream: str) -> str:

@@ -38,75 +38,75 @@ def newest(changes: DataFrame, *, hot: bool) -> DataFrame:
     return changes.withColumn("_newest", first).filter("_newest").drop("_newest")
 
 
-def parsed(changes: DataFrame, shape: TargetSchema) -> DataFrame:
+def parsed(changes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return changes as rows of silver, with the change's kind; fail at a value that is not of its column's type."""
     row = "row"
-    frame = changes.withColumn(row, F.from_json("value", _structure(shape), types.JSON_OPTIONS))
+    frame = changes.withColumn(row, F.from_json("value", _structure(target), types.JSON_OPTIONS))
     return frame.select(
-        *(_row_value(row, shape, name).alias(name) for name in shape.columns),
+        *(_row_value(row, target, name).alias(name) for name in target.columns),
         F.col("source").alias(SOURCE),
         F.when(F.col(f"{row}.{types.CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
-        *deleted_at(shape, F.col("op"), F.col("commit_time")),
+        *deleted_at(target, F.col("op"), F.col("commit_time")),
     )
 
 
-def deleted_at(shape: TargetSchema, op: Column, commit_time: Column) -> list[Column]:
+def deleted_at(target: TargetSchema, op: Column, commit_time: Column) -> list[Column]:
     """Return the column with the time at which a row was deleted, where the table has one."""
-    return [F.when(op == "d", commit_time).alias(DELETED_AT)] if shape.soft else []
+    return [F.when(op == "d", commit_time).alias(DELETED_AT)] if target.soft else []
 
 
-def column_value(shape: TargetSchema, name: str, after: Column) -> Column:
+def column_value(target: TargetSchema, name: str, after: Column) -> Column:
     """Return the value of a column in a parsed new row, in its stored type."""
     if name == NAN:
-        return _not_numbers(shape, after)
-    return declared(shape, name, types.value(after[name], shape.columns[name], name, nan=name not in shape.key))
+        return _not_numbers(target, after)
+    return declared(target, name, types.value(after[name], target.columns[name], name, nan=name not in target.key))
 
 
-def declared(shape: TargetSchema, name: str, value: Column) -> Column:
+def declared(target: TargetSchema, name: str, value: Column) -> Column:
     """Return a column's value as the schema in force at the change's position declares it."""
-    spans = shape.single_precision.get(name, ())
-    if not spans or not isinstance(shape.columns[name], T.DoubleType):
+    spans = target.single_precision.get(name, ())
+    if not spans or not isinstance(target.columns[name], T.DoubleType):
         return value
     inside = functools.reduce(operator.or_, (span.condition() for span in spans))
-    return F.when(inside, types.widened_from_single(value, shape.columns[name])).otherwise(value)
+    return F.when(inside, types.widened_from_single(value, target.columns[name])).otherwise(value)
 
 
-def unchanged(shape: TargetSchema, named: Column) -> Column:
+def unchanged(target: TargetSchema, named: Column) -> Column:
     """Return the columns that a change did not carry, none for null."""
     names = F.coalesce(named, F.array().cast("array<string>"))
-    if NAN not in shape.columns:
+    if NAN not in target.columns:
         return names
-    without = F.arrays_overlap(names, F.array(*map(F.lit, _decimals(shape))))
+    without = F.arrays_overlap(names, F.array(*map(F.lit, _decimals(target))))
     return F.when(without, F.array_append(names, NAN)).otherwise(names)
 
 
-def _decimals(shape: TargetSchema) -> list[str]:
-    return [name for name, kind in shape.columns.items() if isinstance(kind, T.DecimalType) and name not in shape.key]
+def _decimals(target: TargetSchema) -> list[str]:
+    return [name for name, kind in target.columns.items() if isinstance(kind, T.DecimalType) and name not in target.key]
 
 
-def _not_numbers(shape: TargetSchema, after: Column) -> Column:
+def _not_numbers(target: TargetSchema, after: Column) -> Column:
     """Return the names of a row's decimal columns that are NaN; null when none is."""
-    names = F.array_compact(F.array(*(F.when(after[name] == types.NOT_A_NUMBER, name) for name in _decimals(shape))))
-    return F.when(F.size(names) > 0, names).cast(shape.columns[NAN])
+    names = F.array_compact(F.array(*(F.when(after[name] == types.NOT_A_NUMBER, name) for name in _decimals(target))))
+    return F.when(F.size(names) > 0, names).cast(target.columns[NAN])
 
 
-def read_columns(shape: TargetSchema, names: Iterable[str]) -> T.StructType:
+def read_columns(target: TargetSchema, names: Iterable[str]) -> T.StructType:
     """Return the structure by which some of the columns are parsed."""
-    return T.StructType([T.StructField(name, types.read_as(shape.columns[name])) for name in names if name != NAN])
+    return T.StructType([T.StructField(name, types.read_as(target.columns[name])) for name in names if name != NAN])
 
 
-def _structure(shape: TargetSchema) -> T.StructType:
+def _structure(target: TargetSchema) -> T.StructType:
     """Return the structure of a value: the new row, the old row's key, and where a failure to parse shows."""
-    fields = [T.StructField("after", read_columns(shape, list(shape.columns)))]
-    if shape.key:
-        fields.append(T.StructField("before", read_columns(shape, shape.key)))
+    fields = [T.StructField("after", read_columns(target, list(target.columns)))]
+    if target.key:
+        fields.append(T.StructField("before", read_columns(target, target.key)))
     return T.StructType([*fields, T.StructField(types.CORRUPT, T.StringType())])
 
 
-def _row_value(row: str, shape: TargetSchema, name: str) -> Column:
-    if name not in shape.key:
-        return column_value(shape, name, F.col(row)["after"])
+def _row_value(row: str, target: TargetSchema, name: str) -> Column:
+    if name not in target.key:
+        return column_value(target, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
-    return declared(shape, name, types.value(either, shape.columns[name], name))
+    return declared(target, name, types.value(either, target.columns[name], name))

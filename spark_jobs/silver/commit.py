@@ -76,21 +76,21 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
     )
 
 
-def check_order(base: Base, cuts: Positions, table: str) -> None:
+def check_order(base: Base, high: Positions, table: str) -> None:
     """Raise Retryable for a table that is beyond the positions up to which a load goes: a newer load has written to it."""
-    beyond = sorted(source for source, position in base.positions.items() if position > cuts.get(source, ""))
+    beyond = sorted(source for source, position in base.positions.items() if position > high.get(source, ""))
     if beyond:
         raise _overtaken(table, f"a newer load has brought it beyond this one's positions of {', '.join(beyond)}")
 
 
 def check_unmoved(
-    base: Base, floors: Positions, cuts: Positions, table: str, how: Literal["create", "replace", "change"]
+    base: Base, low: Positions, high: Positions, table: str, how: Literal["create", "replace", "change"]
 ) -> None:
     """Raise Retryable for a table that another load made, or changed, since this one read the positions from which it starts."""
     if how == "create" and base.exists:
         raise _overtaken(table, "another load has made it since this one began")
     # What replaces all rows may not take the place of newer ones.
-    check_order(base, floors if how == "change" else cuts, table)
+    check_order(base, low if how == "change" else high, table)
 
 
 def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS
 from spark_jobs.silver.schema_versions import SchemaRecord
-from spark_jobs.silver.table_load import TableTask
+from spark_jobs.silver.table_task import TableTask
 from spark_jobs.state.published import Positions, Table
 
 
@@ -30,31 +30,31 @@ def ended(known: Mapping[str, str], records: Sequence[SchemaRecord]) -> bool:
     return any(record.mark == COPY_ENDS and record.source in known for record in records)
 
 
-def held_back(work: TableTask, *, rest: int | None = None) -> TableTask:
+def held_back(task: TableTask, *, rest: int | None = None) -> TableTask:
     """Return the work without what copies under way bring; `rest` is where bronze has what the table lacks from now on."""
-    copying = under_way(work.known.copying, work.records)
-    if not copying and not work.known.copying:
-        return work
-    after = work.known.bronze_after if work.known.copying or work.known.problem is not None else rest
-    cuts = work.cuts | {source: position for source, position in copying.items() if source in work.cuts}
+    copying = under_way(task.known.copying, task.records)
+    if not copying and not task.known.copying:
+        return task
+    after = task.known.bronze_after if task.known.copying or task.known.problem is not None else rest
+    high = task.high | {source: position for source, position in copying.items() if source in task.high}
     return replace(
-        work,
-        known=replace(work.known, copying=copying, bronze_after=after),
-        cuts=cuts,
+        task,
+        known=replace(task.known, copying=copying, bronze_after=after),
+        high=high,
         # Of a copy that began earlier nothing is inside, not even where the range begins.
-        seen=[one for one in work.seen if one.first <= cuts.get(one.source, "")],
-        records=[record for record in work.records if record.position <= cuts.get(record.source, "")],
+        seen=[one for one in task.seen if one.first <= high.get(one.source, "")],
+        records=[record for record in task.records if record.position <= high.get(record.source, "")],
     )
 
 
-def nothing_yet(work: TableTask) -> bool:
+def nothing_yet(task: TableTask) -> bool:
     """Whether a table has never been made, and nothing but copies under way would be in it."""
-    return bool(work.known.copying) and work.known.version is None and not work.seen
+    return bool(task.known.copying) and task.known.version is None and not task.seen
 
 
-def positions(known: Table, cuts: Positions) -> Positions:
+def positions(known: Table, high: Positions) -> Positions:
     """Return where a table is that nothing came for: with its stream, but for the sources that copy it."""
-    return {source: min(cut, known.copying.get(source, cut)) for source, cut in cuts.items()}
+    return {source: min(cut, known.copying.get(source, cut)) for source, cut in high.items()}
 
 
 def waits(known: Table, published: Positions) -> bool:

@@ -38,15 +38,15 @@ class KeyRange:
         return inside
 
 
-def of(rows: DataFrame, shape: TargetSchema) -> KeyRange:
+def of(rows: DataFrame, target: TargetSchema) -> KeyRange:
     """Return the range of rows that have the source and the key columns of a table with a key."""
-    lead = shape.key[0]
+    lead = target.key[0]
     # As text: Python's dates end at the year 9999, and begin with year 1.
     low, high = (bound(_q(lead)).cast("string") for bound in (F.min, F.max))
     found = rows.agg(F.count(F.lit(1)), F.collect_set(SOURCE), low, high).first()
     assert found is not None
     count, sources, least, greatest = found
-    return KeyRange(count, sorted(sources), lead, shape.columns[lead], least, greatest)
+    return KeyRange(count, sorted(sources), lead, target.columns[lead], least, greatest)
 
 
 def _literal(text: str | None, kind: T.DataType) -> Column | None:

@@ -22,11 +22,21 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, behind, copies, rebuild, scd2_load, table_load, topic_coverage, unfinished
+from spark_jobs.silver import (
+    batch_profile,
+    behind,
+    copies,
+    prechecks,
+    rebuild,
+    scd2_load,
+    table_load,
+    table_task,
+    unfinished,
+)
 from spark_jobs.silver.batch_profile import BatchProfile
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.table_group import TableGroup
-from spark_jobs.silver.table_load import TableTask
+from spark_jobs.silver.table_task import TableTask
 from spark_jobs.state import delta_log, name_registry, published
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
@@ -34,7 +44,7 @@ from spark_jobs.state.published_rows import Unfinished
 #: How often a table is written again after maintenance has taken away the files that its MERGE had read.
 _TRIES = 3
 
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +80,12 @@ def load(
     *,
     group: TableGroup | None = None,
     side_by_side: int | None = None,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SilverReport:
     """Apply and publish everything that bronze has and silver has not, some tables side by side.
 
     Of a `group` the tables are applied alone, and nothing is published: a load without a group does what is left and publishes.
-    `tell` hears tables done and tables in all.
+    `on_progress` receives tables done and tables in all.
 
     Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
     """
@@ -85,26 +95,26 @@ def load(
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began)
         before = published.latest(spark, lake, stream)
-        reached = bronze_job.reach(spark, lake, stream)
+        committed = bronze_job.reach(spark, lake, stream)
         version = delta_log.version(spark, path)
         lagging = behind.found(spark, lake, before)
         known = before.bronze_version
         idle = not behind.to_try(lake, before, lagging)
         if known is not None and idle and delta_log.only_maintained(spark, path, known):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
-        since = unfinished.chosen(spark, path, before, version, reached)
+        since = unfinished.chosen(spark, path, before, version, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
-        with table_load.kept() as keep, session_pool.borrowed(spark, few=few) as reading:
+        with table_load.persist_scope() as persist, session_pool.borrowed(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
             if few:
                 # All tables read these rows.
-                raw = keep(raw.coalesce(1))
-            if reached is not None:
-                topic_coverage.check(spark, lake, before, raw, reached)
-            new = batch_profile.extent(raw, before.positions, reached=reached)
-            cuts = new.cuts
+                raw = persist(raw.coalesce(1))
+            if committed is not None:
+                prechecks.check_topics(spark, lake, before, raw, committed)
+            new = batch_profile.profile(raw, before.positions, committed=committed)
+            high = new.high
             held = (since, raw) if few and since is not None else None
-            job = table_load.LoadContext(
+            context = table_task.LoadContext(
                 stream=stream,
                 bronze=path,
                 version=version,
@@ -112,47 +122,47 @@ def load(
                 rest=unfinished.rest(before),
                 held=held,
             )
-            works = _works(lake, job, before, new, since)
+            tasks = _tasks(lake, context, before, new, since)
             again = behind.to_try(lake, before, lagging, new)
-            works |= behind.works(spark, lake, job, before, cuts, again)
+            tasks |= behind.tasks(spark, lake, context, before, high, again)
             if group is not None:
-                works = {name: one for name, one in works.items() if group.has(name)}
+                tasks = {name: one for name, one in tasks.items() if group.has(name)}
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
-                name_registry.record(spark, lake, former, [(stream, name) for name in works])
-            committed: list[float] = []
+                name_registry.record(spark, lake, former, [(stream, name) for name in tasks])
+            commit_times: list[float] = []
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
             aside = partial(session_pool.borrowed, spark, few=few)
-            results = _run(aside, lake, job, works, together, tell, committed)
+            results = _run(aside, lake, context, tasks, together, on_progress, commit_times)
         left = unfinished.after(before, since, new)
-        after = _after(before, cuts, results, version, left, started)
+        after = _after(before, high, results, version, left, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
             after = published.append(spark, lake, after, before=before)
     return SilverReport(
         stream=stream,
         load=after.load if worth else None,
-        ranges={s: (before.positions.get(s, ""), p) for s, p in cuts.items() if p != before.positions.get(s)},
-        committed_ms={s: at for s, at in new.committed_ms.items() if cuts[s] != before.positions.get(s)},
+        ranges={s: (before.positions.get(s, ""), p) for s, p in high.items() if p != before.positions.get(s)},
+        committed_ms={s: at for s, at in new.committed_ms.items() if high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
         waiting={source: one.changes for source, one in left.items() if one.changes},
         problems=_problems(after),
         warnings=_new_warnings(before, after),
         group=group,
-        exposed_seconds=monotonic() - min(committed) if worth and committed else 0.0,
+        exposed_seconds=monotonic() - min(commit_times) if worth and commit_times else 0.0,
         seconds=monotonic() - began,
     )
 
 
-def _works(
-    lake: LakeFile, job: table_load.LoadContext, before: Published, new: BatchProfile, since: Since | None
+def _tasks(
+    lake: LakeFile, context: table_task.LoadContext, before: Published, new: BatchProfile, since: Since | None
 ) -> dict[str, TableTask]:
     """Return what is to be done for each table that has something new, the mark of a copy included."""
     names = {one.table for one in new.seen} | {one.table for one in new.records if one.mark is not None}
     return {
-        name: copies.held_back(table_load.work(lake, before, name, new, after=since), rest=job.rest)
+        name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
 
@@ -160,52 +170,54 @@ def _works(
 def _run(
     aside: Callable[[], AbstractContextManager[SparkSession]],
     lake: LakeFile,
-    job: table_load.LoadContext,
-    works: dict[str, TableTask],
+    context: table_task.LoadContext,
+    tasks: dict[str, TableTask],
     side_by_side: int,
-    tell: Tell | None,
-    committed: list[float],
+    on_progress: OnProgress | None,
+    commit_times: list[float],
 ) -> dict[str, Table]:
     """Apply the tables side by side; return how each is afterwards, and note when each was committed.
 
     An error that is not one table's is raised at the end.
     """
 
-    def one(work: TableTask) -> Table:
+    def one(task: TableTask) -> Table:
         for tries in range(_TRIES):
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
-                with explained(f"silver {work.table}"), aside() as session:
-                    return _applied(session, job, work, committed)
+                with explained(f"silver {task.table}"), aside() as session:
+                    return _applied(session, context, task, commit_times)
             except Retryable:
-                paths = (work.path, work.history_path)
+                paths = (task.path, task.history_path)
                 if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
                     raise
             except (NeedsOperator, CorruptInput) as error:
-                return behind.stopped(lake, job, work, f"{error.message} {error.hint}".strip())
+                return behind.stopped(lake, context, task, f"{error.message} {error.hint}".strip())
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}
     with ThreadPoolExecutor(side_by_side, thread_name_prefix="silver") as pool:
-        for name, result in zip(works, pool.map(one, works.values()), strict=True):
+        for name, result in zip(tasks, pool.map(one, tasks.values()), strict=True):
             done[name] = result
-            if tell:
-                tell(len(done), len(works))
+            if on_progress:
+                on_progress(len(done), len(tasks))
     return done
 
 
-def _applied(session: SparkSession, job: table_load.LoadContext, work: TableTask, committed: list[float]) -> Table:
-    """Bring a table and its history up to the cuts, or build them again from a new copy."""
-    if copies.nothing_yet(work):
-        return replace(work.known, changes=0, positions=work.cuts)
+def _applied(
+    session: SparkSession, context: table_task.LoadContext, task: TableTask, commit_times: list[float]
+) -> Table:
+    """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
+    if copies.nothing_yet(task):
+        return replace(task.known, changes=0, positions=task.high)
     try:
-        current = table_load.apply(session, job, work)
-        committed.append(monotonic())
-        return scd2_load.apply(session, job, work, current)
+        current = table_load.apply(session, context, task)
+        commit_times.append(monotonic())
+        return scd2_load.apply(session, context, task, current)
     except Incompatible:
-        if not work.rebuilds:
+        if not task.rebuilds:
             raise
-        return rebuild.apply(session, job, *rebuild.from_copies(session, job, work))
+        return rebuild.apply(session, context, *rebuild.from_copies(session, context, task))
 
 
 def _compacted(spark: SparkSession, path: str) -> bool:
@@ -216,14 +228,14 @@ def _compacted(spark: SparkSession, path: str) -> bool:
 
 def _after(
     before: Published,
-    cuts: Positions,
+    high: Positions,
     results: dict[str, Table],
     version: int,
     left: dict[str, Unfinished],
     started: datetime,
 ) -> Published:
     """Return what is published: tables that nothing happened to stand where the stream stands."""
-    tables = {name: replace(one, changes=0, positions=_moved(one, before, cuts)) for name, one in before.tables.items()}
+    tables = {name: replace(one, changes=0, positions=_moved(one, before, high)) for name, one in before.tables.items()}
     return Published(
         stream=before.stream,
         load=before.load + 1,
@@ -232,16 +244,16 @@ def _after(
         bronze_done=version,
         unfinished=left,
         changes=sum(done.changes for done in results.values()),
-        positions=cuts,
+        positions=high,
         tables=tables | results,
     )
 
 
-def _moved(one: Table, before: Published, cuts: Positions) -> Positions:
+def _moved(one: Table, before: Published, high: Positions) -> Positions:
     """Return where a table is that nothing happened to."""
     if copies.waits(one, before.positions):
-        return copies.positions(one, cuts)
-    return cuts if one.positions == before.positions else one.positions
+        return copies.positions(one, high)
+    return high if one.positions == before.positions else one.positions
 
 
 def _worth_publishing(before: Published, after: Published) -> bool:

@@ -33,10 +33,10 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: 
 
     Columns that `lead` are the first ones of a wide table: Delta has statistics of the first ones alone.
     """
-    kept = _leading(_without_deleted(rows), lead)
-    writer = _writer(kept, note, own).mode("error")
+    rows_kept = _leading(_without_deleted(rows), lead)
+    writer = _writer(rows_kept, note, own).mode("error")
     try:
-        (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+        (writer.option(_MAPPING, "name") if _special(rows_kept.columns) else writer).save(path)
     except AnalysisException as error:
         if error.getCondition() != "DELTA_PATH_EXISTS":
             raise
@@ -45,9 +45,9 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: 
 
 def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
     """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
-    kept = _leading(_without_deleted(rows), lead)
-    writer = _writer(kept, note, own).mode("overwrite").option("overwriteSchema", "true")
-    (writer.option(_MAPPING, "name") if _special(kept.columns) else writer).save(path)
+    rows_kept = _leading(_without_deleted(rows), lead)
+    writer = _writer(rows_kept, note, own).mode("overwrite").option("overwriteSchema", "true")
+    (writer.option(_MAPPING, "name") if _special(rows_kept.columns) else writer).save(path)
 
 
 def _leading(rows: DataFrame, lead: Sequence[str]) -> DataFrame:
@@ -72,7 +72,7 @@ def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWrit
 
 
 def merge(
-    spark: SparkSession, rows: DataFrame, path: str, shape: TargetSchema, note: str, cleared: Sequence[Truncate]
+    spark: SparkSession, rows: DataFrame, path: str, target: TargetSchema, note: str, cleared: Sequence[Truncate]
 ) -> None:
     """Put, replace and remove rows by source and key, and remove, or mark, what a truncate of their source left behind.
 
@@ -82,54 +82,54 @@ def merge(
     """
     table = DeltaTable.forPath(spark, path)
     # Reads the rows, which are held, before the table changes.
-    same = same_row(rows, shape)
-    if cleared and shape.soft:
+    same = same_row(rows, target)
+    if cleared and target.soft:
         with separate_commit(spark):
-            _merge(spark, table, rows, same, shape)
+            _merge(spark, table, rows, same, target)
         spark.conf.set(NOTE_SETTING, note)
         truncates.mark_rows(table, cleared)
         return
     if cleared:
-        clear(spark, path, shape, cleared)
+        clear(spark, path, target, cleared)
     spark.conf.set(NOTE_SETTING, note)
-    _merge(spark, table, rows, same, shape)
+    _merge(spark, table, rows, same, target)
 
 
-def clear(spark: SparkSession, path: str, shape: TargetSchema, cleared: Sequence[Truncate]) -> None:
+def clear(spark: SparkSession, path: str, target: TargetSchema, cleared: Sequence[Truncate]) -> None:
     """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
     with separate_commit(spark):
-        (truncates.mark_rows if shape.soft else truncates.remove_rows)(DeltaTable.forPath(spark, path), cleared)
+        (truncates.mark_rows if target.soft else truncates.remove_rows)(DeltaTable.forPath(spark, path), cleared)
 
 
-def _merge(spark: SparkSession, table: DeltaTable, rows: DataFrame, same: Column, shape: TargetSchema) -> None:
+def _merge(spark: SparkSession, table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema) -> None:
     if not merge_filter.pays(table):
-        _planned(table, rows, same, shape).execute()
+        _planned(table, rows, same, target).execute()
         return
     with merge_filter.by(spark, rows) as chosen:
-        _planned(table, chosen, same, shape).execute()
+        _planned(table, chosen, same, target).execute()
 
 
-def _planned(table: DeltaTable, rows: DataFrame, same: Column, shape: TargetSchema) -> DeltaMergeBuilder:
+def _planned(table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema) -> DeltaMergeBuilder:
     columns = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name != OP}
     dropped = {name: F.lit(None) for name in table.toDF().columns if name not in columns}
     newer = F.col(f"s.{POSITION}") > F.col(f"t.{POSITION}")
     gone = F.col(f"s.{OP}") == "d"
     plan = table.alias("t").merge(rows.alias("s"), same)
-    if not shape.soft:
+    if not target.soft:
         plan = plan.whenMatchedDelete(gone & newer)
     plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
-    return plan.whenNotMatchedInsert(F.lit(True) if shape.soft else ~gone, values=quoted(columns))
+    return plan.whenNotMatchedInsert(F.lit(True) if target.soft else ~gone, values=quoted(columns))
 
 
-def same_row(rows: DataFrame, shape: TargetSchema) -> Column:
+def same_row(rows: DataFrame, target: TargetSchema) -> Column:
     """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at."""
     same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
-    for name in shape.key:
+    for name in target.key:
         same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
-    return same & key_range.of(rows, shape).condition("t.")
+    return same & key_range.of(rows, target).condition("t.")
 
 
-def fit(spark: SparkSession, path: str, shape: TargetSchema) -> TargetSchema:
+def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:
     """Add columns that are new and widen those that became wider; return the schema with the table's own types.
 
     Raises NeedsOperator when a column's new type cannot hold its old values, and when rows marked as deleted are there although
@@ -137,14 +137,14 @@ def fit(spark: SparkSession, path: str, shape: TargetSchema) -> TargetSchema:
     """
     table = quoting.table(path)
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
-    if DELETED_AT in fields and not shape.soft:
+    if DELETED_AT in fields and not target.soft:
         raise NeedsOperator(
-            f'{shape.table}: its deleted rows are in silver, marked, and the lake\'s file says deletes = "hard" now',
+            f'{target.table}: its deleted rows are in silver, marked, and the lake\'s file says deletes = "hard" now',
             hint="To remove them, run 'headrace lake replay STREAM'; to keep them, set deletes = \"soft\" again.",
         )
-    fitted = target_schema.fitted(shape, fields)
-    marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if shape.soft else {}
-    new = {name: kind for name, kind in (shape.columns | marks).items() if name not in fields}
+    fitted = target_schema.fitted(target, fields)
+    marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if target.soft else {}
+    new = {name: kind for name, kind in (target.columns | marks).items() if name not in fields}
     if new:
         if _special(new):
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")

@@ -34,62 +34,62 @@ _FEW_KEYS = 200_000
 _MOST_ROUNDS = 64
 
 
-Keep = Callable[[DataFrame], DataFrame]
+Persist = Callable[[DataFrame], DataFrame]
 
 
 def latest_rows(
     changes: DataFrame,
-    shape: TargetSchema,
+    target: TargetSchema,
     silver: DataFrame | None,
-    keep: Keep,
+    persist: Persist,
     cleared: Sequence[Truncate],
     *,
     partial: bool,
 ) -> DataFrame:
     """Return the newest state of each key, as `changes.parsed` does.
 
-    `silver` is the table as it is, None when new; `keep` persists a frame that is read more than once; `cleared` has the
+    `silver` is the table as it is, None when new; `persist` persists a frame that is read more than once; `cleared` has the
     range's truncates, which matter where deleted rows stay.
     """
-    timeline = row_versions(changes, shape, silver, keep, cleared, partial=partial)
+    timeline = row_versions(changes, target, silver, persist, cleared, partial=partial)
     order = Window.partitionBy(SOURCE, KEY).orderBy(F.desc(POSITION), F.desc(SEED))
     rows = timeline.withColumn("_rank", F.row_number().over(order)).filter((F.col("_rank") == 1) & ~F.col(SEED))
     return rows.select(
-        *(F.col(f"{KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(F.col(f"{KEY}.{_q(n)}").alias(n) if n in target.key else F.col(_q(n)) for n in target.columns),
         *(SOURCE, POSITION, COMMIT_TIME, OP),
-        *plain.deleted_at(shape, F.col(OP), F.col(COMMIT_TIME)),
+        *plain.deleted_at(target, F.col(OP), F.col(COMMIT_TIME)),
     )
 
 
 def row_versions(
     changes: DataFrame,
-    shape: TargetSchema,
+    target: TargetSchema,
     silver: DataFrame | None,
-    keep: Keep,
+    persist: Persist,
     cleared: Sequence[Truncate] = (),
     *,
     partial: bool,
 ) -> DataFrame:
     """Return every key's timeline, each change with all of its row's columns; silver's own rows in it are seeds."""
-    events = keep(_events(changes, shape))
+    events = persist(_events(changes, target))
     timeline = _timeline(events)
-    if shape.soft:
-        names = [name for name in shape.columns if name not in shape.key]
-        seeded = _seeded(_truncated(timeline, cleared), shape, silver, names)
-        return _filled(_ended_once(seeded), names, keep, partial=partial)
+    if target.soft:
+        names = [name for name in target.columns if name not in target.key]
+        seeded = _seeded(_truncated(timeline, cleared), target, silver, names)
+        return _filled(_ended_once(seeded), names, persist, partial=partial)
     if not partial:
         return timeline
     missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
-    names = [name for name in shape.columns if name in missing and name not in shape.key]
-    return _filled(_seeded(timeline, shape, silver, names), names, keep, partial=True)
+    names = [name for name in target.columns if name in missing and name not in target.key]
+    return _filled(_seeded(timeline, target, silver, names), names, persist, partial=True)
 
 
-def _events(changes: DataFrame, shape: TargetSchema) -> DataFrame:
+def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the changes parsed, with the key, the old key of an update that changed it, and the columns not carried."""
-    keys = plain.read_columns(shape, shape.key)
+    keys = plain.read_columns(target, target.key)
     structure = T.StructType(
         [
-            T.StructField("after", plain.read_columns(shape, list(shape.columns))),
+            T.StructField("after", plain.read_columns(target, list(target.columns))),
             T.StructField("before", keys),
             T.StructField("unchanged", T.ArrayType(T.StringType())),
             T.StructField(types.CORRUPT, T.StringType()),
@@ -99,36 +99,36 @@ def _events(changes: DataFrame, shape: TargetSchema) -> DataFrame:
     frame = frame.withColumn("named", F.from_json("key", keys))
     before = F.col("row.before")
     whole = F.lit(True)
-    for name in shape.key:
+    for name in target.key:
         whole &= before[name].isNotNull()
-    old = F.when((F.col("op") == "u") & whole, _key(shape, [before]))
+    old = F.when((F.col("op") == "u") & whole, _key(target, [before]))
     return frame.select(
-        *(_value(shape, name).alias(name) for name in shape.columns if name not in shape.key),
+        *(_value(target, name).alias(name) for name in target.columns if name not in target.key),
         F.col("source").alias(SOURCE),
         F.when(F.col(f"row.{types.CORRUPT}").isNull(), F.col("position")).otherwise(corrupt("row")).alias(POSITION),
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
         # The record's own key; under a former key, the row's columns.
-        _key(shape, [F.col("named"), F.col("row.after"), before]).alias(KEY),
+        _key(target, [F.col("named"), F.col("row.after"), before]).alias(KEY),
         old.alias(_OLD),
-        plain.unchanged(shape, F.col("row.unchanged")).alias(_UNCHANGED),
+        plain.unchanged(target, F.col("row.unchanged")).alias(_UNCHANGED),
         F.lit(False).alias(SEED),
     ).withColumn(_MOVED, F.coalesce(F.col(_OLD) != F.col(KEY), F.lit(False)))
 
 
-def _value(shape: TargetSchema, name: str) -> Column:
-    return plain.column_value(shape, name, F.col("row")["after"])
+def _value(target: TargetSchema, name: str) -> Column:
+    return plain.column_value(target, name, F.col("row")["after"])
 
 
-def _key(shape: TargetSchema, places: list[Column]) -> Column:
+def _key(target: TargetSchema, places: list[Column]) -> Column:
     """Return the key from the first place that has each of its columns; fail where none has one."""
     cells = {
         name: plain.declared(
-            shape, name, types.value(F.coalesce(*(place[name] for place in places)), shape.columns[name], name)
+            target, name, types.value(F.coalesce(*(place[name] for place in places)), target.columns[name], name)
         )
-        for name in shape.key
+        for name in target.key
     }
-    known = (F.coalesce(cell, corrupt(name).cast(shape.columns[name])).alias(name) for name, cell in cells.items())
+    known = (F.coalesce(cell, corrupt(name).cast(target.columns[name])).alias(name) for name, cell in cells.items())
     return F.struct(*known)
 
 
@@ -167,17 +167,17 @@ def _ends() -> Column:
     return F.col(OP).isin("d", "t")
 
 
-def _seeded(timeline: DataFrame, shape: TargetSchema, silver: DataFrame | None, names: list[str]) -> DataFrame:
+def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None, names: list[str]) -> DataFrame:
     """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
     cells = {f"_cell_{i}": _carried(name) for i, name in enumerate(names)}
     timeline = timeline.withColumns(cells)
     if silver is None:
         return timeline
     needed = F.size(_UNCHANGED) > 0
-    wanted = timeline.filter(needed | _ends() if shape.soft else needed).select(SOURCE, KEY).distinct()
-    known = silver.withColumn(KEY, F.struct(*(_stored(silver, shape, name).alias(name) for name in shape.key)))
-    seeds = having(known, wanted, shape).drop(*(_q(name) for name in shape.key))
-    seeds = seeds.withColumns({f"_cell_{i}": _cell(_stored(silver, shape, name)) for i, name in enumerate(names)})
+    wanted = timeline.filter(needed | _ends() if target.soft else needed).select(SOURCE, KEY).distinct()
+    known = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
+    seeds = having(known, wanted, target).drop(*(_q(name) for name in target.key))
+    seeds = seeds.withColumns({f"_cell_{i}": _cell(_stored(silver, target, name)) for i, name in enumerate(names)})
     gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
     seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
     return timeline.unionByName(
@@ -185,18 +185,18 @@ def _seeded(timeline: DataFrame, shape: TargetSchema, silver: DataFrame | None, 
     )
 
 
-def having(stored: DataFrame, keys: DataFrame, shape: TargetSchema) -> DataFrame:
+def having(stored: DataFrame, keys: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the stored rows, which have a column KEY, of some sources and keys; files without such keys are not read."""
-    columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in shape.key]
-    found = key_range.of(keys.select(SOURCE, *columns), shape)
+    columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in target.key]
+    found = key_range.of(keys.select(SOURCE, *columns), target)
     few = F.broadcast(keys) if found.rows <= _FEW_KEYS else keys
     return stored.filter(found.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
 
 
-def _stored(silver: DataFrame, shape: TargetSchema, name: str) -> Column:
+def _stored(silver: DataFrame, target: TargetSchema, name: str) -> Column:
     """Return a column of silver's own rows, in the type that the range's schemas give it; null where it is new."""
     there = F.col(_q(name)) if name in silver.columns else F.lit(None)
-    return there.cast(shape.columns[name])
+    return there.cast(target.columns[name])
 
 
 def _carried(name: str) -> Column:
@@ -212,7 +212,7 @@ def _cell(value: Column, of: Column | None = None) -> Column:
     return F.struct(value.alias("value"), (F.lit(None).cast("string") if of is None else of).alias("of"))
 
 
-def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool) -> DataFrame:
+def _filled(timeline: DataFrame, names: list[str], persist: Persist, *, partial: bool) -> DataFrame:
     """Return the timelines with every column that was not carried taken from what went before it.
 
     Without `partial` that is deletes alone, and nothing comes from another key.
@@ -228,7 +228,7 @@ def _filled(timeline: DataFrame, names: list[str], keep: Keep, *, partial: bool)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     if partial and not timeline.filter(F.col(_MOVED) & _unknown(cells)).isEmpty():
-        filled = keep(_carried_on(timeline, cells, order))
+        filled = persist(_carried_on(timeline, cells, order))
         removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
         left = _resolved(removals.select(SOURCE, POSITION, *cells), cells)
         joined = timeline.join(

@@ -16,12 +16,12 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, copies, scd2_load, table_load
+from spark_jobs.silver import batch_profile, copies, scd2_load, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.schema_versions import SchemaVersions
-from spark_jobs.silver.table_load import LoadContext, TableTask
+from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state import delta_log, published
 from spark_jobs.state.published import Positions, Table
 
@@ -55,45 +55,45 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             listed = ", ".join(sorted(before.tables)) or "none"
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
         path = bronze.table_path(lake, stream)
-        job = LoadContext(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
-        work = copies.held_back(
-            table_load.work(lake, before, name, batch_profile.nothing(before.positions), after=None)
+        context = LoadContext(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
+        task = copies.held_back(
+            table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
-        own, begins = from_copies(spark, job, work)
-        done = apply(spark.newSession(), job, own, begins)
+        own, begins = from_copies(spark, context, task)
+        done = apply(spark.newSession(), context, own, begins)
         tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
-        after = replace(before, load=job.load, started_at=started, changes=done.changes, tables=tables)
+        after = replace(before, load=context.load, started_at=started, changes=done.changes, tables=tables)
         published.append(spark, lake, after, before=before)
     return Rebuilt(
         stream=stream,
         table=name,
-        load=job.load,
+        load=context.load,
         copies=begins,
         changes=done.changes,
-        former=former(job, work) if work.known.version is not None else None,
+        former=former(context, task) if task.known.version is not None else None,
         seconds=monotonic() - began,
     )
 
 
-def former(job: LoadContext, work: TableTask) -> str:
+def former(context: LoadContext, task: TableTask) -> str:
     """Return the folder of the rows that a table had before this load."""
-    return f"{work.former_path}/{job.load}"
+    return f"{task.former_path}/{context.load}"
 
 
-def from_copies(spark: SparkSession, job: LoadContext, work: TableTask) -> tuple[TableTask, Positions]:
-    """Return the work that builds a table up to its cuts, and the positions at which the sources' newest copies begin.
+def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> tuple[TableTask, Positions]:
+    """Return the work that builds a table up to its high watermarks, and the positions at which the sources' newest copies begin.
 
     Raises Incompatible, naming sources that need a newer copy, where the schemas since then do not fit together.
     """
-    rows = job.rows(spark, None).filter(F.col("table") == work.table)
-    whole = batch_profile.extent(rows, {}, work.cuts)
-    copies = {one.source: last for one in whole.seen if (last := _last_truncate(one, work.cuts)) is not None}
-    since = batch_profile.extent(rows, copies, work.cuts)
+    rows = context.rows(spark, None).filter(F.col("table") == task.table)
+    whole = batch_profile.profile(rows, {}, task.high)
+    copies = {one.source: last for one in whole.seen if (last := _last_truncate(one, task.high)) is not None}
+    since = batch_profile.profile(rows, copies, task.high)
     before = {one.source: one.value for one in whole.records if one.position <= copies.get(one.source, "")}
-    known = replace(work.known, schemas=before, warnings={})
-    own = replace(work, known=known, former_schemas={}, seen=since.seen, records=since.records, after=None)
+    known = replace(task.known, schemas=before, warnings={})
+    own = replace(task, known=known, former_schemas={}, seen=since.seen, records=since.records, after=None)
     try:
-        table_load.formed(own)
+        table_task.target_of(own)
     except Incompatible as error:
         versions = SchemaVersions.read(before, since.records, {}).of
         changed = [source for source, found in versions.items() if len(found) > 1] or list(versions)
@@ -102,20 +102,22 @@ def from_copies(spark: SparkSession, job: LoadContext, work: TableTask) -> tuple
     return own, copies
 
 
-def _last_truncate(one: batch_profile.TableProfile, cuts: Positions) -> str | None:
-    return max((it.position for it in one.truncates if it.position <= cuts.get(one.source, "")), default=None)
+def _last_truncate(one: batch_profile.TableProfile, high: Positions) -> str | None:
+    return max((it.position for it in one.truncates if it.position <= high.get(one.source, "")), default=None)
 
 
-def apply(spark: SparkSession, job: LoadContext, work: TableTask, copies: Positions) -> Table:
+def apply(spark: SparkSession, context: LoadContext, task: TableTask, copies: Positions) -> Table:
     """Keep the former rows and put those from the copies on in their place; return the table. The session is the table's own."""
-    known = work.known
+    known = task.known
     if known.version is not None:
-        _keep(spark, work.path, known.version, former(job, work))
+        _keep(spark, task.path, known.version, former(context, task))
     if known.history is not None:
-        _keep(spark, work.history_path, known.history, f"{former(job, work)}-history")
-    done = table_load.build(spark, job, work, copies)
+        _keep(spark, task.history_path, known.history, f"{former(context, task)}-history")
+    done = table_load.build(spark, context, task, copies)
     return (
-        scd2_load.rebuild(spark, job, work, done, copies) if work.history is not None else replace(done, history=None)
+        scd2_load.rebuild(spark, context, task, done, copies)
+        if task.history is not None
+        else replace(done, history=None)
     )
 
 

@@ -33,17 +33,21 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
 
 
 def versions(
-    timeline: DataFrame, shape: TargetSchema, current: DataFrame | None, tracked: Sequence[str], cleared: list[Truncate]
+    timeline: DataFrame,
+    target: TargetSchema,
+    current: DataFrame | None,
+    tracked: Sequence[str],
+    cleared: list[Truncate],
 ) -> DataFrame:
     """Return the versions that a range of changes begins, goes on with or ends.
 
     `current` holds the history's rows that have not ended; those of keys that the range touches are among the versions.
     """
     events = timeline.filter(~F.col(ordered_apply.SEED)).select(
-        *_event_columns(shape), F.lit(None).cast("string").alias(FROM)
+        *_event_columns(target), F.lit(None).cast("string").alias(FROM)
     )
     if current is not None:
-        events = events.unionByName(_open(current, events, shape))
+        events = events.unionByName(_open(current, events, target))
     of_key = Window.partitionBy(SOURCE, ordered_apply.KEY).orderBy(POSITION)
     here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
     previous = F.lag(here).over(of_key)
@@ -61,22 +65,22 @@ def versions(
         }
     ).filter(F.col("_rank") == 1)
     return _ended(last, cleared).select(
-        *(F.col(f"{ordered_apply.KEY}.{_q(n)}").alias(n) if n in shape.key else F.col(_q(n)) for n in shape.columns),
+        *(F.col(f"{ordered_apply.KEY}.{_q(n)}").alias(n) if n in target.key else F.col(_q(n)) for n in target.columns),
         *(SOURCE, START, END, FROM, UPTO),
     )
 
 
-def _event_columns(shape: TargetSchema) -> list[str]:
-    own = [_q(name) for name in shape.columns if name not in shape.key]
+def _event_columns(target: TargetSchema) -> list[str]:
+    own = [_q(name) for name in target.columns if name not in target.key]
     return [*own, SOURCE, ordered_apply.KEY, POSITION, COMMIT_TIME, OP]
 
 
-def _open(current: DataFrame, events: DataFrame, shape: TargetSchema) -> DataFrame:
+def _open(current: DataFrame, events: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the rows that have not ended, of keys that the events touch, as the first events of their keys."""
-    keyed = current.withColumn(ordered_apply.KEY, F.struct(*(F.col(_q(name)).alias(name) for name in shape.key)))
-    touched = ordered_apply.having(keyed, events.select(SOURCE, ordered_apply.KEY).distinct(), shape)
+    keyed = current.withColumn(ordered_apply.KEY, F.struct(*(F.col(_q(name)).alias(name) for name in target.key)))
+    touched = ordered_apply.having(keyed, events.select(SOURCE, ordered_apply.KEY).distinct(), target)
     rows = touched.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START), OP: F.lit("r")})
-    return rows.select(*_event_columns(shape), FROM)
+    return rows.select(*_event_columns(target), FROM)
 
 
 def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
@@ -96,14 +100,14 @@ def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
 
 
 def merge(
-    spark: SparkSession, rows: DataFrame, place: str, shape: TargetSchema, note: str, cleared: list[Truncate]
+    spark: SparkSession, rows: DataFrame, place: str, target: TargetSchema, note: str, cleared: list[Truncate]
 ) -> None:
     """Write versions: those that are there get their new values and ends; a truncate ends what its source had.
 
     The session is this table's own: the note is a setting of the session.
     """
     table = DeltaTable.forPath(spark, place)
-    same = write.same_row(rows, shape) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
+    same = write.same_row(rows, target) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)

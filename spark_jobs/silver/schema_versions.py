@@ -54,7 +54,7 @@ class SchemaVersions:
 
     @classmethod
     def read(
-        cls, known: Mapping[str, str], records: Sequence[SchemaRecord], floors: Mapping[str, str]
+        cls, known: Mapping[str, str], records: Sequence[SchemaRecord], low: Mapping[str, str]
     ) -> "SchemaVersions":
         """Return those of a range: `known` are the schema records in force earlier, `records` come in position order."""
         found: dict[str, list[tuple[str, TableSchema]]] = {
@@ -62,7 +62,7 @@ class SchemaVersions:
         }
         for record in records:
             versions = found.setdefault(record.source, [])
-            if record.position <= floors.get(record.source, ""):
+            if record.position <= low.get(record.source, ""):
                 versions[:] = [("", record.schema)]
             elif not versions or versions[-1][1] != record.schema:
                 versions.append((record.position, record.schema))

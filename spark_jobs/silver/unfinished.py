@@ -58,7 +58,7 @@ def after(before: Published, read: Since | None, new: BatchProfile) -> dict[str,
             left[source] = replace(old, changes=old.changes + changes, upto=max(old.upto, upto))
         elif more is not None:
             came = -1 if before.bronze_done is None else before.bronze_done
-            if old is not None and new.cuts.get(source, "") < old.upto:
+            if old is not None and new.high.get(source, "") < old.upto:
                 came = old.after
             left[source] = Unfinished(after=came, changes=more.changes, upto=more.upto)
     return left

@@ -22,7 +22,7 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import copies, table_load, target_schema, unfinished
+from spark_jobs.silver import copies, table_task, target_schema, unfinished
 from spark_jobs.state import delta_log, published
 from spark_jobs.verify import canonical
 from spark_jobs.verify.engine import Database, Place
@@ -129,7 +129,7 @@ class LakeAt:
             return self._spark.sql(snapshot.sql(self._spark, self._lake, self._moment, name, folder))
         if known is None or known.version is None:
             return None
-        path = table_load.path(self._lake, self._stream, name)
+        path = table_task.path(self._lake, self._stream, name)
         return self._spark.read.format("delta").option("versionAsOf", known.version).load(path)
 
     def _load(self) -> int:

@@ -43,7 +43,9 @@ def measure(
     stopped = threading.Event()
     found = []
     with ThreadPoolExecutor(2) as pool, console.status("loading, writing and asking"):
-        running = pool.submit(load.follow, spark, lake, stream, every=_EVERY, stopped=stopped, tell=lambda report: None)
+        running = pool.submit(
+            load.follow, spark, lake, stream, every=_EVERY, stopped=stopped, on_progress=lambda report: None
+        )
         writing = pool.submit(feed.write, stopped)
         try:
             warm = time.monotonic() + _WARM

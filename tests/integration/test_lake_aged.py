@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.maintenance import maintain, replay_silver
 from spark_jobs.query import engine, published_tables
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from spark_jobs.verify.lake import LakeAt
 from tests.lake_age import age
@@ -111,7 +111,7 @@ def test_l2_replaced_files_are_kept_for_keep_days(spark, bank, keep_days):
     # given files of which some were replaced, the rest is current
     _, lake, _ = bank
     lake = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=keep_days))
-    accounts = Path(table_load.path(lake, "bank", "public.accounts"))
+    accounts = Path(table_task.path(lake, "bank", "public.accounts"))
     maintain.maintain(spark, lake, "bank")
     before = set(accounts.glob("*.parquet"))
     current = len(published_tables.frame(spark, lake, "bank", "public.accounts").inputFiles())

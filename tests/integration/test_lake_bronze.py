@@ -78,7 +78,7 @@ def test_batches_are_bounded_and_each_is_committed(spark, feed, lake_file):
     source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(9)))
     heard = []
     # when
-    report = bronze.load(spark, lake, "bank", tell=lambda done, todo: heard.append((done, todo)))
+    report = bronze.load(spark, lake, "bank", on_progress=lambda done, todo: heard.append((done, todo)))
     # then
     assert report.batches >= 3
     assert report.records == len(held(spark, lake)) == 10

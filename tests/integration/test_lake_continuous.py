@@ -20,7 +20,9 @@ def following(spark):
 
         def start(lake, every):
             heard = []
-            running = pool.submit(load.follow, spark, lake, "bank", every=every, stopped=stopped, tell=heard.append)
+            running = pool.submit(
+                load.follow, spark, lake, "bank", every=every, stopped=stopped, on_progress=heard.append
+            )
             return running, heard, stopped
 
         yield start

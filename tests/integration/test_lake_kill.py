@@ -10,7 +10,7 @@ from pathlib import Path
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from tests.waiting import eventually
 
@@ -70,7 +70,7 @@ def test_load_killed_after_each_kind_of_commit_is_finished_by_the_next(spark, fe
         *(source.insert("public.log", entry=f"{i:03}") for i in range(20, 40)),
     )
     wanted = [
-        Path(table_load.path(lake, "bank", name), "_delta_log", f"{1:020d}.json")
+        Path(table_task.path(lake, "bank", name), "_delta_log", f"{1:020d}.json")
         for name in ("public.log", "public.accounts")
     ]
     killed_when(lake, lambda: any(path.exists() for path in wanted))

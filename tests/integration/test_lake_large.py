@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.query import published_tables
-from spark_jobs.silver import key_range, table_load, target_schema
+from spark_jobs.silver import key_range, table_task, target_schema
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -18,7 +18,7 @@ def columns(**kinds: str):
 
 def last_merge(lake, name=ACCOUNTS):
     """Return how the newest MERGE of a table was put."""
-    path = table_load.path(lake.file, "bank", name)
+    path = table_task.path(lake.file, "bank", name)
     history = lake.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").filter("operation = 'MERGE'").orderBy("version")
     return history.collect()[-1]["operationParameters"]
 
@@ -58,7 +58,7 @@ def test_few_changes_leave_files_of_other_keys_and_sources_unread(logged_lake):
     assert (J, 1003, "changed", True) in living
     assert len([row for row in living if row[0] == J and row[3]]) == 20
     # and a wide table has statistics of what its files are chosen by (L23)
-    path = table_load.path(lake.file, "bank", WIDE)
+    path = table_task.path(lake.file, "bank", WIDE)
     frame = lake.spark.read.format("delta").load(path)
     assert frame.columns[:3] == ["_source", "_position", "id"]
     assert frame.filter(f"_source = '{L}'").inputFiles() == []

@@ -12,7 +12,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from spark_jobs.state.published import Published
 from tests.lake_death import dying_before_it_publishes
@@ -71,7 +71,7 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # then it goes, and everything that is published stands
     assert again.compacted == {}
     assert files(bronze.table_path(lake, "bank")) == 1
-    assert files(table_load.path(lake, "bank", "public.accounts")) == 1
+    assert files(table_task.path(lake, "bank", "public.accounts")) == 1
     assert desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
     assert silver.load(spark, lake, "bank").load is None
     source.commit(source.delete(id=0), source.insert("public.log", entry="4"))

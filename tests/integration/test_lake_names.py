@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from spark_jobs.query import engine, published_tables
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import name_registry, retention
 
 COLUMNS = {"id": ("int8", None, None), "name": ("text", None, None)}
@@ -47,7 +47,7 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     # and maintenance can name the table that has a backtick
     special = next(name for name in TABLES if "`" in name)
     longer = replace(lake, lake=replace(lake.lake, keep_days=9))
-    assert retention.ensure(spark, longer, table_load.path(lake, "bank", special))
+    assert retention.ensure(spark, longer, table_task.path(lake, "bank", special))
 
 
 def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs.silver import commit, table_load
+from spark_jobs.silver import commit, table_task
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import merge as write
 from spark_jobs.state import published
@@ -15,7 +15,7 @@ LOG = {"entry": ("text", None, None)}
 #: What a load calls at each step: before a table is written, in its commit, after it, and before it publishes.
 STEPS = [
     (write, "create"),
-    (table_load, "formed"),
+    (table_task, "target_of"),
     (write, "append"),
     (write, "merge"),
     (commit, "made"),
@@ -59,7 +59,7 @@ def test_l4_load_that_was_overtaken_publishes_nothing_and_doubles_nothing(spark,
         assert lake.load().load is not None
 
     def somebody_else():
-        path = table_load.path(lake.file, "bank", "public.accounts")
+        path = table_task.path(lake.file, "bank", "public.accounts")
         spark.newSession().sql(f"UPDATE delta.`{path}` SET balance = balance WHERE id = 1")
 
     def latest():

@@ -13,7 +13,7 @@ from spark_jobs.maintenance import replay_bronze
 from spark_jobs.maintenance import replay_silver as again
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, published
 
 LOG = {"entry": ("text", None, None)}
@@ -48,7 +48,7 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     rows = [(1, "b", Decimal("1.00"))]
     # when somebody spoils the tables, which a load does not see
     for name, change in (("public.accounts", "SET name = 'spoilt'"), ("public.log", "SET entry = 'spoilt'")):
-        spark.sql(f"UPDATE delta.`{table_load.path(lake, 'bank', name)}` {change}")
+        spark.sql(f"UPDATE delta.`{table_task.path(lake, 'bank', name)}` {change}")
     source.commit(source.insert(id=3, name="c", balance="1.00"))
     load(spark, lake)
     assert accounts(spark, lake)[0][1] == "spoilt"
@@ -59,7 +59,7 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     assert accounts(spark, lake) == [*rows, (3, "c", Decimal("1.00"))]
     assert entries(spark, lake) == ["one", "three", "two"]
     old = spark.read.format("delta").option("versionAsOf", readers.tables["public.accounts"].version)
-    assert old.load(table_load.path(lake, "bank", "public.accounts")).filter("name = 'spoilt'").count() == 1
+    assert old.load(table_task.path(lake, "bank", "public.accounts")).filter("name = 'spoilt'").count() == 1
     # and from a position or an offset on: as much as came since the load before it
     with pytest.raises(ConfigurationError, match="no position"):
         replay_bronze.positions(spark, lake, "bank", second)

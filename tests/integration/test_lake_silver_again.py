@@ -9,7 +9,7 @@ from spark_jobs import noop_check
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_load, table_task
 from spark_jobs.state import delta_log
 from tests.lake_death import dying_before_it_publishes
 from tests.lake_reading import rows
@@ -52,7 +52,7 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
     loaded(lake)
     before = rows(spark, lake)
     # when
-    shutil.rmtree(table_load.path(lake, "bank", "public.accounts"))
+    shutil.rmtree(table_task.path(lake, "bank", "public.accounts"))
     assert noop_check.report(lake, "bank") is None
     loaded(lake)
     # then
@@ -90,7 +90,7 @@ def test_tables_written_side_by_side_each_note_their_own_progress(spark, feed, l
     loaded(lake)
     # then
     for name in names:
-        _, note = delta_log.note(spark, table_load.path(lake, "bank", name), table_load.NOTE)
+        _, note = delta_log.note(spark, table_task.path(lake, "bank", name), table_load.NOTE)
         assert (note["table"], note["load"], note["positions"]) == (name, 2, {J: end})
 
 

@@ -6,7 +6,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
-from spark_jobs.silver import load, scd2, table_load
+from spark_jobs.silver import load, scd2, table_task
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.state import delta_log, published
 
@@ -23,7 +23,7 @@ def versions(spark, lake, name):
 
 
 def commits(spark, lake):
-    return {name: delta_log.version(spark, table_load.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
+    return {name: delta_log.version(spark, table_task.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
 
 
 def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, feed, lake_file):

@@ -11,7 +11,7 @@ from headrace import command
 from headrace.configuration.lake import Kafka, Lake, LakeFile, Stream
 from headrace.configuration.load import load
 from headrace.schema import TableSchema
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from spark_jobs.state.published import Published, Table
 
@@ -48,7 +48,7 @@ def publish(spark, root, stream, balance):
     )
     # The other region's rows are never this source's.
     rows = account_rows(spark, SOURCE, balance).union(account_rows(spark, OTHER, "0"))
-    rows.coalesce(1).write.format("delta").save(table_load.path(lake, stream, "public.accounts"))
+    rows.coalesce(1).write.format("delta").save(table_task.path(lake, stream, "public.accounts"))
     known = Table(
         table="public.accounts", version=0, positions={SOURCE: POSITION}, schemas=dict.fromkeys((SOURCE, OTHER), SCHEMA)
     )
@@ -135,7 +135,7 @@ def test_a_difference_exits_with_1_and_is_located_for_programs(file_for, root, h
 
 def test_what_no_load_has_published_is_not_read(file_for, root, headrace, spark):
     path = file_for(root)
-    spark.sql(f"DELETE FROM delta.`{table_load.path(load(path, LakeFile), 'bank', 'public.accounts')}` WHERE id = 1")
+    spark.sql(f"DELETE FROM delta.`{table_task.path(load(path, LakeFile), 'bank', 'public.accounts')}` WHERE id = 1")
 
     code, _, _ = headrace("verify", "--at-rest", "--config", path)
 

@@ -13,7 +13,7 @@ from headrace.configuration.load import load
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import load as job
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from spark_jobs.verify.postgres import database as source_module
 from spark_jobs.verify.postgres.database import SourceDatabase
@@ -79,7 +79,7 @@ class Bank:
         eventually(there, 300, every=0.5, saying=f"{name} is published at version {version}")
 
     def path(self, name):
-        return table_load.path(load(self.lake_file, LakeFile), STREAM, name)
+        return table_task.path(load(self.lake_file, LakeFile), STREAM, name)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from headrace.configuration.lake import LakeFile, VerifiedMysql
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator, NotConnected
 from spark_jobs import load as job
-from spark_jobs.silver import table_load
+from spark_jobs.silver import table_task
 from spark_jobs.verify.mysql.database import MysqlDatabase
 from tests.integration.test_mariadb_values import EDGES, TABLE
 from tests.waiting import eventually
@@ -101,7 +101,7 @@ class Pay:
         job.run(spark, load(self.lake_file, LakeFile), STREAM).check()
 
     def path(self, name):
-        return table_load.path(load(self.lake_file, LakeFile), STREAM, f"{self.maria.name}.{name}")
+        return table_task.path(load(self.lake_file, LakeFile), STREAM, f"{self.maria.name}.{name}")
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""What has to hold before silver is written: checks of a load, of a table's range, and of the rows that the table has.
+
+Whether all of a stream's topics are read: topics that the lake may not see are not listed. A source's schema records are in the
+stream's own topic, each ahead of a change of its table, at the change's position: where the change is not there, and no topic of
+the table is known, rows would be missing in silence. Kafka's own prechecks are in kafka/preflight.py.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.bridge import topic_of
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from headrace.schema import TableSchema
+from spark_jobs.bronze import load as bronze
+from spark_jobs.quoting import name as _q
+from spark_jobs.silver import batch_profile, target_schema, truncates
+from spark_jobs.silver.batch_profile import TableProfile
+from spark_jobs.silver.incompatible import rekeyed
+from spark_jobs.silver.table_task import TableTask, between
+from spark_jobs.silver.target_schema import TargetSchema
+from spark_jobs.silver.truncates import Truncate
+from spark_jobs.state import delta_log, offsets
+from spark_jobs.state.published import Positions, Published
+
+
+def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
+    """Raise NeedsOperator for a table whose topic is not read, or a source whose position nobody asked for."""
+    stream = before.stream
+    # Marks of a copy go ahead of no change, and have a transaction of their own.
+    needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
+    rows = new.filter(F.col("source").isNotNull() & needed).groupBy("source", "table")
+    within = batch_profile.within(before.positions) & batch_profile.within({}, committed)
+    seen = rows.agg(
+        F.bool_or(within).alias("new"), F.bool_or(within & F.col("op").isNotNull()).alias("changed")
+    ).collect()
+    if strangers := sorted({row["source"] for row in seen} - set(lake.stream(stream).sources)):
+        raise NeedsOperator(
+            f"stream {stream!r} has records of {', '.join(strangers)}, which its 'sources' do not name",
+            hint="Add them to the stream's sources in the lake's file: a source is shown up to its committed position.",
+        )
+    without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
+    if not without:
+        return
+    found = delta_log.note(spark, bronze.table_path(lake, stream), offsets.NOTE)
+    known = set(offsets.parse(found[1]).topics) if found else set()
+    wanted = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
+    if missing := [f"{topic} (table {name})" for name, topic in wanted.items() if topic not in known]:
+        raise NeedsOperator(
+            f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
+            hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
+            "file with the bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'.",
+        )
+
+
+def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
+    """Raise NeedsOperator for an update or delete of a table without a key."""
+    for one in ahead:
+        if not target.key and one.keyless and between(low, one.keyless, one.source, task.high):
+            raise NeedsOperator(
+                f"{task.table} has no key, and {one.source} updates or deletes rows of it (from position {one.keyless} on)",
+                hint="Without a key silver cannot tell which row is meant; other tables go on. Give the table a primary key of "
+                "columns that it has, in every source: once a change has followed, the load goes on where the table stands.",
+            )
+
+
+def refuse_rows_without_key(
+    spark: SparkSession, task: TableTask, target: TargetSchema, cleared: Sequence[Truncate]
+) -> None:
+    """Raise Incompatible when the table's key changed, and rows of the table have no value of it: none would be found again."""
+    former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
+    if not former or not target.key:
+        return
+    stored = truncates.surviving(spark.read.format("delta").load(task.path), cleared)
+    missing = [name for name in target.key if name not in stored.columns]
+    lacking = functools.reduce(
+        operator.or_, (F.col(_q(name)).isNull() for name in target.key if name not in missing), F.lit(bool(missing))
+    )
+    if not stored.filter(lacking).isEmpty():
+        old = " and ".join(map(target_schema.listed, sorted(former)))
+        raise rekeyed(task.table, old, target_schema.listed(target.key), ", ".join(missing or target.key))

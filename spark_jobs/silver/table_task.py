@@ -1,0 +1,171 @@
+"""What a load has to do for one table: its range of changes, its schema records, the steps in which they are applied.
+
+Reads no rows but to find where a step ends. Called by the loads of current rows and of histories, by replays and by live rows.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.configuration.lake import LakeFile, TableOptions
+from spark_jobs.bronze import increment
+from spark_jobs.bronze.increment import Since
+from spark_jobs.silver import batch_profile, scd2, target_schema
+from spark_jobs.silver.batch_profile import BatchProfile, TableProfile
+from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
+from spark_jobs.silver.truncates import Truncate
+from spark_jobs.state import places
+from spark_jobs.state.published import Positions, Published, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadContext:
+    """What all tables of a load have in common."""
+
+    stream: str
+    #: The path of bronze, and the version of it that the load reads.
+    bronze: str
+    version: int
+    #: Number of the load.
+    load: int
+    #: Version of bronze after which all came that tables lack that are not behind; None when not known.
+    rest: int | None = None
+    #: By which this load finds its own commits.
+    attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
+    held: tuple[Since, DataFrame] | None = None
+
+    def rows(self, spark: SparkSession, after: Since | None) -> DataFrame:
+        """Return the rows of bronze that came after a point, or all, up to the version that the load reads."""
+        if self.held is not None and self.held[0] == after:
+            return self.held[1]
+        return increment.rows(spark, self.bronze, after, self.version)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTask:
+    """What is to be done for a table."""
+
+    table: str
+    path: str
+    #: How it was published last.
+    known: Table
+    high: Positions
+    #: What bronze has for it, by source.
+    seen: list[TableProfile]
+    #: Its schema records in the range, in position order.
+    records: list[SchemaRecord]
+    #: The schema records by which the table's stored rows were written, by source.
+    former_schemas: dict[str, str] = field(default_factory=dict)
+    #: The point in bronze after which everything came that is to be done; None when not known.
+    after: Since | None = None
+    #: How its former rows are kept, and where; None when they are not.
+    history: TableOptions | None = None
+    history_path: str = ""
+    #: Whether its deleted rows stay, marked.
+    soft: bool = False
+    #: Whether it is rebuilt when its rows cannot become what the schema is now, and the folder of its former rows.
+    rebuilds: bool = False
+    former_path: str = ""
+
+
+def folder(lake: LakeFile, stream: str) -> str:
+    """Return the folder of a stream's silver tables."""
+    return f"{lake.root}/silver/{stream}"
+
+
+def path(lake: LakeFile, stream: str, table: str) -> str:
+    """Return the path of a silver table: `silver/<stream>/<schema>.<table>`, so streams never collide."""
+    return f"{lake.root}/silver/{stream}/{places.folder(table)}"
+
+
+def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
+    """Return what is to be done for a table, of what bronze has for all tables."""
+    known = before.tables.get(name, Table(table=name, positions=before.positions))
+    return TableTask(
+        table=name,
+        path=path(lake, before.stream, name),
+        known=known,
+        former_schemas=dict(known.schemas),
+        high=new.high,
+        seen=[one for one in new.seen if one.table == name],
+        records=[record for record in new.records if record.table == name],
+        after=after,
+        history=lake.stream(before.stream).history_of(name),
+        history_path=scd2.path(lake, before.stream, name),
+        soft=lake.stream(before.stream).marks_deleted(name),
+        rebuilds=lake.stream(before.stream).rebuilds(name),
+        former_path=f"{lake.root}/former/{before.stream}/{places.folder(name)}",
+    )
+
+
+def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:
+    """Return what bronze has beyond the low watermarks."""
+    return [one for one in task.seen if one.final > low.get(one.source, "")]
+
+
+def truncated(task: TableTask, ahead: list[TableProfile], low: Positions) -> list[Truncate]:
+    """Return the truncates in the range, in order."""
+    return sorted(it for one in ahead for it in one.truncates if between(low, it.position, it.source, task.high))
+
+
+def between(low: Positions, position: str, source: str, high: Positions) -> bool:
+    """Whether a position of a source is in a range."""
+    return low.get(source, "") < position <= high.get(source, "")
+
+
+def newest_schemas(task: TableTask) -> dict[str, str]:
+    """Return each source's newest schema record, as it came."""
+    return dict(task.known.schemas) | {record.source: record.value for record in task.records}
+
+
+def target_of(task: TableTask) -> target_schema.TargetSchema:
+    """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
+    versions = SchemaVersions.read(task.known.schemas, task.records, {})
+    target = target_schema.of(task.table, versions.latest(), versions.earlier())
+    return replace(target, soft=task.soft, single_precision=versions.single_precision())
+
+
+def steps(
+    spark: SparkSession, context: LoadContext, task: TableTask, low: Positions
+) -> Iterator[tuple[TableTask, Positions]]:
+    """Yield the task in steps, each with its low watermarks: changes before a change of the key are applied by the former key.
+
+    The sources' changes of the key are matched from the last one back, since all have one key in the end.
+    """
+    changes = SchemaVersions.read(task.known.schemas, task.records, low).key_changes()
+    for left in range(max(map(len, changes.values()), default=0), 0, -1):
+        ends = [(source, found[-left]) for source, found in changes.items() if len(found) >= left]
+        reached = batch_profile.last_before(context.rows(spark, task.after), task.table, low, ends)
+        high = {source: last for (source, _), last in zip(ends, reached, strict=True) if last is not None}
+        if high:
+            yield _step(task, low, high), low
+        low = low | high
+        # Between there and the change of the key nothing is left: from here on the new schema is the one in force.
+        former = {source: text for source, text in _settled(task, high).known.schemas.items() if source in high}
+        task = replace(_settled(task, dict(ends)), former_schemas=task.former_schemas | former)
+    yield task, low
+
+
+def _step(task: TableTask, low: Positions, high: Positions) -> TableTask:
+    """Return the work of some sources alone, up to other high watermarks."""
+    return replace(
+        task,
+        known=replace(task.known, schemas={s: text for s, text in task.known.schemas.items() if s in high}),
+        high=low | high,
+        seen=[one for one in task.seen if one.source in high],
+        records=[one for one in task.records if one.position <= high.get(one.source, "")],
+    )
+
+
+def _settled(task: TableTask, upto: Positions) -> TableTask:
+    """Return the work with the schema records up to some positions in force from its beginning."""
+    now = [record for record in task.records if record.position <= upto.get(record.source, "")]
+    schemas = dict(task.known.schemas) | {record.source: record.value for record in now}
+    return replace(
+        task,
+        known=replace(task.known, schemas=schemas),
+        records=[record for record in task.records if record not in now],
+    )
