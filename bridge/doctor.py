@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bridge.deliveries.doctor import deliveries as look_at_deliveries
+from bridge.group.doctor import look_at_group, look_at_holders
 from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
+from bridge.kafka.entries import read_entries, reading
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
 from bridge.kafka.survey import positions_of
@@ -178,6 +180,20 @@ def _position(_cluster: Cluster, route: SourceRoute, committed: Committed | None
         yield Finding("position", "ok", f"{route.source}: {committed.position}")
 
 
+def group(cluster: Cluster) -> Iterator[Finding]:
+    """Look whether the group of bridges is this environment's alone."""
+    yield from _alone("group", _group, cluster)
+
+
+def _group(cluster: Cluster) -> Iterator[Finding]:
+    file = cluster.file
+    known = routes(file)
+    own = {route.topic for route in known.values()}
+    yield from look_at_group(cluster.client, file.group, own)
+    with reading(file.kafka, file.group) as client:
+        yield from look_at_holders(file.group, read_entries(client, file.group, own), known)
+
+
 def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Finding]:
     """Yield what a check of one thing finds, so that it does not end those of the others."""
     until = time.monotonic() + PATIENCE
@@ -239,5 +255,5 @@ def _listens(host: str, port: int) -> Finding:
     return Finding("interconnect", "ok", f"{host}:{port} is listened on: see 'headrace status' whether by this bridge")
 
 
-_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, positions, deliveries)
+_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, group, positions, deliveries)
 _HERE: tuple[Check[Cluster], ...] = (certificates, interconnect)

@@ -33,6 +33,12 @@ from tests.waiting import eventually
 _numbers = itertools.count(1)
 
 
+_OAUTH = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+
+
 class Allow(NamedTuple):
     """One line of a list of what a user may do: `Allow("group", "headrace.", "read", prefixed=True)`."""
 
@@ -63,9 +69,11 @@ class SecureKafka:
                 "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{self.port}",
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
-                "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
                 "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": module,
                 "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": module,
+                # Takes tokens without a signature.
+                "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": _OAUTH,
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": keystore,
                 "ssl.truststore.type": "PEM",
@@ -80,12 +88,41 @@ class SecureKafka:
     def user(self, allowed: Iterable[Allow], *, mechanism: str = "SCRAM-SHA-512", **changes: Any) -> KafkaConnection:
         """Make a user who may do this and no more; return how it connects."""
         name = f"user-{next(_numbers)}"
+        if mechanism == "OAUTHBEARER":
+            return self._bearer(name, allowed, changes)
         # The broker takes the reference's file for a password of its own making.
         password = self.authority.folder / f"{name}.password"
         password.write_text("a secret")
         info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
         credential = UserScramCredentialUpsertion(name, info, b"a secret")
         self.admin.alter_user_scram_credentials([credential])[name].result(60)
+        self._allow(name, allowed, has_password=True)
+        return self._connection(mechanism, {"user": name, "password": Secret(f"file:{password}")} | changes)
+
+    def _bearer(self, name: str, allowed: Iterable[Allow], changes: dict[str, Any]) -> KafkaConnection:
+        """Make a user who is known by a token, which a command prints; it ends after a minute."""
+        self._allow(name, allowed, has_password=False)
+        script = self.authority.folder / f"{name}.sh"
+        claims = f'{{\\"sub\\":\\"{name}\\",\\"iat\\":$now,\\"exp\\":$((now + 60))}}'
+        encoded = "base64 -w 0 | tr '+/' '-_' | tr -d '='"
+        script.write_text(
+            f'now=$(date +%s)\nhead=$(printf \'{{"alg":"none"}}\' | {encoded})\n'
+            f'body=$(printf "%s" "{claims}" | {encoded})\necho "$head.$body."\n'
+        )
+        return self._connection("OAUTHBEARER", {"token": Secret(f"command:sh {script}")} | changes)
+
+    def _connection(self, mechanism: str, settings: dict[str, Any]) -> KafkaConnection:
+        return KafkaConnection(
+            **{
+                "bootstrap": f"localhost:{self.port}",
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": mechanism,
+                "authority": self.authority.certificate_file,
+            }
+            | settings
+        )
+
+    def _allow(self, name: str, allowed: Iterable[Allow], *, has_password: bool) -> None:
         rules = [
             AclBinding(
                 ResourceType[allow.kind.upper()],
@@ -102,21 +139,14 @@ class SecureKafka:
             for made in self.admin.create_acls(rules).values():
                 made.result(60)
         # Made is not yet known to the broker that is asked next.
-        eventually(lambda: self._known(name, len(rules)), saying=f"the broker knows {name} and what it may do")
-        return KafkaConnection(
-            **{
-                "bootstrap": f"localhost:{self.port}",
-                "security_protocol": "SASL_SSL",
-                "sasl_mechanism": mechanism,
-                "user": name,
-                "password": Secret(f"file:{password}"),
-                "authority": self.authority.certificate_file,
-            }
-            | changes
+        eventually(
+            lambda: self._known(name, len(rules), has_password=has_password),
+            saying=f"the broker knows {name} and what it may do",
         )
 
-    def _known(self, name: str, rules: int) -> bool:
-        self.admin.describe_user_scram_credentials([name])[name].result(60)
+    def _known(self, name: str, rules: int, *, has_password: bool) -> bool:
+        if has_password:
+            self.admin.describe_user_scram_credentials([name])[name].result(60)
         of_user = AclBindingFilter(
             ResourceType.ANY,
             None,
@@ -128,9 +158,9 @@ class SecureKafka:
         )
         return len(self.admin.describe_acls(of_user).result(60)) == rules
 
-    def topic(self) -> str:
+    def topic(self, name: str = "") -> str:
         """Make a topic of one partition; return its name."""
-        name = f"secure{next(_numbers)}"
+        name = name or f"secure{next(_numbers)}"
         self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
         eventually(lambda: name in self.admin.list_topics(timeout=60).topics)
         return name

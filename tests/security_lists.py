@@ -6,14 +6,15 @@ from pathlib import Path
 from tests.fix_secure_kafka import Allow
 
 _PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+_TENANTS = _PAGE.with_name("tenants.md")
 _OPERATIONS = {"DescribeConfigs": "describe_configs"}
 _KINDS = {"topic": "topic", "group": "group", "transactional-id": "transactional_id"}
 
 
-def documented(user: str, **names: str) -> list[Allow]:
-    """Return what the page's commands allow a user, with TOPIC and STREAM replaced."""
+def documented(user: str, page: Path = _PAGE, **names: str) -> list[Allow]:
+    """Return what a page's commands allow a user, with TOPIC and STREAM replaced."""
     allowed = []
-    for line in _PAGE.read_text(encoding="utf-8").splitlines():
+    for line in page.read_text(encoding="utf-8").splitlines():
         if f"--allow-principal User:{user} " not in line:
             continue
         (kind, name), *_ = re.findall(r"--(topic|group|transactional-id) (\S+)", line)
@@ -22,7 +23,7 @@ def documented(user: str, **names: str) -> list[Allow]:
         prefixed = "--resource-pattern-type prefixed" in line
         operations = [_OPERATIONS.get(each, each.lower()) for each in re.findall(r"--operation (\w+)", line)]
         allowed += [Allow(_KINDS[kind], name, operation, prefixed) for operation in operations]
-    assert allowed, f"docs/security.md has no list for {user}"
+    assert allowed, f"{page.name} has no list for {user}"
     return allowed
 
 
@@ -42,3 +43,8 @@ def of_tables(allowed: list[Allow]) -> list[Allow]:
 
 def lake(topic: str, stream: str) -> list[Allow]:
     return documented("headrace-lake", TOPIC=topic, STREAM=stream)
+
+
+def tenant(name: str) -> list[Allow]:
+    """Return what docs/tenants.md allows the bridges of a tenant."""
+    return documented("acme-bridge", _TENANTS, acme=name)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import (
@@ -268,7 +268,9 @@ class Administrator:
         """Go on with a new client, unless this one is new."""
         with self._lock:
             if time.monotonic() - self._made_at >= PATIENCE:
-                self._make()
+                # Without a password or a token there is no other client yet.
+                with suppress(ReplicationError):
+                    self._make()
 
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)
@@ -298,7 +300,7 @@ def broker_resource(broker: int) -> Any:
 
 def _common(connection: KafkaConnection) -> dict[str, Any]:
     return {
-        **connection.client(),
+        **connection.librdkafka(),
         "client.id": "headrace-bridge",
         "socket.keepalive.enable": True,
         "socket.timeout.ms": 15_000,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from edge.doctor import machine
+from edge.doctor import machine, managed
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
 from headrace.findings import Finding, run
@@ -34,9 +34,10 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
         return
     made = checkpoint if checkpoint is not None and checkpoint.stage == "made" else None
     try:
-        yield from run(
-            (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS), postgres.CheckContext(config, names, database, made)
-        )
+        provider = managed.postgres_provider(database)
+        checks = (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS)
+        for finding in run(checks, postgres.CheckContext(config, names, database, made)):
+            yield managed.fitted(finding, provider)
     finally:
         database.close()
 
@@ -57,6 +58,8 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
         )
         return
     try:
-        yield from run(mysql.CHECKS, mysql.CheckContext(config, names, database, checkpoint))
+        provider = managed.mysql_provider(database)
+        for finding in run(mysql.CHECKS, mysql.CheckContext(config, names, database, checkpoint)):
+            yield managed.fitted(finding, provider)
     finally:
         database.close()

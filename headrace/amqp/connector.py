@@ -96,6 +96,9 @@ class Connector:
         """Carry one connection to its end; return whether it worked, and why it ended."""
         try:
             connection = self._make(url)
+        except NotConnected as error:
+            # The command that prints the password failed: it may pass.
+            return False, error
         except ConfigurationError as error:
             if not self._worked:
                 raise

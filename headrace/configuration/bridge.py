@@ -3,13 +3,14 @@
 import re
 import socket
 from hashlib import sha256
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from headrace.configuration import delivery
 from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.kafka_settings import Value, as_texts, check_librdkafka
 from headrace.configuration.load import File, Section
 from headrace.configuration.metrics import Metrics
 from headrace.configuration.names import (
@@ -46,6 +47,17 @@ class Kafka(KafkaConnection, frozen=True, kw_only=True):
     transaction_milliseconds: Annotated[int, Meta(ge=1, le=5_000)] = 40
     #: Transactional producers, each of which commits for whatever sources are ready.
     lanes: Annotated[int, Meta(ge=1, le=16)] = 2
+    #: Further settings of librdkafka, by its own names: `{"client.rack" = "a"}`. What guarantees rest on is refused.
+    client: dict[str, Value] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse settings that guarantees rest on."""
+        super().__post_init__()
+        check_librdkafka(self.client, "kafka.client")
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Return librdkafka's settings, as above, with those that are passed through."""
+        return super().librdkafka() | as_texts(self.client)
 
 
 class Interconnect(Client, frozen=True, kw_only=True):

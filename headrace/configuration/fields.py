@@ -131,7 +131,7 @@ def _words(kind: inspect.Type) -> str:  # noqa: PLR0911 - a case for each type.
     if isinstance(kind, inspect.StrType):
         return IN_WORDS.get(kind.pattern or "", "text")
     if isinstance(kind, inspect.CustomType):
-        return "secret: env:NAME or file:PATH" if kind.cls is Secret else "path of a file"
+        return "secret: env:NAME, file:PATH or command:PROGRAM" if kind.cls is Secret else "path of a file"
     if isinstance(kind, inspect.ListType):
         return f"list of: {words(kind.item_type)}"
     if isinstance(kind, inspect.DictType):

@@ -1,15 +1,17 @@
 """How to reach the central Kafka cluster: the same fields in the bridge's file and in the lake's."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from headrace.configuration.names import KAFKA_PREFIX
 from headrace.configuration.secret import Secret
 from headrace.configuration.tls import Certificates
+from headrace.configuration.token import callback
 
-Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 
 
@@ -22,6 +24,9 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
     sasl_mechanism: Mechanism = "SCRAM-SHA-512"
     user: str | None = None
     password: Secret | None = None
+    #: With `sasl_mechanism = "OAUTHBEARER"`, in place of user and password: a reference to the token, as a rule a command that
+    #: prints one. It is fetched again before it ends.
+    token: Secret | None = None
     #: What the names of the bridges' consumer group and transactional ids begin with; environments that share a cluster need
     #: one each.
     prefix: Annotated[str, Meta(pattern=KAFKA_PREFIX)] = "headrace"
@@ -29,7 +34,19 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         super().__post_init__()
-        if ("SASL" in self.security_protocol) != (self.user is not None and self.password is not None):
+        if self.sasl_mechanism == "OAUTHBEARER" or self.token is not None:
+            if (
+                self.sasl_mechanism != "OAUTHBEARER"
+                or self.token is None
+                or self.user is not None
+                or self.password is not None
+            ):
+                raise ValueError(
+                    "'token' goes with sasl_mechanism = \"OAUTHBEARER\", and it with 'token' and no 'user' or 'password'"
+                )
+            if "SASL" not in self.security_protocol:
+                raise ValueError("'token' goes with a security_protocol of SASL_SSL")
+        elif ("SASL" in self.security_protocol) != (self.user is not None and self.password is not None):
             raise ValueError("'user' and 'password' go with a security_protocol of SASL_SSL, and it with them")
         if "SSL" not in self.security_protocol and (self.authority or self.certificate):
             raise ValueError("'authority' and 'certificate' go with a security_protocol of SSL or SASL_SSL")
@@ -40,9 +57,16 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
             return []
         return [f'security_protocol = "{self.security_protocol}" has no TLS: use "SASL_SSL" or "SSL"']
 
-    def client(self) -> dict[str, str]:
-        """Return librdkafka's settings, the password revealed: for the client only, never for a log."""
-        known = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+    def librdkafka(self) -> dict[str, Any]:
+        """Return librdkafka's settings, the password revealed: for the client only, never for a log.
+
+        Raises ConfigurationError or NotConnected when a secret cannot be had.
+        """
+        known: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        if self.token is not None:
+            # Once before the client is made: it would wait for ten seconds and not say what is wrong.
+            self.token.reveal()
+            known |= {"sasl.mechanism": self.sasl_mechanism, "oauth_cb": callback(self.token)}
         if self.user is not None and self.password is not None:
             known |= {
                 "sasl.mechanism": self.sasl_mechanism,
@@ -58,6 +82,9 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
     def java(self) -> dict[str, str]:
         """Return the settings of Kafka's own Java client, the password revealed, as above."""
         known = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        if self.token is not None:
+            # Who fetches the token there is named in [kafka.client] of the lake's file.
+            known |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": _OAUTH}
         if self.user is not None and self.password is not None:
             module = _MODULES.get(self.sasl_mechanism, "scram.ScramLoginModule")
             known |= {

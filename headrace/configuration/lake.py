@@ -6,18 +6,22 @@ Airflow's DAGs read the same file with the standard library alone (dags/), so it
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta
 
 from headrace.configuration.bridge import SourceName, StreamName
 from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.kafka_settings import Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.configuration.texts import URI
 from headrace.errors import ConfigurationError
+
+#: Of Kafka's Java client: the class that fetches a token.
+_LOGIN = "sasl.login.callback.handler.class"
 
 
 class Lake(Section, frozen=True, kw_only=True):
@@ -30,6 +34,31 @@ class Lake(Section, frozen=True, kw_only=True):
 
 class Kafka(KafkaConnection, frozen=True, kw_only=True):
     """The central cluster."""
+
+    #: Further settings of the client by which Spark reads records, by Kafka's own names: `{"client.rack" = "a"}`; also the login
+    #: of a cloud, `{"sasl.login.callback.handler.class" = "…"}`. What guarantees rest on is refused.
+    client: dict[str, Value] = {}
+    #: The same of librdkafka, by which the lake looks up offsets and groups.
+    librdkafka_client: dict[str, Value] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse settings that guarantees rest on, and a token that Spark could not have."""
+        super().__post_init__()
+        check_java(self.client, "kafka.client")
+        check_librdkafka(self.librdkafka_client, "kafka.librdkafka_client")
+        if self.token is not None and _LOGIN not in self.client:
+            raise ValueError(
+                f'Spark\'s client cannot have the token of a command: name in [kafka.client] "{_LOGIN}" the class that fetches '
+                "one (docs/cloud.md)"
+            )
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Return librdkafka's settings, with those that are passed through."""
+        return super().librdkafka() | as_texts(self.librdkafka_client)
+
+    def java(self) -> dict[str, str]:
+        """Return the settings of Spark's client, with those that are passed through."""
+        return super().java() | as_texts(self.client)
 
 
 class Spark(Section, frozen=True, kw_only=True):

@@ -7,12 +7,13 @@ file, so a command means the same wherever it is run. Any text may be `env:NAME`
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
 from headrace.configuration.explain import explain, line_of
 from headrace.configuration.secret import Secret
+from headrace.configuration.secret_command import REFRESH_SECONDS, TIMEOUT_SECONDS
 from headrace.configuration.texts import Resolved, TextError, resolve
 from headrace.errors import ConfigurationError
 
@@ -27,6 +28,15 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return []
 
 
+class Commands(Section, frozen=True, kw_only=True):
+    """How secrets that are given as `command:PROGRAM …` are had."""
+
+    #: A command that takes longer is killed.
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=300)] = TIMEOUT_SECONDS
+    #: What a command printed is used for so long, then it is run again when the secret is needed; 0: each time.
+    refresh_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = REFRESH_SECONDS
+
+
 class File(Section, frozen=True, kw_only=True):
     """A whole configuration file, which knows where it was read."""
 
@@ -35,6 +45,7 @@ class File(Section, frozen=True, kw_only=True):
     #: `production` refuses what is only good for trials: connections without TLS or without a check of the server's
     #: certificate, and topics with fewer than three replicas.
     profile: Literal["", "production"] = ""
+    commands: Commands = Commands()
 
     def beside(self, name: str) -> Path:
         """Return a path of the file made absolute: relative names are relative to the file."""
@@ -62,6 +73,10 @@ def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
             str(error), text, resolved.values, kind, resolved.renamed, lambda values: _convert(values, path, kind)
         )
         raise ConfigurationError(f"{path}{f':{line}' if line else ''}: {problem}") from error
+    for secret in _secrets(file):
+        if secret.command is not None:
+            secret.command.timeout_seconds = file.commands.timeout_seconds
+            secret.command.refresh_seconds = file.commands.refresh_seconds
     if file.profile == "production" and (refused := list(_refused(file, ""))):
         raise ConfigurationError(
             f"{path}: not fit for production: {'; '.join(refused)}",
@@ -79,6 +94,21 @@ def _refused(value: Any, place: str) -> Iterator[str]:
     elif isinstance(value, dict):
         for name, each in value.items():
             yield from _refused(each, f"{place}.{name}")
+
+
+def _secrets(value: Any) -> Iterator[Secret]:
+    """Yield all secrets of a file."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Section):
+        for name in value.__struct_fields__:
+            yield from _secrets(getattr(value, name))
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _secrets(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _secrets(each)
 
 
 def parsed(path: Path) -> tuple[str, dict[str, Any]]:

@@ -17,12 +17,18 @@ from headrace.configuration.secret import Secret
 KINDS: Mapping[str, type[File]] = {"edge": EdgeFile, "bridge": BridgeFile, "lake": LakeFile}
 
 _REFERENCE = "^(env|file):.+"
+_FROM_ELSEWHERE = "^(env|file|command):.+"
 _HEAD = """# Configuration
 
 Every field of the three files, made from the classes that read them (`headrace config reference`); do not edit it by hand.
 
 - Any text may be `env:NAME`, an environment variable, or `file:PATH`, a file's content; so may a number or `true`. Paths are
-  relative to the configuration file. Secrets (passwords, keys of hashes) are given in no other way, and are read when needed.
+  relative to the configuration file. Secrets (passwords, tokens, keys of hashes) are given in no other way, and are read when
+  needed.
+- A secret may also be `command:PROGRAM ARGUMENTS`: what the program prints, in one line, such as
+  `command:aws rds generate-db-auth-token --hostname db.example --port 5432 --username headrace`. It is run without a shell, in
+  the folder of the file; `[commands]` has its time limit and how long its answer is used. One that fails or hangs is run again
+  with the next attempt to connect. Its arguments and what it prints are in no log.
 - A field with a unit can be given as text without it: `heartbeat = "10s"` is `heartbeat_seconds = 10`, `size = "64KiB"` is
   `kilobytes = 64`. Units are `ms`, `s`, `min`, `h`, `d`; `KiB`, `MiB`, `GiB`, `TiB` (`KB` and `k` mean the same). Airflow reads
   `[spark]`, `[verify]` and sections called `schedule` by itself: these take the fields with units, and no references.
@@ -71,7 +77,7 @@ def schema(kind: type[File]) -> dict[str, Any]:
 
 def _custom(kind: type) -> dict[str, Any]:
     if kind is Secret:
-        return {"type": "string", "pattern": _REFERENCE}
+        return {"type": "string", "pattern": _FROM_ELSEWHERE}
     if kind is Path:
         return {"type": "string", "minLength": 1}
     raise NotImplementedError(kind)

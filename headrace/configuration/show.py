@@ -40,7 +40,12 @@ def values(file: File, given: Mapping[str, Any], text: str, resolved: Resolved) 
         reference = resolved.origins.get(written)
         return f"{line}, {reference}" if reference else line
 
-    return [Value(_dotted(place), value, origin(place)) for place, value in _leaves(file, ())]
+    return [Value(_dotted(place), _shown(place, value), origin(place)) for place, value in _leaves(file, ())]
+
+
+def _shown(place: Place, value: Any) -> Any:
+    # What logs Kafka's Java client in may hold a secret.
+    return "(not shown)" if "jaas" in place[-1] else value
 
 
 def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:

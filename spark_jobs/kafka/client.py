@@ -159,7 +159,7 @@ def admin(connection: KafkaConnection) -> AdminClient:
     """Return an administration client."""
     _refusals.clear()
     # The client would log every attempt to connect; its last word comes back as an exception.
-    return AdminClient({**connection.client(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note})
+    return AdminClient({**connection.librdkafka(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note})
 
 
 def consumer(connection: KafkaConnection, group: str) -> Consumer:
@@ -167,7 +167,7 @@ def consumer(connection: KafkaConnection, group: str) -> Consumer:
     _refusals.clear()
     return Consumer(
         {
-            **connection.client(),
+            **connection.librdkafka(),
             "group.id": group,
             "enable.auto.commit": False,
             # Else Kafka's answer waits for the transaction that a busy bridge always has open.

@@ -32,6 +32,12 @@ def test_before_init_a_sound_source_has_nothing_wrong_and_nothing_is_made(health
     # This server's own settings: no limit.
     assert [name for name, each in findings.items() if each.level == "warning"] == ["max_slot_wal_keep_size"]
     assert "alter system set max_slot_wal_keep_size" in findings["max_slot_wal_keep_size"].mend
+    healthy.database.execute("create role rds_superuser")
+    try:
+        managed = found(healthy, "warning")["max_slot_wal_keep_size"]
+    finally:
+        healthy.database.execute("drop role rds_superuser")
+    assert managed.mend == "Set max_slot_wal_keep_size = 50GB in the parameter group."
     assert findings["checkpoint"].said.startswith("none yet")
     assert findings["interconnect"].said.endswith("takes batches of jakarta/bank")
     assert not (healthy.folder / "state").exists()

@@ -11,6 +11,7 @@ from bridge.bridge import Bridge
 from bridge.doctor import examine
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import admin
+from bridge.kafka.entries import read_entries, reading
 from bridge.kafka.partitioner import shares
 from bridge.kafka.ports import PositionCommit
 from bridge.kafka.position_text import position_text
@@ -27,12 +28,11 @@ from spark_jobs.kafka import client as lake_kafka
 from spark_jobs.kafka import groups
 from spark_jobs.kafka.client import Place
 from tests.edge_double import message, send
-from tests.security_lists import bridge_init, bridge_run, lake, of_tables
+from tests.security_lists import bridge_init, bridge_run, lake, of_tables, tenant
 from tests.source_log import Row, cut, log
 from tests.waiting import eventually
 
 SOURCE = "secure/bank"
-GROUP = "headrace.bridges"
 
 
 def file_of(connection, topic, tables=None):
@@ -53,20 +53,20 @@ def account(commit):
     return Row(at, b'{"id":1}', f'{{"after":{{"id":1}},{told}}}'.encode())
 
 
-def commit_a_batch(connection, route, rows=()):
+def commit_a_batch(connection, route, rows=(), prefix="headrace"):
     """Do what a running bridge does at Kafka."""
     (batch,) = cut(SOURCE, rows or log(SOURCE, 20), lambda: 20)
     client = admin(connection)
     check(client, {topic: Wanted(1, cleanup) for topic, cleanup in route.topics.items()})
-    positions = Positions(connection, client, GROUP, {SOURCE: route})
-    member = KafkaMember(connection, client, GROUP, "security", 6)
+    positions = Positions(connection, client, f"{prefix}.bridges", {SOURCE: route})
+    member = KafkaMember(connection, client, f"{prefix}.bridges", "security", 6)
     try:
         found = positions.read([SOURCE])[SOURCE]
         if isinstance(found, ReplicationError):
             raise found
         member.join({route.topic}, *[lambda _places: None] * 3)
         eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
-        producer = KafkaProducer(connection, "headrace.security.0", 1 << 20)
+        producer = KafkaProducer(connection, f"{prefix}.security.0", 1 << 20)
         producer.begin()
         for share in shares(batch, 0, route.topic, route.partitions, route.tables):
             producer.produce(share)
@@ -78,7 +78,7 @@ def commit_a_batch(connection, route, rows=()):
         member.close(leave=True)
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_a_bridge_that_may_do_what_is_listed_serves(secure_kafka, mechanism):
     topic = secure_kafka.topic()
     bridge = Bridge(file_of(secure_kafka.user(bridge_run(topic), mechanism=mechanism), topic))
@@ -108,6 +108,31 @@ def test_a_bridge_that_may_do_one_thing_less_says_that_it_needs_an_operator(secu
     # A user who may not see a group gets no answer at all.
     assert isinstance(caught.value, NeedsOperator) or "must be allowed to read the group" in caught.value.hint
     assert caught.value.hint
+
+
+def test_two_tenants_on_one_cluster_work_and_cannot_touch_each_other_o11(secure_kafka):
+    tenants = {}
+    for name in ("acme", "acme-two"):
+        topic = secure_kafka.topic(f"{name}.bank")
+        tenants[name] = secure_kafka.user(tenant(name)), SourceRoute(SOURCE, topic, (0,))
+        # One source in both: positions are by prefix.
+        commit_a_batch(*tenants[name], prefix=name)
+    for own, other in (("acme", "acme-two"), ("acme-two", "acme")):
+        connection, route = tenants[own][0], tenants[other][1]
+        # neither the other's topic
+        with pytest.raises(NeedsOperator, match=r"cannot read the topics|TOPIC_AUTHORIZATION|is not in Kafka"):
+            commit_a_batch(connection, route, prefix=own)
+        # nor its positions: no answer at all
+        with pytest.raises(ReplicationError):
+            read_entries_of(connection, f"{other}.bridges", tenants[own][1].topic)
+        # nor its transactional ids, which would fence its bridges
+        with pytest.raises(NeedsOperator, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            KafkaProducer(connection, f"{other}.security.0", 1 << 20)
+
+
+def read_entries_of(connection, group, topic):
+    with reading(connection, group) as client:
+        return read_entries(client, group, [topic])
 
 
 def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):

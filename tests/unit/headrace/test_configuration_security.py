@@ -113,7 +113,7 @@ SCRAM = 'security_protocol = "SASL_SSL"\nuser = "bridge"\npassword = "env:KAFKA_
 def test_kafka_s_two_clients_get_the_same_in_their_own_words(read, tmp_path, monkeypatch):
     monkeypatch.setenv("KAFKA_PASSWORD", 'se"cr\\et')
     ours = read(BridgeFile, BRIDGE, kafka=SCRAM, interconnect='listen = ":0"').kafka
-    assert ours.client() == {
+    assert ours.librdkafka() == {
         "bootstrap.servers": "kafka:9092",
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -140,7 +140,7 @@ def test_kafka_by_certificate(read, tmp_path):
     for name in ("c.pem", "c.key"):
         (tmp_path / name).write_text(name)
     ours = read(LakeFile, LAKE, kafka=f'security_protocol = "SSL"\n{PAIR}').kafka
-    assert ours.client()["ssl.key.location"] == str(tmp_path / "c.key")
+    assert ours.librdkafka()["ssl.key.location"] == str(tmp_path / "c.key")
     assert ours.java()["ssl.keystore.key"] == "c.key"
     assert ours.java()["ssl.keystore.certificate.chain"] == "c.pem"
 
