@@ -26,6 +26,7 @@ from bridge.kafka.positions import Positions
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
+from bridge.requests.worker import RequestWorker
 from bridge.service import BridgeService
 from bridge.source.route import learn, routes
 from bridge.stalls import Stalls
@@ -40,6 +41,8 @@ _STOP_SECONDS = 6.0
 #: A source that got nothing commits its position again after so long: Kafka forgets what nobody commits (7 days).
 RECOMMIT_SECONDS = 3600.0
 _REPORT_SECONDS = 60.0
+#: How long the last answers of edges may take to be written, in seconds.
+_ANSWERS_SECONDS = 2.0
 _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
@@ -64,6 +67,7 @@ class Bridge:
         self.receiver.deliver(self.deliveries.outboxes)
         self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
         self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
+        self.requests = self._carry(file)
         self._limits = RecordLimits(self._admin, wanted(file))
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
@@ -127,9 +131,27 @@ class Bridge:
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("membership", self._membership.turn)
             self.deliveries.start(self._start)
+            if (requests := self.requests) is not None:
+                self._start("requests", lambda: requests.turn(0.1))
             self._watch()
         finally:
             self._end()
+
+    def _carry(self, file: BridgeFile) -> RequestWorker | None:
+        """Return what carries requests to edges; None where the file has no such section."""
+        if file.requests is None:
+            return None
+        topics, leases = file.requests.topics(file.kafka.prefix), self.registry.ownership
+        made = RequestWorker(
+            file.kafka,
+            topics,
+            self.registry.states,
+            lambda source: source in leases.snapshot.leases,
+            send=self.receiver.send_requests,
+            settle=self.receiver.settle_answer,
+        )
+        self.receiver.carry(made.pending, made.received)
+        return made
 
     def _lane(self, number: int | None) -> Lane:
         file = self._file
@@ -246,6 +268,8 @@ class Bridge:
         if self._membership is not None and not any(t.is_alive() for t in self._threads if t.name == "membership"):
             self._membership.close(leave=not alone)
         self.deliveries.close()
+        if self.requests is not None:
+            self.requests.close(_ANSWERS_SECONDS)
         self.receiver.stop(2.0)
         for lane in self.lanes:
             lane.close()

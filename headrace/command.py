@@ -15,6 +15,7 @@ from headrace import __version__, logs
 from headrace.errors import UNEXPECTED, ReplicationError
 
 _ABOUT = {
+    "ask": "Ask the edge of a source how it is, from headquarters.",
     "bridge": "Receive batches and commit them to Kafka, exactly once.",
     "certs": "Make a private authority and certificates, for tests and trials.",
     "config": "Check a configuration file, show what it means, and print what a file may hold.",

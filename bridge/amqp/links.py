@@ -17,6 +17,7 @@ from bridge.amqp.identities import Identities
 from bridge.amqp.pending_connections import PendingConnections, key
 from bridge.amqp.sender_links import SenderLinks
 from bridge.deliveries.message import encode
+from bridge.requests.links import NOT_CARRIED, RequestLinks, source_of
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import described
 from headrace.amqp.links import Decoder, close, release, settle
@@ -48,6 +49,8 @@ class Links:
         #: The links in the other direction.
         self.deliveries = SenderLinks(name, encode, later)
         self.deliveries.demanded = identities.demanded
+        self._refused: dict[str, tuple[str, str]] = {}
+        self.requests = RequestLinks(name, sources, identities, self._refused, later)
         #: What other threads ask for, to be done in the receiver's.
         self.commands: deque[Callable[[], None]] = deque()
         self._name = name
@@ -56,7 +59,6 @@ class Links:
         self._pending = pending
         self._later = later
         self._refusal = RateLimitedLog(_log.warning)
-        self._refused: dict[str, tuple[str, str]] = {}
         #: The sources whose addresses a bridge that connects out attaches to: those that it serves.
         self._admitted: set[str] = set()
         self._decode = Decoder()
@@ -69,6 +71,7 @@ class Links:
         """Close a source's link, and every one that comes, until it is admitted."""
         self._refused[source] = (condition, description)
         self._admitted.discard(source)
+        self.requests.refuse(source, condition, description)
         feed = self.credit.of(source)
         if feed is not None:
             self._close(feed, condition, description)
@@ -86,11 +89,13 @@ class Links:
         for source in sorted(self._admitted):
             self._attach(source)
         self.deliveries.attach_by(outgoing)
+        self.requests.attach_by(outgoing)
 
     def part(self) -> None:
         """Give no more credit, and attach no more."""
         self._parting = True
         self.deliveries.part()
+        self.requests.part()
         self.credit.revoke_all()
 
     def drop_all(self) -> None:
@@ -99,6 +104,7 @@ class Links:
             self.credit.drop(feed)
         self._outgoing = None
         self.deliveries.drop_all()
+        self.requests.drop_all()
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
@@ -109,10 +115,17 @@ class Links:
         if self._outgoing is not None and self._outgoing.connection == connection:
             self._outgoing = None
         self.deliveries.drop(connection)
+        self.requests.drop(connection)
 
     def opening(self, link: Any, transport: Any) -> None:
         """Take the addresses of who attaches over, unless it is refused, which a target left empty says."""
         who = identity(transport) if self._identities.demanded else None
+        asked = source_of(link)
+        if asked is not None:
+            link.refusal = self.requests.refusal(link, asked, who)
+            if link.refusal is None:
+                self.requests.opening(link, asked)
+            return
         if link.is_sender:
             reason = self.deliveries.refusal(link, who)
         else:
@@ -132,19 +145,17 @@ class Links:
         """Take a link into use, or close it when it was refused."""
         reason = getattr(link, "refusal", None)
         if reason is not None:
-            address = (link.remote_source if link.is_sender else link.remote_target).address
-            self._refusal(
-                "link to %r from %s, %r, refused: %s: %s",
-                str(address or "")[:100],
-                peer_of(link.connection),
-                identity(transport) or "without a certificate",
-                *reason,
-            )
+            # An edge asks for requests wherever it connects.
+            if reason != NOT_CARRIED:
+                self._log_refusal(link, transport, reason)
             close(link, *reason)
+            return
+        if getattr(link, "answering", None) is not None:
+            self.requests.opened(link)
             return
         if link.is_sender:
             self._pending.remove(key(link.connection))
-            self.deliveries.opened(link)
+            self.senders(link).opened(link)
             return
         source = getattr(link, "fed", None)
         # A link without a source of its own is about to be closed by the other side.
@@ -160,7 +171,10 @@ class Links:
     def closing(self, link: Any, said: str) -> None:
         """Forget a link that the other side closed, with words or without."""
         if link.is_sender:
-            self.deliveries.closing(link, said)
+            self.senders(link).closing(link, said)
+            return
+        if getattr(link, "answering", None) is not None:
+            self.requests.closing(link, said)
             return
         source = getattr(link, "fed", None)
         if said:
@@ -180,6 +194,9 @@ class Links:
         """Pass a delivery on to its source once it is complete."""
         if not link.is_receiver:
             return
+        if getattr(link, "answering", None) is not None:
+            self.requests.delivered(link, delivery)
+            return
         if delivery.aborted:
             # Its sender went away in the middle of it, behind a router that stays; it used up a credit all the same.
             delivery.settle()
@@ -193,6 +210,21 @@ class Links:
             else:
                 # Of a link that a newer one has replaced.
                 release(delivery)
+
+    def senders(self, link: Any) -> SenderLinks:
+        """Return those among which a link in the other direction is."""
+        found: SenderLinks = getattr(link, "sender_links", self.deliveries)
+        return found
+
+    def _log_refusal(self, link: Any, transport: Any, reason: tuple[str, str]) -> None:
+        address = (link.remote_source if link.is_sender else link.remote_target).address
+        self._refusal(
+            "link to %r from %s, %r, refused: %s: %s",
+            str(address or "")[:100],
+            peer_of(link.connection),
+            identity(transport) or "without a certificate",
+            *reason,
+        )
 
     def _attach(self, source: str) -> None:
         if source not in self._admitted or self._outgoing is None or self._parting:
@@ -237,14 +269,14 @@ class LinkEvents(Handler):  # type: ignore[misc]
     def on_delivery(self, event: Any) -> None:
         """Something came, or something that was sent has an outcome."""
         if event.link.is_sender:
-            self.links.deliveries.updated(event.link, event.delivery)
+            self.links.senders(event.link).updated(event.link, event.delivery)
         else:
             self.links.delivered(event.link, event.delivery)
 
     def on_link_flow(self, event: Any) -> None:
         """A receiver gives credit."""
         if event.link.is_sender:
-            self.links.deliveries.flow(event.link)
+            self.links.senders(event.link).flow(event.link)
 
     def on_wake(self) -> None:
         """Do what other threads asked for."""

@@ -17,6 +17,8 @@ from bridge.amqp.listener import Listener
 from bridge.amqp.outgoing import Outgoing
 from bridge.amqp.pending_connections import PendingConnections
 from bridge.deliveries.outbox import Outbox
+from bridge.requests.links import Received
+from bridge.requests.pending import PendingRequests
 from headrace.amqp.connector import Connector
 from headrace.amqp.peer import abort
 from headrace.amqp.transport import Loop
@@ -114,6 +116,20 @@ class Receiver:
         # Otherwise all of it is sent with the next connection.
         if self.connected:
             self._call(partial(self.links.deliveries.send, outbox, list(addresses)))
+
+    def carry(self, pending: PendingRequests, received: Received) -> None:
+        """Carry requests to edges from the start on; `received` takes parts of answers in, in the receiver's thread."""
+        self.links.requests.carry(pending, received)
+
+    def send_requests(self, addresses: list[str], sources: list[str]) -> None:
+        """Send requests that wait for some addresses, and be there for the answers of some sources."""
+        # Otherwise all of it is sent with the next connection.
+        if self.connected:
+            self._call(partial(self.links.requests.send, addresses, sources))
+
+    def settle_answer(self, ticket: int, outcome: Outcome) -> None:
+        """Settle a part of an answer."""
+        self._call(partial(self.links.requests.settle, ticket, outcome))
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close the source's link, and any that comes later, with an error that the edge can show."""

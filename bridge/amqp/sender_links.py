@@ -10,10 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from bridge.amqp.credit import Later
-from bridge.deliveries.outbox import TOO_LARGE, Outbox
+from bridge.deliveries.outbox import TOO_LARGE
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.receivers import outbox_of, refusal
 from headrace.amqp.connection import Connection
@@ -33,10 +33,42 @@ _UNSETTLED, _SETTLED = 0, 1
 Encode = Callable[[Entry, str], bytes]
 
 
+class Sends(Protocol):
+    """What is sent, by address, and hears what became of it: the outbox of a delivery, or the requests to edges."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    def addresses(self) -> list[str]:
+        """Return the addresses for which something waits."""
+
+    def take(self, address: str) -> Entry | None:
+        """Return what is to be sent to an address next; None when nothing may be sent now."""
+
+    def due(self, address: str) -> float | None:
+        """Return in how many seconds something may be sent; None when nothing waits."""
+
+    def accepted(self, entry: Entry) -> None:
+        """Note the outcome."""
+
+    def returned(self, entry: Entry) -> None:
+        """Note that it came back."""
+
+    def lost(self, entry: Entry) -> None:
+        """Note that its link is gone."""
+
+    def rejected(self, entry: Entry, condition: str, description: str) -> None:
+        """Note the outcome, with an AMQP condition and a sentence."""
+
+    def note(self, address: str, reason: str) -> None:
+        """Note why nobody takes what waits for an address; empty when somebody does."""
+
+
 class SenderLink:
     """One link, and what is on it without an outcome."""
 
-    def __init__(self, link: Any, address: str, outbox: Outbox) -> None:
+    def __init__(self, link: Any, address: str, outbox: Sends) -> None:
         self.link = link
         self.address = address
         self.outbox = outbox
@@ -53,8 +85,8 @@ class SenderLinks:
         self._name = name
         self._encode = encode
         self._later = later
-        #: Of the file's deliveries; empty without.
-        self.outboxes: Sequence[Outbox] = ()
+        #: Of the file's deliveries, or the one of requests; empty without.
+        self.outboxes: Sequence[Any] = ()
         #: Whether receivers need a certificate.
         self.demanded = False
         self._links: dict[str, list[SenderLink]] = {}
@@ -80,7 +112,7 @@ class SenderLinks:
         if self.outboxes:
             self._later(_IDLE_SECONDS, partial(self._close_idle, outgoing))
 
-    def send(self, outbox: Outbox, addresses: Iterable[str]) -> None:
+    def send(self, outbox: Sends, addresses: Iterable[str]) -> None:
         """Send what an outbox has for some addresses."""
         for address in addresses:
             if self._outgoing is not None and not self._links.get(address):
@@ -104,11 +136,12 @@ class SenderLinks:
 
     def opening(self, link: Any) -> None:
         """Take the addresses of a receiver over that may attach."""
+        link.sender_links = self
         address = link.remote_source.address
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         link.snd_settle_mode = _UNSETTLED
-        outbox = outbox_of(self.outboxes, address)
+        outbox = self._outbox_of(address)
         if outbox is not None:
             link.delivering = SenderLink(link, address, outbox)
 
@@ -174,7 +207,11 @@ class SenderLinks:
 
     # Steps of these.
 
-    def _send(self, outbox: Outbox, address: str) -> None:
+    def _outbox_of(self, address: str) -> Sends | None:
+        """Return what is sent to an address that somebody attached to."""
+        return outbox_of(self.outboxes, address)
+
+    def _send(self, outbox: Sends, address: str) -> None:
         links = [known for known in self._links.get(address, ()) if known.is_open]
         sending = True
         while sending:
@@ -196,7 +233,7 @@ class SenderLinks:
             served = any(known.sent or known.link.credit > 0 for known in links)
             outbox.note(address, "" if served else "its receiver gives no credit")
 
-    def _send_again(self, outbox: Outbox, address: str) -> None:
+    def _send_again(self, outbox: Sends, address: str) -> None:
         self._timers.discard(address)
         self._send(outbox, address)
 
@@ -227,16 +264,16 @@ class SenderLinks:
         else:
             known.outbox.returned(entry)
 
-    def _attach(self, outbox: Outbox, address: str) -> None:
+    def _attach(self, outbox: Sends, address: str) -> None:
         if self._outgoing is None or self._parting or address in self._refused:
             return
         outgoing, name = self._outgoing, f"{self._name}/{address}/{next(self._numbers)}"
         link = outgoing.loop.attach_sender(outgoing.connection, address, name)
         known = SenderLink(link, address, outbox)
-        link.delivering = known
+        link.delivering, link.sender_links = known, self
         self._links.setdefault(address, []).append(known)
 
-    def _attach_again(self, outbox: Outbox, address: str) -> None:
+    def _attach_again(self, outbox: Sends, address: str) -> None:
         self._refused.discard(address)
         if address in outbox.addresses() and not self._links.get(address):
             self._attach(outbox, address)

@@ -41,6 +41,7 @@ __all__ = [
     "letter_producer",
     "member",
     "producer",
+    "request_consumer",
     "topic_resource",
     "translated",
     "uncommitted_consumer",
@@ -335,6 +336,23 @@ def delivery_consumer(
         "queued.max.messages.kbytes": 4096,
         "fetch.queue.backoff.ms": 5,
         "fetch.wait.max.ms": 100,
+    }
+    return Consumer(settings, logger=_client_log)
+
+
+def request_consumer(connection: KafkaConnection, group: str) -> Any:
+    """Return a consumer that is assigned what it reads, and takes part in no group; idle, it asks the broker seldom."""
+    settings = _common(connection) | {
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "topic.metadata.refresh.interval.ms": 5_000,
+        "queued.max.messages.kbytes": 4096,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.wait.max.ms": 500,
     }
     return Consumer(settings, logger=_client_log)
 

@@ -4,13 +4,14 @@
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource, translated
 from bridge.kafka.table_patterns import TablePatterns
 from headrace.configuration import delivery
 from headrace.configuration.bridge import BridgeFile, Stream
+from headrace.configuration.requests import Requests
 from headrace.errors import ConfigurationError, NeedsOperator
 
 
@@ -127,6 +128,8 @@ def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]
             else:
                 made.append(Made(topic, there[topic], "already there"))
     made += _make_for_deliveries(admin, file, there)
+    if file.requests is not None:
+        made += _make_missing(admin, file.requests, file.requests.topics(file.kafka.prefix), there)
     _wait_until_seen(admin, file)
     return made
 
@@ -147,20 +150,29 @@ def _of_patterns(file: BridgeFile, tables: Sequence[str]) -> set[str]:
 
 def _make_for_deliveries(admin: Any, file: BridgeFile, there: Mapping[str, int]) -> list[Made]:
     """Make the topics of deliveries that are missing; those that are there are others' to change."""
+    return [
+        made
+        for name, section in file.deliveries.items()
+        for made in _make_missing(admin, section, delivery.topics(name, section), there)
+    ]
+
+
+def _make_missing(
+    admin: Any, section: delivery.Delivery | Requests, topics: Iterable[str], there: Mapping[str, int]
+) -> list[Made]:
     made = []
-    for name, section in file.deliveries.items():
-        for topic in delivery.topics(name, section):
-            if topic in there:
-                made.append(Made(topic, there[topic], "already there"))
-                continue
-            settings = _settings(section) | {"cleanup.policy": "delete"}
-            new = NewTopic(topic, section.partitions, section.replication, config=settings)
-            _wait(admin.create_topics([new]), f"make {topic}")
-            made.append(Made(topic, section.partitions, "created"))
+    for topic in topics:
+        if topic in there:
+            made.append(Made(topic, there[topic], "already there"))
+            continue
+        settings = _settings(section) | {"cleanup.policy": "delete"}
+        new = NewTopic(topic, section.partitions, section.replication, config=settings)
+        _wait(admin.create_topics([new]), f"make {topic}")
+        made.append(Made(topic, section.partitions, "created"))
     return made
 
 
-def _settings(stream: Stream | delivery.Delivery) -> dict[str, str]:
+def _settings(stream: Stream | delivery.Delivery | Requests) -> dict[str, str]:
     hours = stream.retention_hours
     return {
         "retention.ms": str(hours * 3_600_000 if hours else -1),

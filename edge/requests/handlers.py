@@ -7,6 +7,7 @@ import msgspec
 from edge.observability.service import EdgeService
 from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
+from edge.requests.snapshots import snapshot
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
 from headrace.findings import is_wrong
@@ -35,4 +36,8 @@ def _handlers(config: EdgeFile, service: EdgeService) -> dict[str, Handler]:
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]
 
-    return {"status": Handler(status), "doctor": Handler(doctor)}
+    return {
+        "status": Handler(status),
+        "doctor": Handler(doctor),
+        "snapshot": Handler(lambda request: snapshot(config, request), changes=True),
+    }

@@ -5,13 +5,13 @@ status reads files and asks nobody.
 """
 
 import json
-import re
 import sys
 import time
 from typing import BinaryIO
 
 import click
 
+from edge.snapshot.names import unquoted
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore
 from headrace.configuration.edge import EdgeFile
@@ -19,8 +19,6 @@ from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 
 _WATCH_SECONDS = 0.5
-#: A table as SQL writes it: its schema and its name, each with or without quotes.
-_QUOTED = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 _STEERING = ("pause", "resume", "cancel")
 
 
@@ -99,14 +97,6 @@ def snapshot(
         click.echo(f"Asked to {kind} snapshots.")
     else:
         _show(folder, watch=watch, as_json=as_json)
-
-
-def unquoted(name: str) -> str:
-    """Return a table's name as the source has it: quotes that SQL would need around its parts are taken off."""
-    parts = _QUOTED.fullmatch(name)
-    if parts is None or '"' not in name:
-        return name
-    return ".".join(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts.groups())
 
 
 def _ask_again(folder: SnapshotStore, config: EdgeFile, listed: bytes) -> None:

@@ -23,6 +23,7 @@ from headrace.configuration.names import (
     STREAM_NAME,
     TABLE_NAME,
 )
+from headrace.configuration.requests import Requests
 from headrace.configuration.tls import Client
 from headrace.errors import ConfigurationError
 
@@ -193,6 +194,8 @@ class BridgeFile(File, frozen=True, kw_only=True):
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
     #: Topics whose records go to regions.
     deliveries: dict[StreamName, delivery.Delivery] = {}
+    #: Whether headquarters may ask edges through this bridge: no section, and it may not.
+    requests: Requests | None = None
 
     def __post_init__(self) -> None:
         """Refuse a source that is in two streams, two streams with one topic, or deliveries that are in each other's way."""
@@ -204,6 +207,11 @@ class BridgeFile(File, frozen=True, kw_only=True):
             raise ValueError("two streams, or two tables, have one topic")
         if any(len(topic) > _LONGEST_TOPIC for topic in topics):
             raise ValueError(f"the name of a topic is longer than {_LONGEST_TOPIC}")
+        if self.requests is not None:
+            asked = list(self.requests.topics(self.kafka.prefix))
+            named = [topic for name, each in self.deliveries.items() for topic in delivery.topics(name, each)]
+            if len(set(asked)) != len(asked) or not set(asked).isdisjoint([*topics, *named]):
+                raise ValueError("the topics of [requests] are those of a stream or delivery, or of each other")
         delivery.check(self.deliveries, topics, listens=self.interconnect.listen is not None)
 
     def delivery_group(self, name: str) -> str:

@@ -17,6 +17,7 @@ from headrace.configuration.kafka_settings import Value, as_texts, check_java, c
 from headrace.configuration.load import File, Section
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.requests import RequestTopics
 from headrace.configuration.texts import URI
 from headrace.errors import ConfigurationError
 
@@ -227,6 +228,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     spark: Spark = Spark()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
     sources: dict[SourceName, VerifiedSource] = {}
+    requests: RequestTopics = RequestTopics()
     verify: Verify = Verify()
     maintenance: Maintenance = Maintenance()
 

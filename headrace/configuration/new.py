@@ -68,6 +68,10 @@ replication = {replication}
 # Which partitions each source owns; never moved silently.
 {sources}
 
+[requests]
+# Headquarters may ask edges for their status through this bridge ('headrace ask'); 'headrace bridge init' makes its two topics.
+replication = {replication}
+
 [metrics]
 listen = "127.0.0.1:9401"
 """

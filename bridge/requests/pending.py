@@ -1,0 +1,231 @@
+"""The requests whose deadlines have not passed, of all sources of a bridge's file, and what became of each.
+
+Every bridge reads all requests; one sends those of the sources that it serves at the moment, so a request outlives a take-over.
+An edge that gets one twice handles it once. Memory is bounded, by source and in all. Safe for threads; knows no socket and no
+client.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+
+from bridge.deliveries.pending import Entry
+from bridge.deliveries.record import Record
+from headrace.requests.message import REQUESTS, Content, Outcome, Part, Request, parts
+
+#: Requests of one source, and of all, that are kept at most.
+MOST_OF_SOURCE, _MOST = 64, 10_000
+#: The pause before a request that came back is sent again, in seconds.
+_AGAIN_SECONDS = 0.5
+
+
+class State(Enum):
+    """What a request is at."""
+
+    #: For its edge's link and credit.
+    WAITING = auto()
+    #: On its way, without an outcome.
+    SENT = auto()
+    #: The edge, or a broker on the way to it, has it.
+    TAKEN = auto()
+    ANSWERED = auto()
+
+
+class Asked:
+    """A request and what became of it."""
+
+    __slots__ = ("due_at", "entry", "request", "state", "written")
+
+    def __init__(self, request: Request, entry: Entry) -> None:
+        self.request = request
+        self.entry = entry
+        self.state = State.WAITING
+        #: When it may be sent, by the monotonic clock.
+        self.due_at = 0.0
+        #: The parts of the answer that are in Kafka.
+        self.written: set[tuple[str, str, int]] = set()
+
+
+class PendingRequests:
+    """The requests of one bridge; what the bridge answers itself goes to `answer`."""
+
+    #: What it is called as a delivery's outbox would be.
+    name = "requests"
+
+    def __init__(
+        self,
+        serves: Callable[[str], bool],
+        answer: Callable[[Part], None],
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        #: Whether a source is this bridge's now.
+        self._serves = serves
+        self._answer = answer
+        self._clock, self._monotonic = clock, monotonic
+        self._lock = threading.RLock()
+        self._by_source: dict[str, dict[str, Asked]] = {}
+        self._count = 0
+        #: Why an address has no link, for the answer to what expires.
+        self._notes: dict[str, str] = {}
+
+    # Kafka's side.
+
+    def add(self, request: Request, raw: bytes) -> None:
+        """Note a request that was read."""
+        with self._lock:
+            known = self._by_source.get(request.source, {})
+            if request.id in known:
+                return
+            if request.seconds_left(self._clock()) <= 0:
+                # What was read late was answered by the bridge of that time.
+                return
+            waiting = sum(asked.state is not State.ANSWERED for asked in known.values())
+            if waiting >= MOST_OF_SOURCE or self._count >= _MOST:
+                self._reply(request, "busy", f"{waiting} requests wait at the bridge", "Ask again later.")
+                return
+            record = Record("", 0, 0, request.source.encode(), raw)
+            entry = Entry(record, REQUESTS + request.source)
+            self._by_source.setdefault(request.source, {})[request.id] = Asked(request, entry)
+            self._count += 1
+
+    def judge(self, source: str, part: Part) -> str:
+        """Return why a part of an answer is not to be written; empty when it is."""
+        with self._lock:
+            asked = self._by_source.get(source, {}).get(part.id)
+            if part.source != source:
+                return f"it names {part.source}"
+            if asked is None:
+                return "nobody waits for it: its deadline has passed, or nobody asked"
+            if (part.by, part.outcome, part.part) in asked.written:
+                return "it is written"
+            return "the request is answered" if asked.state is State.ANSWERED else ""
+
+    def wrote(self, part: Part) -> None:
+        """Note that a part of an answer is in Kafka."""
+        with self._lock:
+            asked = self._by_source.get(part.source, {}).get(part.id)
+            if asked is not None:
+                asked.written.add((part.by, part.outcome, part.part))
+                if part.last:
+                    asked.state = State.ANSWERED
+
+    def expire(self) -> None:
+        """Drop the requests whose deadline has passed, and answer those of sources that this bridge serves."""
+        now = self._clock()
+        with self._lock:
+            for source, known in list(self._by_source.items()):
+                for asked in [each for each in known.values() if each.request.seconds_left(now) <= 0]:
+                    del known[asked.request.id]
+                    self._count -= 1
+                    if asked.state is not State.ANSWERED:
+                        self._reply(asked.request, "expired", *self._why(asked))
+                if not known:
+                    del self._by_source[source]
+                    self._notes.pop(REQUESTS + source, None)
+
+    # The links' side, as a delivery's outbox has it.
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of served sources whose requests wait."""
+        with self._lock:
+            return [
+                REQUESTS + source
+                for source, known in self._by_source.items()
+                if any(asked.state is State.WAITING for asked in known.values()) and self._serves(source)
+            ]
+
+    def sources(self) -> list[str]:
+        """Return the served sources that have requests without an answer."""
+        with self._lock:
+            return [
+                source
+                for source, known in self._by_source.items()
+                if any(asked.state is not State.ANSWERED for asked in known.values()) and self._serves(source)
+            ]
+
+    def take(self, address: str) -> Entry | None:
+        """Return the next request to send to an address; None when none may be sent now."""
+        with self._lock:
+            for asked in self._waiting(address):
+                if asked.due_at <= self._monotonic():
+                    asked.state = State.SENT
+                    asked.entry.sends += 1
+                    return asked.entry
+            return None
+
+    def due(self, address: str) -> float | None:
+        """Return in how many seconds the next request of an address may be sent; None when none waits."""
+        with self._lock:
+            waiting = [asked.due_at for asked in self._waiting(address)]
+            return max(0.0, min(waiting) - self._monotonic()) if waiting else None
+
+    def accepted(self, entry: Entry) -> None:
+        """Note that the edge, or a broker on the way, has a request."""
+        self._change(entry, State.TAKEN)
+
+    def returned(self, entry: Entry) -> None:
+        """Have a request sent again after a pause."""
+        self._change(entry, State.WAITING, _AGAIN_SECONDS)
+
+    def lost(self, entry: Entry) -> None:
+        """Have a request sent again: its link is gone."""
+        self._change(entry, State.WAITING)
+
+    def rejected(self, entry: Entry, condition: str, description: str) -> None:
+        """Answer a request that the edge, or what is on the way to it, rejected."""
+        with self._lock:
+            asked = self._find(entry)
+            if asked is not None and asked.state is State.SENT:
+                asked.state = State.ANSWERED
+                self._reply(asked.request, "refused", f"the request was rejected: {condition}: {description}"[:500], "")
+
+    def note(self, address: str, reason: str) -> None:
+        """Note why an address has no link that takes its requests; an empty reason: it has one."""
+        with self._lock:
+            if reason:
+                self._notes[address] = reason
+            else:
+                self._notes.pop(address, None)
+
+    # Under the lock.
+
+    def _waiting(self, address: str) -> Iterator[Asked]:
+        source = address.removeprefix(REQUESTS)
+        if not self._serves(source):
+            return
+        now = self._clock()
+        for asked in self._by_source.get(source, {}).values():
+            if asked.state is State.WAITING and asked.request.seconds_left(now) > 0:
+                yield asked
+
+    def _change(self, entry: Entry, state: State, pause: float = 0.0) -> None:
+        with self._lock:
+            asked = self._find(entry)
+            if asked is not None and asked.state is State.SENT:
+                asked.state, asked.due_at = state, self._monotonic() + pause
+
+    def _find(self, entry: Entry) -> Asked | None:
+        known = self._by_source.get(entry.address.removeprefix(REQUESTS), {})
+        return next((asked for asked in known.values() if asked.entry is entry), None)
+
+    def _why(self, asked: Asked) -> tuple[str, str]:
+        if asked.state is State.WAITING:
+            note = self._notes.get(asked.entry.address, "")
+            reason = f"the edge did not receive the request in time{note and f': {note}'}"
+            return (
+                reason,
+                "Does the edge run, is it connected, and does its file have [requests] allow? See 'headrace status'.",
+            )
+        return (
+            "the edge took the request and did not answer in time",
+            "It may still be doing it. Give it longer (--timeout), and see the edge's log.",
+        )
+
+    def _reply(self, request: Request, outcome: Outcome, message: str, hint: str) -> None:
+        if self._serves(request.source):
+            content = Content(exit_code=5, message=message, hint=hint)
+            for part in parts(request, outcome, content, "bridge"):
+                self._answer(part)

@@ -1,0 +1,147 @@
+"""The thread of requests: reads them from Kafka, has them sent, writes the answers, and answers what expires.
+
+What Kafka reports (topics that are missing, brokers that are unavailable, rights that are missing) is logged and tried again;
+neither sources nor deliveries stop for it. Made, started and stopped by the bridge.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Container
+from functools import partial
+
+from bridge.amqp.delivery import Accept, Outcome, Reject, Release
+from bridge.requests.kafka import RecordWriter, TopicReader
+from bridge.requests.pending import PendingRequests
+from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.requests import Topics
+from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+from headrace.rate_limited_log import RateLimitedLog
+from headrace.requests.message import Part, decode_part, decode_request
+
+_log = logging.getLogger(__name__)
+
+#: Records read before something else has its turn; seconds between looks at what waits, and before Kafka is tried again.
+_MANY, _LOOK_SECONDS, _AGAIN_SECONDS = 200, 0.5, 3.0
+#: The pause of an edge whose answer cannot be written now, in seconds.
+_RELEASE_SECONDS = 0.5
+
+
+class RequestWorker:
+    """The requests of one bridge."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        topics: Topics,
+        sources: Container[str],
+        serves: Callable[[str], bool],
+        *,
+        send: Callable[[list[str], list[str]], None],
+        settle: Callable[[int, Outcome], None],
+        open_reader: Callable[[KafkaConnection, str], TopicReader] = TopicReader,
+        open_writer: Callable[[KafkaConnection, str], RecordWriter] = RecordWriter,
+    ) -> None:
+        self._connection, self._topics = connection, topics
+        self._sources = sources
+        #: Has requests sent to addresses, and answers of sources received; settles a part; both from any thread.
+        self._send, self._settle = send, settle
+        self._open_reader = open_reader
+        self._writer = open_writer(connection, topics.answers)
+        self._reader: TopicReader | None = None
+        self.pending = PendingRequests(serves, self._own_answer)
+        #: Parts that came, by source, with their tickets; and what the bridge itself answers.
+        self._came: deque[tuple[str, int, bytes]] = deque()
+        self._look_at = self._open_at = 0.0
+        self._problem = RateLimitedLog(_log.warning)
+        self._dropped = RateLimitedLog(_log.warning)
+
+    def received(self, source: str, ticket: int, body: bytes) -> None:
+        """Take a part in; from the receiver's thread."""
+        self._came.append((source, ticket, body))
+
+    def turn(self, seconds: float) -> None:
+        """Do what is due; wait for requests at most `seconds`."""
+        fresh = self._read(seconds)
+        while self._came:
+            self._part(*self._came.popleft())
+        self.pending.expire()
+        self._writer.poll()
+        if fresh or time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_SECONDS
+            if addresses := self.pending.addresses():
+                self._send(addresses, self.pending.sources())
+
+    def close(self, seconds: float) -> None:
+        """Write what came, and end."""
+        while self._came:
+            self._part(*self._came.popleft())
+        self._writer.flush(seconds)
+        if self._reader is not None:
+            self._reader.close()
+
+    def _read(self, seconds: float) -> bool:
+        """Read requests; return whether any came."""
+        try:
+            if self._reader is None:
+                if time.monotonic() < self._open_at:
+                    time.sleep(seconds)
+                    return False
+                self._reader = self._open_reader(self._connection, self._topics.requests)
+            values = list(self._reader.read(_MANY, seconds))
+        except ReplicationError as error:
+            self._note(error)
+            self._open_at = time.monotonic() + _AGAIN_SECONDS
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+            return False
+        for value in values:
+            self._request(value)
+        return bool(values)
+
+    def _request(self, value: bytes) -> None:
+        try:
+            request = decode_request(value)
+        except (CorruptInput, NeedsOperator) as error:
+            self._dropped("a record of %s is passed over: %s", self._topics.requests, error.message)
+            return
+        # Others are of other bridges, which share the topic.
+        if request.source in self._sources:
+            self.pending.add(request, value)
+
+    def _part(self, source: str, ticket: int, body: bytes) -> None:
+        try:
+            part = decode_part(body)
+        except (CorruptInput, NeedsOperator) as error:
+            self._dropped("an answer of %s is rejected: %s", source, error.message)
+            self._settle(ticket, Reject("amqp:decode-error", f"{error.message}. {error.hint}".strip()))
+            return
+        if part.source != source or part.by != "edge":
+            self._dropped("an answer of %s that names another source, or a bridge, is rejected", source)
+            self._settle(ticket, Reject("amqp:unauthorized-access", f"this address is of the edge of {source}"))
+            return
+        why = self.pending.judge(source, part)
+        if why and (self._reader is None or not self._reader.has_caught_up):
+            # The request may be among those that are still to be read.
+            self._settle(ticket, Release(_RELEASE_SECONDS))
+        elif why:
+            self._dropped("answer to request %s of %s, part %d, is dropped: %s", part.id, source, part.part, why)
+            self._settle(ticket, Accept())
+        else:
+            self._writer.write(source, body, partial(self._written, part, ticket))
+
+    def _written(self, part: Part, ticket: int, error: ReplicationError | None) -> None:
+        if error is None:
+            self.pending.wrote(part)
+            self._settle(ticket, Accept())
+        else:
+            self._note(error)
+            self._settle(ticket, Release(_RELEASE_SECONDS))
+
+    def _own_answer(self, part: Part) -> None:
+        _log.info("request %s to %s: answered for the edge: %s", part.id, part.source, part.outcome)
+        self._writer.write_part(part, lambda error: self._note(error) if error is not None else None)
+
+    def _note(self, error: ReplicationError) -> None:
+        self._problem("requests to edges: %s%s", error.message, error.hint and f". {error.hint}")
