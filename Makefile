@@ -111,9 +111,12 @@ bench-lake: setup ## Measure the lake's loads, each beside its floor; writes bui
 bench-bridge: setup ## The bridge alone: one source, many sources, take-over; writes build/bench-bridge.json
 	@$(BIN)/python -m tests.benchmarks.bridge
 
+PINS := uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
-	@uv pip compile --quiet --python-version 3.11 --universal --all-extras --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.txt
-	@for part in edge bridge; do uv pip compile --quiet --python-version 3.11 --universal --extra $$part --generate-hashes --no-emit-index-url --no-header --no-annotate -c requirements.txt pyproject.toml -o infra/images/$$part.txt; done
+	@$(PINS) --all-extras -o requirements.txt
+	@$(PINS) -c requirements.txt --extra edge -o infra/images/edge.txt
+	@$(PINS) -c requirements.txt --extra bridge -o infra/images/bridge.txt
+	@$(PINS) -c requirements.txt --extra spark --extra airflow -o infra/images/lake.txt
 
 clean: ## Remove everything that set-up, runs and tests made
 	rm -rf .setup $(VENV) .headrace build dist *.egg-info

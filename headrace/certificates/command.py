@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     metavar="NAME=HOST[,HOST...]",
     help="An interior router's second certificate, for links to other interior routers, of a second authority: FOLDER/routers.",
 )
+@click.option(
+    "--copy",
+    "copies",
+    multiple=True,
+    metavar="NAME=FOLDER[:UID]",
+    help="Also copy NAME's certificate and key, and authority.pem, into a folder of the service that uses them, for its user.",
+)
 @click.option("--days", type=click.FloatRange(min=0.001), default=90, show_default=True, help="How long they last.")
 def certs(
     folder: Path,
@@ -40,20 +47,24 @@ def certs(
     clients: tuple[str, ...],
     servers: tuple[str, ...],
     interiors: tuple[str, ...],
+    copies: tuple[str, ...],
     days: float,
 ) -> None:
     """Make a private authority in FOLDER, once, and certificates from it; those that are there are renewed.
 
     For tests and trials: who can read FOLDER/authority.key can be anybody. Each certificate is NAME.pem with its key in NAME.key,
-    a source's slash made a dash. Edges and servers need their own two files and authority.pem, never authority.key.
+    a source's slash made a dash. Edges and servers need their own two files and authority.pem, never authority.key: --copy gives
+    them these alone.
     """
     from headrace.certificates.authority import Authority
+    from headrace.certificates.copies import deliver
 
     for source in sources:
         if not re.match(SOURCE_NAME, source):
             raise ConfigurationError(f"--source {source}: a source is named REGION/NAME", hint="As in the edge's file.")
     named = [_named("--server", server) for server in servers]
     between = [_named("--interior-router", router) for router in interiors]
+    delivered = [_copied(copy) for copy in copies]
     for client in clients:
         if not re.fullmatch(r"[\w.-]+", client):
             raise ConfigurationError(f"--client {client}: a name has letters, digits, '.', '_' and '-'")
@@ -65,6 +76,9 @@ def certs(
         # No policy applies to a link between interior routers: whoever has a certificate of this authority is one.
         routers = Authority(folder / "routers")
         _report(routers, [routers.server(name, hosts, days) for name, hosts in between], days)
+    for name, into, owner in delivered:
+        written = list(deliver(folder, name, into, owner))
+        click.echo(f"copies       {into}: {', '.join(str(path.relative_to(into)) for path in written)}")
 
 
 def _named(option: str, given: str) -> tuple[str, list[str]]:
@@ -73,6 +87,16 @@ def _named(option: str, given: str) -> tuple[str, list[str]]:
     if not re.fullmatch(r"[\w.-]+", name) or not all(hosts.split(",")):
         raise ConfigurationError(f"{option} {given}: give NAME=HOST[,HOST...]", hint=f"{option} bridge=bridge.example")
     return name, hosts.split(",")
+
+
+def _copied(given: str) -> tuple[str, Path, int | None]:
+    """Return name, folder and owner of NAME=FOLDER[:UID]; raise ConfigurationError for anything else."""
+    found = re.fullmatch(r"([\w.-]+)=(.+?)(?::(\d+))?", given)
+    if found is None:
+        raise ConfigurationError(
+            f"--copy {given}: give NAME=FOLDER or NAME=FOLDER:UID", hint="--copy bridge=/srv/bridge:10001"
+        )
+    return found[1], Path(found[2]), int(found[3]) if found[3] else None
 
 
 def _report(authority: "Authority", made: list[Path], days: float) -> None:

@@ -1,17 +1,24 @@
 # The bridge alone, not root: docker build -f infra/images/bridge.Dockerfile -t headrace-bridge .
-FROM python:3.12-slim-bookworm AS build
+# BASE is any Debian or Ubuntu with Python 3.11 or newer, for any processor.
+ARG BASE=docker.io/library/python:3.12-slim-bookworm
+FROM ${BASE} AS build
+# Proton is compiled: it has no wheels for Linux.
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev libssl-dev pkg-config \
+    && { [ -x /usr/local/bin/python3 ] || apt-get install --yes --no-install-recommends python3-dev; } \
+    && rm -rf /var/lib/apt/lists/*
 COPY infra/images/bridge.txt /tmp/requirements.txt
-RUN python -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
+RUN python3 -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
 COPY pyproject.toml README.md LICENSE /src/
 COPY headrace /src/headrace
 COPY bridge /src/bridge
-RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src
+RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src \
+    && /opt/headrace/bin/python -m pip uninstall --yes --quiet setuptools pip
 
-FROM python:3.12-slim-bookworm
+FROM ${BASE}
 COPY --from=build /opt/headrace /opt/headrace
 COPY infra/images/alive.py /opt/headrace/alive.py
-RUN useradd --system --uid 10001 headrace && mkdir -p /var/lib/headrace /certs && chown headrace /var/lib/headrace /certs
+RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin headrace
 USER headrace
-ENV PATH=/opt/headrace/bin:$PATH
+ENV PATH=/opt/headrace/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 HEALTHCHECK --interval=10s --timeout=6s --start-period=20s CMD ["python", "/opt/headrace/alive.py", "http://127.0.0.1:9188/health/live"]
 ENTRYPOINT ["headrace"]

