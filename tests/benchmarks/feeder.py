@@ -21,18 +21,15 @@ from headrace.position import Position
 _PADDING = b"x" * 470
 
 
-class Feed:
-    """One source."""
+class Source:
+    """One source's transactions, in batches."""
 
-    def __init__(self, urls: list[str], source: str) -> None:
-        start = Position.start(int(time.time()))
-        self._batcher = Batcher(source=source, tail=start)
+    def __init__(self, source: str) -> None:
+        self.start = Position.start(int(time.time()))
+        self._batcher = Batcher(source=source, tail=self.start)
         self._commit = 0
-        # When the open batch was opened, by the monotonic clock; 0 while nothing is in it.
-        self._opened_at = 0.0
-        self.outbox = Outbox(limit_bytes=1 << 32, tail=start, confirmed=0)
-        self.sender = Sender(Interconnect(url=urls), source, self.outbox, Figures())
-        self.sender.start()
+        #: When the open batch was opened, by the monotonic clock; 0 while nothing is in it.
+        self.opened_at = 0.0
 
     def transaction(self, changes: int) -> None:
         """Add a transaction to the open batch."""
@@ -47,29 +44,39 @@ class Feed:
             batcher.values.append(value)
             batcher.room -= len(value)
         batcher.commit(self._commit)
-        self._opened_at = self._opened_at or time.monotonic()
+        self.opened_at = self.opened_at or time.monotonic()
+
+    def take(self) -> list[SealedBatch]:
+        """Return all that was added, in batches."""
+        self.opened_at = 0.0
+        batches = self._batcher.take()
+        last = self._batcher.seal()
+        return [*batches, last] if last is not None else batches
+
+
+class Feed(Source):
+    """One source and the edge's own sender."""
+
+    def __init__(self, urls: list[str], source: str) -> None:
+        super().__init__(source)
+        self.outbox = Outbox(limit_bytes=1 << 32, tail=self.start, confirmed=0)
+        self.sender = Sender(Interconnect(url=urls), source, self.outbox, Figures())
+        self.sender.start()
 
     def close(self) -> None:
         """Close the open batch, if there is one, once the edge would."""
-        if self._opened_at and time.monotonic() - self._opened_at >= self.outbox.linger:
-            self._opened_at = 0.0
+        if self.opened_at and time.monotonic() - self.opened_at >= self.outbox.linger:
             self.outbox.put(self.take())
 
     @property
     def is_open(self) -> bool:
         """Whether a batch is open."""
-        return bool(self._opened_at)
+        return bool(self.opened_at)
 
     @property
     def idle(self) -> bool:
         """Whether everything was sent and accepted."""
-        return not self._opened_at and self.outbox.empty
-
-    def take(self) -> list[SealedBatch]:
-        """Return all that was added, in batches."""
-        batches = self._batcher.take()
-        last = self._batcher.seal()
-        return [*batches, last] if last is not None else batches
+        return not self.opened_at and self.outbox.empty
 
 
 def wait_for_start() -> None:
