@@ -9,9 +9,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.simulation import kafka_consumer, kafka_producer, threads
+from tests.simulation import kafka_consumer, kafka_producer
 from tests.simulation.kafka_broker import Broker
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.world import begin
 
 _names = itertools.count(1)
 
@@ -42,7 +43,7 @@ class Simulated:
 
     def __init__(self) -> None:
         self._scheduler = Scheduler(1)
-        threads.begin(self._scheduler)
+        begin(self._scheduler)
         self._broker = Broker(self._scheduler)
         kafka_producer.Producer.broker = kafka_consumer.Consumer.broker = self._broker
         kafka_producer.Producer.hang = staticmethod(lambda _what: 0.0)

@@ -14,8 +14,8 @@ from edge.engine import CheckpointChanged
 from edge.progress.checkpoint import Checkpoint, State
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
+from tests.simulation.polling import Pipe
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.threads import Pipe
 
 
 class SimulatedCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from proton import Endpoint
 
 from tests.simulation.network import Network, Parcel, Sender, Wire
 from tests.simulation.scheduler import Task
-from tests.simulation.threads import world
+from tests.simulation.world import world
 
 #: The network of the present run.
 present: dict[str, Network] = {}

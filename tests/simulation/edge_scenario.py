@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.simulation import threads
 from tests.simulation.edge_loop import present
 from tests.simulation.edges import Edge
 from tests.simulation.model_bridge import ModelBridge
 from tests.simulation.network import Network, Router
 from tests.simulation.outcome import FailedRunError, first_difference
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.world import begin
 
 #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
 _FAULTS, _QUIET = 90.0, 400.0
@@ -30,7 +30,7 @@ class EdgeScenario:
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
-        threads.begin(scheduler)
+        begin(scheduler)
         random = scheduler.random
         scheduler.preempt = random.choice((0.02, 0.1, 0.3))
         self.network = present["network"] = Network(scheduler)

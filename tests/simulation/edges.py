@@ -18,7 +18,7 @@ from headrace.position import Position
 from tests.simulation import edge_loop
 from tests.simulation.database import Database, Engine, SimulatedCheckpoint
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.threads import world
+from tests.simulation.world import world
 
 _databases: dict[str, tuple[Database, Path]] = {}
 

@@ -115,7 +115,8 @@ class AdminClient:
             group = self.broker.group(name)
             members = [
                 SimpleNamespace(
-                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in one.assignment])
+                    group_instance_id=one.instance,
+                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in one.assignment]),
                 )
                 for one in group.members.values()
             ]

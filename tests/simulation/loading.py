@@ -9,7 +9,8 @@ import pkgutil
 import sys
 from typing import Any
 
-from tests.simulation.threads import Wakeup, stand_ins
+from tests.simulation.polling import Wakeup
+from tests.simulation.stand_ins import stand_ins
 
 _PACKAGES = ("headrace", "edge", "bridge")
 _LEFT_OUT = {"command", "doctor", "__main__"}

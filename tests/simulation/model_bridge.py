@@ -9,7 +9,7 @@ from tests.simulation import code
 from tests.simulation.network import Network
 from tests.simulation.receiver import Receiver
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.threads import world
+from tests.simulation.world import world
 
 
 class _Inbox:

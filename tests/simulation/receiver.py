@@ -18,7 +18,7 @@ from tests.simulation.network import (
     Wire,
     Work,
 )
-from tests.simulation.threads import world
+from tests.simulation.world import world
 
 
 class Condition:

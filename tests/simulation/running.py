@@ -14,8 +14,8 @@ from tests.simulation import bridges, code, edges  # noqa: E402 - the code has t
 from tests.simulation.edge_scenario import EdgeScenario  # noqa: E402
 from tests.simulation.outcome import FailedRunError  # noqa: E402
 from tests.simulation.scheduler import EndlessLoopError  # noqa: E402
-from tests.simulation.threads import world  # noqa: E402
 from tests.simulation.whole_scenario import WholeScenario  # noqa: E402
+from tests.simulation.world import world  # noqa: E402
 
 code.find()
 edges.install()

@@ -11,7 +11,6 @@ from edge.observability.figures import Figures
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import Interconnect
 from headrace.position import Position
-from tests.simulation import threads
 from tests.simulation.bridges import TOPIC, BridgeProcess
 from tests.simulation.edge_loop import present
 from tests.simulation.kafka_admin import AdminClient
@@ -20,6 +19,7 @@ from tests.simulation.kafka_consumer import Consumer
 from tests.simulation.kafka_producer import Producer
 from tests.simulation.network import Network, Router
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.world import begin
 
 _EPOCH = 1_700_000_000
 _URL = "amqp://router"
@@ -76,7 +76,7 @@ class ScaleRun:
 
     def __init__(self, sources: int, bridges: int, restarts: int, kills: int, pace: float) -> None:
         self.scheduler = scheduler = Scheduler(1, preempt=0.0)
-        threads.begin(scheduler)
+        begin(scheduler)
         self.network = present["network"] = Network(scheduler)
         self.network.at[_URL] = Router(self.network)
         self.broker = Broker(scheduler, initial_rebalance_delay=3.0)

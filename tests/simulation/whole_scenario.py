@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from headrace.position import Position
-from tests.simulation import threads
 from tests.simulation.bridges import TOPIC, BridgeProcess
 from tests.simulation.edge_loop import present
 from tests.simulation.edges import Edge
@@ -20,6 +19,7 @@ from tests.simulation.network import Network, Router
 from tests.simulation.outcome import FailedRunError, first_difference
 from tests.simulation.records import position_in
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.world import begin
 
 #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
 _FAULTS, _QUIET = 90.0, 240.0
@@ -46,7 +46,7 @@ class WholeScenario:
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
-        threads.begin(scheduler)
+        begin(scheduler)
         random = scheduler.random
         scheduler.preempt = random.choice((0.02, 0.1, 0.3))
         self._hang_until = 0.0
