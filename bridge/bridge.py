@@ -187,13 +187,13 @@ class Bridge:
 
     def _trouble(self) -> str:
         """Return what keeps all sources of this bridge from being served; empty when nothing does."""
-        told = [self._membership.state if self._membership is not None else "", self.recovery.trouble]
-        told += [f"lane {lane.transactional_id}: {lane.reason}" for lane in self.lanes if lane.reason]
-        return "; ".join(filter(None, told))
+        problems = [self._membership.state if self._membership is not None else "", self.recovery.trouble]
+        problems += [f"lane {lane.transactional_id}: {lane.reason}" for lane in self.lanes if lane.reason]
+        return "; ".join(filter(None, problems))
 
     def _wait_for_kafka(self) -> bool:
         """Return once the topics are seen to be right; False when stopped before."""
-        backoff, said, looks = Backoff(first=0.5, longest=5.0), False, 0
+        backoff, is_logged, looks = Backoff(first=0.5, longest=5.0), False, 0
         while not self._stopping.is_set():
             self._service.turned_at = time.monotonic()
             try:
@@ -201,11 +201,11 @@ class Bridge:
             except (NotConnected, Retryable) as error:
                 self._admin.renew()
                 self._service.waits_for = f"Kafka at {self._file.kafka.bootstrap} does not answer: {error.message}"
-                if not said:
+                if not is_logged:
                     _log.warning(
                         "Kafka at %s does not answer: %s. Trying again.", self._file.kafka.bootstrap, error.message
                     )
-                said = True
+                is_logged = True
                 self._stopping.wait(backoff.pause())
             except NeedsOperator:
                 # What was just made, or a broker that has just started, is not known to everybody yet.
@@ -214,7 +214,7 @@ class Bridge:
                     raise
                 self._stopping.wait(1.0)
             else:
-                if said:
+                if is_logged:
                     _log.info("Kafka at %s answers", self._file.kafka.bootstrap)
                 return True
         return False

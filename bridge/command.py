@@ -78,7 +78,7 @@ def init(path: Path, tables: tuple[str, ...]) -> None:
 @_CONFIG
 @_JSON
 def doctor(path: Path, as_json: bool) -> None:
-    """Look at everything that the bridge needs, change nothing, and say what is wrong and what mends it.
+    """Look at everything that the bridge needs, change nothing, and report what is wrong and what fixes it.
 
     Brokers, topics, positions, certificates, the interconnect; beside running bridges too. Exit code 3 when something is
     wrong; warnings alone are 0.
@@ -138,7 +138,7 @@ def topics(path: Path, as_json: bool) -> None:
 def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> None:
     """Show the changes of STREAM whose rows were too large to be sent, by position, key, size and SHA-256.
 
-    One is open until a later record brings the row of that key, or takes it away; then it is replaced. Reads all of the
+    One is open until a later record brings the row of that key, or removes it; then it is replaced. Reads all of the
     stream's topics. To have the rows after all, raise [records] largest_megabytes at the edge and the topic's max.message.bytes;
     keep what --json prints, and give it to the edge: headrace edge snapshot --dead-letters FILE.
     """

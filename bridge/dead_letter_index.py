@@ -1,4 +1,4 @@
-"""Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or taken it away.
+"""Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or removed it.
 
 Sans-I/O: it is fed the records of one source, partition by partition in any order, and compares them by their positions. Where no
 letter was met yet a record costs a look at its bytes; one is decoded only for a key that a letter has, or where keys move. A
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-#: Stands in every dead letter. A text that holds the same is escaped.
+#: Is in every dead letter. A text that holds the same is escaped.
 _MARK = b'"too_large":{"bytes":'
 _TRUNCATE = b'"op":"t"'
 _MOVING = b'{"before":{'
@@ -65,7 +65,7 @@ class DeadLetterIndex:
         self._emptied: dict[_Table, str] = {}
 
     def add(self, key: bytes | None, value: bytes | None, offset: str) -> None:
-        """Note a record; `offset` says where it stands, for people. Anything that is no change is passed over."""
+        """Note a record; `offset` is where it is, for people. Anything that is no change is passed over."""
         if value is None:
             return
         may_be_letter = _MARK in value
@@ -90,11 +90,11 @@ class DeadLetterIndex:
             self._leaves(change, key)
 
     def found(self) -> list[dict[str, Any]]:
-        """Return what each letter tells, in the order in which they were fed, with its `state`: open or replaced."""
-        return [self._told(letter) for letter in self._letters]
+        """Return the contents of each dead letter, in the order in which they were fed, with its `state`: open or replaced."""
+        return [self._shown(letter) for letter in self._letters]
 
     def _leaves(self, change: _Change, key: bytes | None) -> None:
-        """Note that an update takes its row away from the key that it had."""
+        """Note that an update moves its row from the key that it had."""
         if change.op != "u" or not change.before or key is None:
             return
         try:
@@ -105,7 +105,7 @@ class DeadLetterIndex:
         if former != key and former in self._keys:
             _raise(self._replaced, (change.source.of, former), change.source.position)
 
-    def _told(self, letter: _Letter) -> dict[str, Any]:
+    def _shown(self, letter: _Letter) -> dict[str, Any]:
         change, size, key, offset = letter
         source = change.source
         return {

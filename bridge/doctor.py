@@ -1,6 +1,6 @@
-"""`headrace bridge doctor`: looks at everything that a bridge needs, and says what is wrong and what mends it.
+"""`headrace bridge doctor`: checks everything that a bridge needs, and reports what is wrong and what fixes it.
 
-It changes nothing, and may be run beside bridges. Called by the command.
+It changes nothing, and may be run while bridges run. Called by the command.
 """
 
 import datetime as dt
@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from bridge.deliveries.doctor import deliveries as look_at_deliveries
 from bridge.group.doctor import look_at_group, look_at_holders
-from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource, translated
-from bridge.kafka.entries import read_entries, reading
+from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource
+from bridge.kafka.entries import read_topics, reading
+from bridge.kafka.errors import translated
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
 from bridge.kafka.survey import positions_of
@@ -68,23 +69,26 @@ def kafka(cluster: Cluster) -> Iterator[Finding]:
     try:
         settings = cluster.described(broker_resource(next(iter(brokers))))
     except NeedsOperator:
-        said = "the brokers' settings are not shown to this user, and are not looked at"
+        problem = "the brokers' settings are not shown to this user, and are not looked at"
         yield Finding(
-            "Kafka settings", "warning", said, "DescribeConfigs on the cluster, or look with an administrator's user."
+            "Kafka settings",
+            "warning",
+            problem,
+            "DescribeConfigs on the cluster, or look with an administrator's user.",
         )
         return
     longest = int(settings["transaction.max.timeout.ms"])
     if longest < TRANSACTION_TIMEOUT:
-        mend = f"transaction.max.timeout.ms={TRANSACTION_TIMEOUT} or more at the brokers"
-        yield Finding("transaction.max.timeout.ms", "wrong", f"{longest}: transactions are refused", mend)
+        fix = f"transaction.max.timeout.ms={TRANSACTION_TIMEOUT} or more at the brokers"
+        yield Finding("transaction.max.timeout.ms", "wrong", f"{longest}: transactions are refused", fix)
     kept = int(settings["offsets.retention.minutes"])
     if kept < 24 * 60:
-        said = f"{kept}: positions of sources that no bridge serves for so long are forgotten"
-        yield Finding("offsets.retention.minutes", "warning", said, "offsets.retention.minutes=10080 at the brokers")
+        problem = f"{kept}: positions of sources that no bridge serves for so long are forgotten"
+        yield Finding("offsets.retention.minutes", "warning", problem, "offsets.retention.minutes=10080 at the brokers")
     for name in ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if len(brokers) > 1 and int(settings[name]) < 2:
-            said = "1: positions or transactions are lost with one broker"
-            yield Finding(name, "warning", said, f"{name}=3 at the brokers, before their first start")
+            problem = "1: positions or transactions are lost with one broker"
+            yield Finding(name, "warning", problem, f"{name}=3 at the brokers, before their first start")
 
 
 def ledgers(cluster: Cluster) -> Iterator[Finding]:
@@ -107,10 +111,10 @@ def _cannot_be_written(partitions: Iterable[Any], least: int) -> str:
     partitions = list(partitions)
     offline = [partition.id for partition in partitions if partition.leader < 0]
     short = [partition.id for partition in partitions if partition.leader >= 0 and len(partition.isrs) < least]
-    said = [f"partitions {offline} have no leader"] if offline else []
+    problems = [f"partitions {offline} have no leader"] if offline else []
     if short:
-        said.append(f"partitions {short} have fewer replicas in sync than min.insync.replicas={least}")
-    return f"{', and '.join(said)}: nothing can be written to them" if said else ""
+        problems.append(f"partitions {short} have fewer replicas in sync than min.insync.replicas={least}")
+    return f"{', and '.join(problems)}: nothing can be written to them" if problems else ""
 
 
 def topics(cluster: Cluster) -> Iterator[Finding]:
@@ -121,10 +125,10 @@ def topics(cluster: Cluster) -> Iterator[Finding]:
     for name, stream in cluster.file.streams.items():
         if stream.tables:
             own = cluster.file.topic(name)
-            said = (
+            problem = (
                 f"stream {name}: records of tables without a topic go to {own}; 'headrace status' names those that came"
             )
-            yield Finding("tables", "ok", said)
+            yield Finding("tables", "ok", problem)
 
 
 def _topic(cluster: Cluster, topic: str, need: Wanted) -> Iterator[Finding]:
@@ -138,20 +142,20 @@ def _topic(cluster: Cluster, topic: str, need: Wanted) -> Iterator[Finding]:
     if short := _cannot_be_written(partitions, least):
         yield Finding("topic", "wrong", f"{topic}: {short}", _BROKERS)
     elif behind:
-        said = f"{topic}: replicas of partitions {behind} are behind, or their brokers away"
-        yield Finding("topic", "warning", said, _BROKERS)
+        problem = f"{topic}: replicas of partitions {behind} are behind, or their brokers down"
+        yield Finding("topic", "warning", problem, _BROKERS)
     if replicas == 1:
-        said = f"{topic}: 1 replica: it is lost with a broker's disk"
+        problem = f"{topic}: 1 replica: it is lost with a broker's disk"
         yield Finding(
-            "topic", "warning", said, "Give it 3 with kafka-reassign-partitions; replication = 3 for new topics."
+            "topic", "warning", problem, "Give it 3 with kafka-reassign-partitions; replication = 3 for new topics."
         )
     elif least >= replicas:
-        said = f"{topic}: min.insync.replicas={least} of {replicas}: one broker away stops it"
-        yield Finding("topic", "warning", said, f"Set min.insync.replicas={replicas - 1} on the topic.")
+        problem = f"{topic}: min.insync.replicas={least} of {replicas}: one broker that is down stops it"
+        yield Finding("topic", "warning", problem, f"Set min.insync.replicas={replicas - 1} on the topic.")
     kept = int(settings["retention.ms"])
     if 0 <= kept < _DAY and "delete" in settings["cleanup.policy"]:
-        said = f"{topic}: kept for {kept / 3_600_000:.1f} hours: a load that is away for longer misses records"
-        yield Finding("topic", "warning", said, "Raise retention.ms on the topic.")
+        problem = f"{topic}: kept for {kept / 3_600_000:.1f} hours: a load that is down for longer misses records"
+        yield Finding("topic", "warning", problem, "Raise retention.ms on the topic.")
 
 
 def positions(cluster: Cluster) -> Iterator[Finding]:
@@ -172,9 +176,9 @@ def _position(_cluster: Cluster, route: SourceRoute, committed: Committed | None
         return
     hours = (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(committed.at)).total_seconds() / 3600
     if hours > _OLD_HOURS:
-        said = f"{route.source}: {committed.position}, committed {hours:.0f} hours ago: no bridge serves it"
+        problem = f"{route.source}: {committed.position}, committed {hours:.0f} hours ago: no bridge serves it"
         yield Finding(
-            "position", "warning", said, "Start a bridge before Kafka forgets it (offsets.retention.minutes)."
+            "position", "warning", problem, "Start a bridge before Kafka forgets it (offsets.retention.minutes)."
         )
     else:
         yield Finding("position", "ok", f"{route.source}: {committed.position}")
@@ -190,8 +194,8 @@ def _group(cluster: Cluster) -> Iterator[Finding]:
     known = routes(file)
     own = {route.topic for route in known.values()}
     yield from look_at_group(cluster.client, file.group, own)
-    with reading(file.kafka, file.group) as client:
-        yield from look_at_holders(file.group, read_entries(client, file.group, own), known)
+    with reading(file.kafka, file.group, stable=False) as client:
+        yield from look_at_holders(file.group, read_topics(client, file.group, own), known)
 
 
 def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Finding]:
@@ -233,8 +237,10 @@ def interconnect(cluster: Cluster) -> Iterator[Finding]:
         host, _, port = listen.rpartition(":")
         yield _listens("127.0.0.1" if host in {"", "0.0.0.0"} else host, int(port))
         if cluster.file.interconnect.certificate is None and not host.startswith("127."):
-            said = f"{listen} takes whoever reaches it, without TLS"
-            yield Finding("interconnect", "warning", said, "Give certificate, key and authority: see docs/security.md.")
+            problem = f"{listen} takes whoever reaches it, without TLS"
+            yield Finding(
+                "interconnect", "warning", problem, "Give certificate, key and authority: see docs/security.md."
+            )
     for url in cluster.file.interconnect.urls:
         parts = urlsplit(url)
         try:

@@ -1,7 +1,7 @@
-"""Figures of each source: what the bridge did since it started, where the source stands, what its edge says of itself.
+"""Metrics of each source: what the bridge did since it started, the state of the source, what its edge reports of itself.
 
-Written by the source's thread only; read by anybody, who may see one figure newer than another. What an edge says is shown, and
-never trusted for anything else. docs/metrics.md explains each.
+Written by whoever serves the source; read by any thread, which may see one figure newer than another. What an edge reports is
+shown, and never trusted for anything else. docs/metrics.md explains each.
 """
 
 import math
@@ -15,24 +15,24 @@ from headrace.metrics.figure import Metric, Seconds, counter, gauge, histogram, 
 from headrace.metrics.rate import Rate
 
 STATES = ("starting", "serving", "elsewhere", "gap", "waiting for Kafka", "needs an operator", "stopped")
-#: An edge that is silent for more heartbeats than this is not heard any more; a second more for the way.
+#: An edge that is silent for more heartbeats than this is not heard any more; a second more for the network.
 _HEARTBEATS = 3
-#: What an edge that does not tell its heartbeat is taken to have, in seconds.
+#: The heartbeat of an edge that reports none, in seconds.
 _HEARTBEAT_SECONDS = 10.0
 #: An edge with batches that sends none for so long, in seconds, is kept from it.
 _QUIET_SECONDS = 5.0
 
 
 class Complete(NamedTuple):
-    """What the newest committed batch with figures told: all that was then in the source's log, but for `lag` seconds of it."""
+    """What the newest committed batch with figures reported: up to then all of the source's log, but for `lag` seconds of it."""
 
     received_at: float
     lag: float
     commit_ms: float
 
 
-def told(figure: str, name: str, text: str) -> Any:
-    """Declare a gauge that the edge tells in its batches."""
+def reported(figure: str, name: str, text: str) -> Any:
+    """Declare a gauge that the edge reports in its batches."""
 
     def read(figures: "SourceMetrics") -> float | None:
         return number(figures.edge, figure) if figures.served else None
@@ -54,11 +54,11 @@ class SourceMetrics:
     transactions: int = counter("transactions_total", "Kafka transactions committed with records or positions.")
     batches: int = counter("received_batches_total", "Batches received.")
     bytes: int = counter("received_bytes_total", "Their size, compressed.")
-    repeats: int = counter("repeated_batches_total", "Batches that stood in Kafka already: nothing was written.")
+    repeats: int = counter("repeated_batches_total", "Batches that were in Kafka already: nothing was written.")
     released: int = counter(
         "released_batches_total", "Batches sent back: something before them was missing, or Kafka failed."
     )
-    rejected: int = counter("rejected_batches_total", "Batches that nobody can pass: the edge stops.")
+    rejected: int = counter("rejected_batches_total", "Batches that cannot be processed: the edge stops.")
     undecodable: int = counter("decode_errors_total", "Those of them that could not be decoded.")
     gaps: int = counter("gaps_total", "Batches before which something was missing.")
     setbacks: int = counter("setbacks_total", "Times that the source was set back by an error and taken over again.")
@@ -75,32 +75,36 @@ class SourceMetrics:
     heard_at: float = 0.0
     waiting_since: float | None = None
     complete: Complete | None = None
-    #: What the edge said of itself in its last batch with figures.
+    #: What the edge reported of itself in its last batch with figures.
     edge: Figures = field(default_factory=dict)
     rate: Rate = field(default_factory=Rate)
     #: Tables that have no topic, in a stream with topics of tables: their records are in the stream's own one.
     without_topic: Collection[str] = ()
 
-    edge_captured_lag = told(
+    edge_captured_lag = reported(
         "captured_lag_seconds",
         "edge_captured_lag_seconds",
         "The edge: by how much reading lags behind the source's log.",
     )
-    edge_accepted_lag = told(
+    edge_accepted_lag = reported(
         "accepted_lag_seconds",
         "edge_accepted_lag_seconds",
         "The edge: by how much acceptance lags behind the source's log.",
     )
-    edge_retained = told("retained_wal_bytes", "edge_retained_wal_bytes", "The edge: log that its source keeps for it.")
-    edge_safe = told(
+    edge_retained = reported(
+        "retained_wal_bytes", "edge_retained_wal_bytes", "The edge: log that its source keeps for it."
+    )
+    edge_safe = reported(
         "safe_wal_bytes", "edge_safe_wal_bytes", "The edge: log that may still be written before that is lost."
     )
-    edge_spool = told("spool_bytes", "edge_spool_bytes", "The edge: size of the batches in its spool.")
-    edge_spool_limit = told("spool_limit_bytes", "edge_spool_limit_bytes", "The edge: size at which its spool is full.")
-    edge_unacknowledged = told(
+    edge_spool = reported("spool_bytes", "edge_spool_bytes", "The edge: size of the batches in its spool.")
+    edge_spool_limit = reported(
+        "spool_limit_bytes", "edge_spool_limit_bytes", "The edge: size at which its spool is full."
+    )
+    edge_unacknowledged = reported(
         "unacknowledged_batches", "edge_unacknowledged_batches", "The edge: batches not accepted."
     )
-    edge_captured = told("captured", "edge_captured_records", "The edge: records captured since it was started.")
+    edge_captured = reported("captured", "edge_captured_records", "The edge: records captured since it was started.")
 
     @property
     @worked_out(
@@ -137,7 +141,7 @@ class SourceMetrics:
         return int(self.silent is not None and self.silent <= self._patience) if self.served else None
 
     @property
-    @worked_out("edge_ready", "1 while the edge is heard and says that it captures, 0 while not.")
+    @worked_out("edge_ready", "1 while the edge is heard and reports that it captures, 0 while not.")
     def edge_ready(self) -> int | None:
         """Whether all is well at the edge."""
         return (
@@ -149,13 +153,13 @@ class SourceMetrics:
         "edge_needs_operator", "1 while the last that the edge reported of itself is that it needs an operator."
     )
     def edge_needs_operator(self) -> int | None:
-        """Whether the edge has ended with an error that only a person can pass; it is silent since."""
+        """Whether the edge has ended with an error that needs a person; it is silent since."""
         return int(self.edge.get("state") == "needs an operator") if self.served else None
 
     @property
-    @worked_out("edge_warned", "1 while the edge tells of a warning, 0 while not.")
+    @worked_out("edge_warned", "1 while the edge reports a warning, 0 while not.")
     def edge_warned(self) -> int | None:
-        """Whether the edge has something to say."""
+        """Whether the edge reports a warning."""
         return int("warnings" in self.edge) if self.served else None
 
     @property
@@ -174,7 +178,7 @@ class SourceMetrics:
         return self.state not in {"elsewhere", "stopped"}
 
     def begin(self) -> None:
-        """Note that the source falls to this bridge now: what is known of it from before says nothing."""
+        """Note that the source was assigned to this bridge: what was known of it before counts for nothing."""
         self.state, self.reason = "starting", ""
         self.started_at, self.heard_at = time.monotonic(), 0.0
         self.waiting_since = self.complete = None
@@ -198,7 +202,7 @@ class SourceMetrics:
         self.commit_seconds.add(seconds)
 
     def settle(self, complete: Complete | None) -> None:
-        """Note that nothing waits any more, and what the newest committed batch with figures told."""
+        """Note that nothing waits any more, and what the newest committed batch with figures reported."""
         self.waiting_since = None
         if complete is not None:
             if complete.commit_ms and (self.complete is None or complete.commit_ms != self.complete.commit_ms):
@@ -220,12 +224,12 @@ class SourceMetrics:
 
 
 def number(figures: Mapping[str, int | float | str], name: str) -> float | None:
-    """Return a figure that the edge told, None when it told none or no number."""
+    """Return a figure that the edge reported, None when it reported none or no number."""
     value = figures.get(name)
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def words(figures: Mapping[str, int | float | str], name: str) -> str:
-    """Return a text that the edge told, fit to be shown in a line; empty when it told none."""
+    """Return a text that the edge reported, fit to be shown in a line; empty when it reported none."""
     value = figures.get(name)
     return "".join(each if each.isprintable() else " " for each in value)[:300] if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Where a bridge's sources stand by what Kafka holds, whether or not a bridge runs; for `headrace status`."""
+"""The state of a bridge's sources by what Kafka holds, whether or not a bridge runs; for `headrace status`."""
 
 from bridge.kafka.survey import survey
 from headrace.configuration.bridge import BridgeFile

@@ -56,16 +56,16 @@ class BridgeService:
         )
 
     def live(self) -> Health:
-        """Tell whether the main thread still turns."""
+        """Return whether the main thread still turns."""
         silent = time.monotonic() - self.turned_at
         return Health(well=silent <= _HUNG_SECONDS, reason=f"the main thread turned {silent:.1f} s ago")
 
     def ready(self) -> Health:
-        """Tell whether batches are taken and committed: for one source at least, since none may stall the others."""
+        """Return whether batches are taken and committed: of one source at least, since none may stall the others."""
         if self.waits_for:
             return Health(well=False, reason=self.waits_for)
         if not self._connected():
-            return Health(well=False, reason="the interconnect is away")
+            return Health(well=False, reason="the interconnect is down")
         elsewhere = [name for name, figures in self._figures.items() if figures.state == "elsewhere"]
         served = [name for name, figures in self._figures.items() if figures.state == "serving"]
         troubled = [
@@ -73,15 +73,15 @@ class BridgeService:
             for name, figures in self._figures.items()
             if figures.state not in {"serving", "elsewhere"}
         ]
-        told = f"{len(served)} of {len(self._figures)} sources are served"
-        told += f", {len(elsewhere)} by other bridges" if elsewhere else ""
+        shown = f"{len(served)} of {len(self._figures)} sources are served"
+        shown += f", {len(elsewhere)} by other bridges" if elsewhere else ""
         trouble = self._trouble()
         # A bridge without sources is ready to take some over, if the group has admitted it.
         well = bool(served) or (len(elsewhere) == len(self._figures) and not trouble)
-        return Health(well=well, reason="; ".join([told, *filter(None, [trouble]), *troubled]))
+        return Health(well=well, reason="; ".join([shown, *filter(None, [trouble]), *troubled]))
 
     def status(self) -> Answer:
-        """Tell how every source is doing."""
+        """Return the state of every source and delivery."""
         ready = self.ready()
         sources = [_status(name, figures) for name, figures in self._figures.items()]
         return Answer(
@@ -146,32 +146,32 @@ def _delivery_warnings(figures: DeliveryMetrics) -> list[str]:
 def _edge_state(figures: SourceMetrics) -> str | None:
     if not figures.served:
         return None
-    told = words(figures.edge, "state") or None
-    # One that has ended has said why; of the others nobody knows.
-    return told if figures.heard or told in {"stopped", "needs an operator"} else "silent"
+    reported = words(figures.edge, "state") or None
+    # One that has ended reported why; of the others it is not known.
+    return reported if figures.heard or reported in {"stopped", "needs an operator"} else "silent"
 
 
 def _warnings(figures: SourceMetrics) -> list[str]:
     if not figures.served:
         return []
-    told = [words(figures.edge, name) for name in ("reason", "warnings")]
+    warnings = [words(figures.edge, name) for name in ("reason", "warnings")]
     if figures.stalled_seconds is not None:
         why = (
             "its position could not be read"
             if figures.state == "starting"
             else "nothing was committed although its edge has batches"
         )
-        told.insert(0, f"{why} for {figures.stalled_seconds:.0f} s")
+        warnings.insert(0, f"{why} for {figures.stalled_seconds:.0f} s")
     if figures.without_topic:
         shown = ", ".join(sorted(figures.without_topic)[:5]) + ", ..." * (len(figures.without_topic) > 5)
-        told.append(f"tables without a topic, whose records go to the stream's own: {shown}")
+        warnings.append(f"tables without a topic, whose records go to the stream's own: {shown}")
     if figures.silent is None:
         return [
             "its edge has not been heard since the bridge started",
-            *(told if figures.stalled_seconds is not None else []),
+            *(warnings if figures.stalled_seconds is not None else []),
         ]
     unheard = [] if figures.heard else [f"its edge has not been heard for {figures.silent:.0f} s"]
-    return [*unheard, *filter(None, told)]
+    return [*unheard, *filter(None, warnings)]
 
 
 def _whole(figures: Mapping[str, int | float | str], name: str) -> int | None:

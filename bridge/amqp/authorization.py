@@ -1,4 +1,4 @@
-"""Addresses: which links the bridge takes, and what it tells those that it does not.
+"""Addresses: which links the bridge takes, and with which reason it refuses the others.
 
 A source's address is `cdc/REGION/NAME`. Called by the receiver when somebody attaches.
 """
@@ -35,7 +35,7 @@ def refusal(
     if not address.startswith(PREFIX):
         return "amqp:not-found", f"there is no {address[:100]!r} here: a source's address is cdc/REGION/NAME"
     source = address.removeprefix(PREFIX)
-    # Before anything that would tell a stranger which sources there are.
+    # Before anything that would show a stranger which sources there are.
     if not identities.may_send(identity, source):
         return "amqp:unauthorized-access", (
             f"the certificate of {identity!r} is not for source {source[:100]!r}. Use the source's own, or name this one "

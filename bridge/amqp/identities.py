@@ -16,7 +16,7 @@ class Identities:
         self.demanded = demanded
 
     def may_send(self, identity: str | None, source: str) -> bool:
-        """Say whether who goes by `identity`, the common name of a certificate that was checked, may send for a source."""
+        """Return whether who has the `identity`, the common name of a certificate that was checked, may send for a source."""
         if not self.demanded:
             return True
         if not identity:

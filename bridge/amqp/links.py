@@ -118,7 +118,7 @@ class Links:
         self.requests.drop(connection)
 
     def opening(self, link: Any, transport: Any) -> None:
-        """Take the addresses of who attaches over, unless it is refused, which a target left empty says."""
+        """Take over the addresses of the other side, unless it is refused, which a target left empty reports."""
         who = identity(transport) if self._identities.demanded else None
         asked = source_of(link)
         if asked is not None:
@@ -168,20 +168,20 @@ class Links:
         self._pending.remove(key(link.connection))
         self.credit.open(source, link)
 
-    def closing(self, link: Any, said: str) -> None:
-        """Forget a link that the other side closed, with words or without."""
+    def closing(self, link: Any, reason: str) -> None:
+        """Forget a link that the other side closed; `reason` is empty where it gave none."""
         if link.is_sender:
-            self.senders(link).closing(link, said)
+            self.senders(link).closing(link, reason)
             return
         if getattr(link, "answering", None) is not None:
-            self.requests.closing(link, said)
+            self.requests.closing(link, reason)
             return
         source = getattr(link, "fed", None)
-        if said:
+        if reason:
             warning = (
                 "%s: link closed by the other side: %s. Check what the interconnect allows this bridge to receive."
             )
-            _log.error(warning, source or "?", said)
+            _log.error(warning, source or "?", reason)
         else:
             _log.info("%s: link closed by the other side", source or "?")
         feed = self.credit.of(source or "")
@@ -198,7 +198,7 @@ class Links:
             self.requests.delivered(link, delivery)
             return
         if delivery.aborted:
-            # Its sender went away in the middle of it, behind a router that stays; it used up a credit all the same.
+            # Its sender was lost in the middle of it, behind a router that stays; it used up a credit all the same.
             delivery.settle()
             self.credit.aborted(link)
         elif delivery.readable and not delivery.partial:

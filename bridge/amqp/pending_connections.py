@@ -19,7 +19,7 @@ class PendingConnections:
     """The pending connections, oldest first."""
 
     def __init__(self, abort: Callable[[Any, str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        #: Closes a connection at once, and says why.
+        #: Closes a connection at once, for a reason.
         self._abort = abort
         self._clock = clock
         self._pending: dict[Any, tuple[Any, float]] = {}

@@ -187,9 +187,9 @@ class SenderLinks:
             _log.info("%s: link closed by the other side%s", known.address, reason and f": {reason}")
             return
         if not known.is_open or reason:
-            said = reason or "refused without a reason"
-            self._refusal("%s: link closed by the other side: %s", known.address, said)
-            known.outbox.note(known.address, said)
+            shown = reason or "refused without a reason"
+            self._refusal("%s: link closed by the other side: %s", known.address, shown)
+            known.outbox.note(known.address, shown)
         self._refused.add(known.address)
         self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach_again, known.outbox, known.address))
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer, translated
+from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
+from bridge.kafka.errors import translated
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.delivery import topics
 from headrace.findings import Finding
@@ -12,11 +13,11 @@ from headrace.findings import Finding
 def deliveries(file: BridgeFile, name: str) -> Iterator[Finding]:
     """Yield what is found of one delivery; raise what keeps it from being looked at."""
     settings = file.deliveries[name]
-    topic, letters = topics(name, settings)
+    topic, dead_letters = topics(name, settings)
     client = consumer(file.kafka, file.delivery_group(name))
     try:
-        with translated(f"look at topic {letters} of delivery {name}"):
-            _partitions(client, letters)
+        with translated(f"look at topic {dead_letters} of delivery {name}"):
+            _partitions(client, dead_letters)
         with translated(f"look at topic {topic} of delivery {name}"):
             partitions = _partitions(client, topic)
             committed = client.committed([TopicPartition(topic, number) for number in partitions], timeout=PATIENCE)
@@ -29,11 +30,11 @@ def deliveries(file: BridgeFile, name: str) -> Iterator[Finding]:
         "delivery", "ok", f"{name}: {topic}, {len(partitions)} partitions, {behind} offsets not committed yet"
     )
     if removed:
-        said = f"{name}: Kafka removed up to {removed} records of {topic} before they were delivered"
-        yield Finding("delivery", "warning", said, f"Raise retention.ms of {topic}.")
+        problem = f"{name}: Kafka removed up to {removed} records of {topic} before they were delivered"
+        yield Finding("delivery", "warning", problem, f"Raise retention.ms of {topic}.")
     if file.interconnect.listen is not None and file.interconnect.certificate is not None and not settings.receivers:
-        said = f"{name}: no certificate may receive from {settings.address}"
-        yield Finding("delivery", "warning", said, f"Name those that may under [deliveries.{name}] receivers.")
+        problem = f"{name}: no certificate may receive from {settings.address}"
+        yield Finding("delivery", "warning", problem, f"Name those that may under [deliveries.{name}] receivers.")
 
 
 def _partitions(client: Any, topic: str) -> list[int]:

@@ -13,15 +13,8 @@ from typing import Any, NamedTuple
 from bridge.deliveries.dead_letter import headers
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
-from bridge.kafka.client import (
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-    delivery_consumer,
-    error_of,
-    letter_producer,
-    translated,
-)
+from bridge.kafka.client import KafkaError, KafkaException, TopicPartition, dead_letter_producer, delivery_consumer
+from bridge.kafka.errors import error_of, translated
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ReplicationError
 
@@ -149,7 +142,7 @@ class LetterWriter:
 
     def __init__(self, connection: KafkaConnection, topic: str) -> None:
         self._topic = topic
-        self._producer = letter_producer(connection)
+        self._producer = dead_letter_producer(connection)
 
     def write(
         self, entry: Entry, written: Callable[[Entry], None], failed: Callable[[Entry, ReplicationError], None]

@@ -1,4 +1,6 @@
-"""Who may receive what, where the bridge listens: by the common name of a client's certificate. Nobody, if nothing is said. Pure.
+"""Who may receive what, where the bridge listens: by the common name of a client's certificate. Pure.
+
+Nobody, where the file names none.
 
 Called by the links of deliveries when somebody attaches.
 """

@@ -50,7 +50,7 @@ class Worker:
         #: Has the addresses' records sent; from any thread.
         self._wake = wake
         self._settings = file.deliveries[name]
-        self._topic, letters = topics(name, self._settings)
+        self._topic, dead_letters = topics(name, self._settings)
         self._reader = open_reader(
             file.kafka,
             file.delivery_group(name),
@@ -59,7 +59,7 @@ class Worker:
             assigned=self._assigned,
             revoked=self._revoked,
         )
-        self._letters = open_letters(file.kafka, letters)
+        self._letters = open_letters(file.kafka, dead_letters)
         self._letters_at = 0.0
         self._partitions: set[int] = set()
         self._paused: set[int] = set()

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, is_instance_fenced, member, translated
+from bridge.kafka.client import PATIENCE, KafkaError, member
+from bridge.kafka.errors import is_instance_fenced, translated
 from bridge.kafka.ports import GroupMetadata, InstanceFenced, Partition
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import Retryable

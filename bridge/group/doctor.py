@@ -6,8 +6,9 @@ Two environments with one `[kafka] prefix` share a group: each is assigned parti
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, translated
+from bridge.kafka.client import PATIENCE
 from bridge.kafka.entries import NOBODY, Entries
+from bridge.kafka.errors import translated
 from headrace.findings import Finding
 
 _SHOWN = 3

@@ -1,4 +1,4 @@
-"""Membership in the group of bridges: Kafka's consumer-group assignment says which bridge serves which source.
+"""Membership in the group of bridges: Kafka's consumer-group assignment decides which bridge serves which source.
 
 A source belongs to the member that is assigned the first of its partitions. Nothing is ever fetched. Every bridge is a member;
 one alone is a group of one. Called in a loop by a thread of the bridge's.
@@ -21,7 +21,7 @@ _LONG_SECONDS = 30.0
 #: A group that changes so often within so many seconds has members that come and go without end.
 _OFTEN, _OFTEN_SECONDS = 20, 60.0
 #: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
-#: and again where that could not be said.
+#: and again where that was not known.
 _LOOK_SECONDS = 1.0
 #: How much longer than a session it takes at most until Kafka has removed a member that is not heard, in seconds.
 _MARGIN_SECONDS = 2.0
@@ -35,7 +35,7 @@ class Membership:
     ) -> None:
         self._member = member
         self._session_seconds = session_seconds
-        #: Which source a partition stands for; others stand for none.
+        #: The source of each partition that is the first one of a source.
         self._sources = sources
         self._registry = registry
         self._trouble = ""

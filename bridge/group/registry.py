@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 #: What an edge gets whose source another bridge serves: it tries its next address.
 ELSEWHERE = "amqp:link:redirect"
-#: What is known of a source that was taken away without this bridge being asked.
+#: What is known of a source that the group gave to others because this bridge was not heard.
 DROPPED = (
     "the group of bridges has not heard this bridge in time; it joins again, and another bridge may have the source"
 )
@@ -70,7 +70,7 @@ class SourceRegistry:
         self._give_up(sources, sessions)
 
     def lost(self, sources: Collection[str]) -> None:
-        """Drop sources that another bridge may have by now, until the group admits this bridge again and says who has them."""
+        """Drop sources that another bridge may have by now, until the group admits this bridge again and assigns them."""
         self.ownership.lose(sources)
         sessions = self._close(sources, revoke=True)
         with self._lock:

@@ -1,14 +1,14 @@
-"""Kafka's client: settings, and what its errors mean to us. The one module of the bridge that imports confluent_kafka.
+"""Kafka's clients and their settings. The one module of the bridge that imports confluent_kafka.
 
-Every function raises only our own errors. Called by the committer, by positions and by topics.
+What its errors mean is in bridge/kafka/errors.py.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import (
@@ -20,9 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from bridge.kafka.ports import Fenced, OldGeneration
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.errors import ReplicationError
 
 __all__ = [
     "Consumer",
@@ -35,15 +34,12 @@ __all__ = [
     "admin",
     "broker_resource",
     "consumer",
+    "dead_letter_producer",
     "delivery_consumer",
-    "error_of",
-    "is_instance_fenced",
-    "letter_producer",
     "member",
     "producer",
     "request_consumer",
     "topic_resource",
-    "translated",
     "uncommitted_consumer",
 ]
 
@@ -57,120 +53,9 @@ HEARTBEAT_MILLISECONDS = 300
 #: About what a large transaction holds, in bytes before compression.
 _LARGEST_REQUEST = 16_000_000
 
-# librdkafka's own lines are for --verbose: what matters of them is said once, in our words.
+# librdkafka's own lines are for --verbose: what matters of them is logged once, by us.
 _client_log = logging.getLogger("bridge.kafka.librdkafka")
 _client_log.addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
-
-
-_AWAY = "Trying again. If it lasts, too few brokers are up: 'headrace bridge doctor' names the partitions that cannot be written."
-_UNREACHABLE = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - the client's own error codes are named so.
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._WAIT_COORD,  # noqa: SLF001
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.REQUEST_TIMED_OUT,
-    }
-)
-
-_FENCED = frozenset(
-    {
-        KafkaError._FENCED,  # noqa: SLF001
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-
-_OLD_GENERATION = frozenset(
-    {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.REBALANCE_IN_PROGRESS,
-    }
-)
-
-#: What a cluster answers whose brokers are up in too small a number. A transaction whose end cannot be written is "concurrent"
-#: with each that is tried after it.
-_TOO_FEW = frozenset(
-    {
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    }
-)
-
-_REFUSED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Allow the bridge's user to write to the topic.",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "Allow the bridge's user to read and write groups named 'headrace.*'.",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Allow the bridge's user transactional ids named 'headrace.*'.",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Allow the bridge's user idempotent writes.",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "Check the bridge's user and password at Kafka.",
-    KafkaError._AUTHENTICATION: "Check the bridge's user and password at Kafka.",  # noqa: SLF001
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "Run 'headrace bridge init'.",
-    KafkaError._UNKNOWN_TOPIC: "Run 'headrace bridge init'.",  # noqa: SLF001
-    KafkaError.MSG_SIZE_TOO_LARGE: "Raise max.message.bytes on the topic.",
-    KafkaError._UNKNOWN_PARTITION: "Run 'headrace bridge init'.",  # noqa: SLF001
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Raise the broker's 'transaction.max.timeout.ms'.",
-}
-
-
-@contextmanager
-def translated(doing: str, client: Any = None) -> Iterator[None]:
-    """Turn the client's errors into ours: `doing` says what was tried, "commit jakarta/bank".
-
-    With the administration client, brokers that cannot be reached because they and we do not trust each other are an operator's.
-    """
-    try:
-        yield
-    except KafkaException as error:
-        ours = _ours(error.args[0], doing)
-        distrust = _distrust(client) if client is not None and isinstance(ours, NotConnected) else ""
-        if distrust:
-            raise NeedsOperator(
-                f"Kafka and this bridge do not trust each other: {distrust}",
-                hint="Check [kafka] security_protocol, user, password, authority and the name in bootstrap.",
-            ) from error
-        raise ours from error
-
-
-def error_of(error: Any, doing: str) -> ReplicationError:
-    """Return the error of ours that one of the client's means."""
-    return _ours(error.args[0], doing)
-
-
-def is_instance_fenced(error: Any) -> bool:
-    """Whether another process has joined a group with this one's instance name."""
-    # As the fatal error of a client it has lost its code.
-    return bool(error.code() == KafkaError.FENCED_INSTANCE_ID or "fenced by other consumer" in error.str())
-
-
-def _distrust(client: Any) -> str:
-    """Return what a broker, or we, refused in the last seconds; empty when nothing."""
-    client.poll(0)
-    since = time.monotonic() - 2 * PATIENCE
-    return next((error.str()[:300] for at, error in reversed(client.refusals) if at > since), "")
-
-
-def _ours(error: Any, doing: str) -> ReplicationError:
-    code, text = error.code(), f"Kafka: cannot {doing}: {error.str()} ({error.name()})"
-    if code in _FENCED:
-        return Fenced(text)
-    if code in _OLD_GENERATION:
-        return OldGeneration(text)
-    if code in _REFUSED:
-        return NeedsOperator(text, hint=_REFUSED[code])
-    hint = _AWAY if code in _TOO_FEW else ""
-    if code in _UNREACHABLE:
-        return NotConnected(text, hint=hint)
-    return Retryable(text, hint=hint)
 
 
 def producer(connection: KafkaConnection, transactional_id: str, smallest: int) -> Any:
@@ -190,7 +75,7 @@ def producer(connection: KafkaConnection, transactional_id: str, smallest: int) 
         "compression.type": "lz4",
         # All records of a transaction go in one request, or as few as the topics' limits allow, once it is flushed. Over records
         # that may not be sent before the answer to those on the way, the client spins: with requests of 1 MB it takes three times
-        # the CPU for a record, on a core that a broker beside it may want.
+        # the CPU for a record, on a core that a broker on the same machine may need.
         "linger.ms": 5_000,
         # What Kafka answers while it still ends the transaction before: the default of 100 ms is longer than a transaction.
         "retry.backoff.ms": 5,
@@ -205,7 +90,7 @@ def producer(connection: KafkaConnection, transactional_id: str, smallest: int) 
 
 
 def uncommitted_consumer(connection: KafkaConnection, group: str) -> Any:
-    """Return a consumer that is told committed offsets also while an open transaction may change them."""
+    """Return a consumer that reads committed offsets also while an open transaction may change them."""
     settings = _common(connection) | {
         "group.id": group,
         "isolation.level": "read_uncommitted",
@@ -215,7 +100,7 @@ def uncommitted_consumer(connection: KafkaConnection, group: str) -> Any:
 
 
 def consumer(connection: KafkaConnection, group: str) -> Any:
-    """Return a `read_committed` consumer that never commits by itself and says where a partition ends."""
+    """Return a `read_committed` consumer that never commits by itself and reports where a partition ends."""
     settings = _common(connection) | {
         "group.id": group,
         "isolation.level": "read_committed",
@@ -250,7 +135,7 @@ def member(
 
 
 class Administrator:
-    """An administration client that threads share, and that can be made anew.
+    """An administration client that threads share, and that can be replaced.
 
     A client can stop finding its brokers: seen with librdkafka 2.16 after an overloaded cluster had fenced its only one for a
     moment. New clients were answered, and this one's every call ended in a timeout, for as long as anybody looked.
@@ -315,7 +200,7 @@ def _common(connection: KafkaConnection) -> dict[str, Any]:
 def delivery_consumer(
     connection: KafkaConnection, group: str, session_seconds: float, on_commit: Callable[[Any, Any], None]
 ) -> Any:
-    """Return a consumer that reads a delivery's topic in a group, and commits when it is told to and never by itself.
+    """Return a consumer that reads a delivery's topic in a group, and commits on request alone.
 
     `on_commit` is called with the error, None where there is none, and the partitions of each commit that nobody waited for.
     """
@@ -357,7 +242,7 @@ def request_consumer(connection: KafkaConnection, group: str) -> Any:
     return Consumer(settings, logger=_client_log)
 
 
-def letter_producer(connection: KafkaConnection) -> Any:
+def dead_letter_producer(connection: KafkaConnection) -> Any:
     """Return an idempotent producer of dead letters, which reports on each."""
     settings = _common(connection) | {
         "enable.idempotence": True,

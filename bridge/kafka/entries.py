@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer, translated
+from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer, uncommitted_consumer
+from bridge.kafka.errors import translated
 from bridge.kafka.ports import Committed, Partition
 from bridge.kafka.position_text import PositionText, parse
 from headrace.configuration.kafka import KafkaConnection
@@ -19,29 +20,36 @@ Entries = dict[Partition, tuple[int, PositionText]]
 
 
 @contextmanager
-def reading(connection: KafkaConnection, group: str) -> Iterator[Any]:
-    """Yield a client that reads topics, and what a group has committed."""
+def reading(connection: KafkaConnection, group: str, *, stable: bool = True) -> Iterator[Any]:
+    """Yield a client that reads topics, and what a group has committed; if `stable`, only what no open transaction can change."""
     # Not the administration client: librdkafka 2.16 crashes when it asks for a group whose coordinator is still loading.
-    client = consumer(connection, group)
+    client = consumer(connection, group) if stable else uncommitted_consumer(connection, group)
     try:
         yield client
     finally:
         client.close()
 
 
-def read_entries(client: Any, group: str, topics: Collection[str]) -> Entries:
-    """Return what a group has committed in all partitions of some topics; only what no open transaction can change.
-
-    Raises NotConnected, also while positions are in doubt, or NeedsOperator when somebody else wrote to the group.
-    """
+def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Partition]:
+    """Return all partitions of some topics; raise NeedsOperator when one of them is not there."""
+    found: list[Partition] = []
     with _hinted(group), translated(f"read the committed positions of group {group}"):
-        asked = []
         for topic in sorted(topics):
             described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
             if described.error is not None:
                 raise KafkaException(described.error)
-            asked += [TopicPartition(topic, partition) for partition in described.partitions]
-        answered = client.committed(asked, timeout=_STABLE_SECONDS)
+            found += [(topic, partition) for partition in described.partitions]
+    return found
+
+
+def read_entries(client: Any, group: str, places: Collection[Partition]) -> Entries:
+    """Return what a group has committed in some partitions.
+
+    Raises NotConnected, also while one of them is in doubt and the client reads only what is stable; NeedsOperator when somebody
+    else wrote to the group.
+    """
+    with _hinted(group), translated(f"read the committed positions of group {group}"):
+        answered = client.committed([TopicPartition(*place) for place in places], timeout=_STABLE_SECONDS)
         for each in answered:
             if each.error is not None:
                 raise KafkaException(each.error)
@@ -60,6 +68,11 @@ def read_entries(client: Any, group: str, topics: Collection[str]) -> Entries:
             hint=f"Keep other consumers out of the bridge's groups, and delete the group {group}: "
             "positions are then read from the sources' last records.",
         ) from error
+
+
+def read_topics(client: Any, group: str, topics: Collection[str]) -> Entries:
+    """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`."""
+    return read_entries(client, group, partitions_of(client, group, topics))
 
 
 def committed_of(source: str, entries: Entries) -> Committed | None:

@@ -6,8 +6,9 @@ position is read, and written back in the present format, which former bridges r
 
 import logging
 
-from bridge.kafka.client import TopicPartition, translated
-from bridge.kafka.entries import newest_of, read_entries, reading
+from bridge.kafka.client import TopicPartition
+from bridge.kafka.entries import newest_of, read_topics, reading
+from bridge.kafka.errors import translated
 from bridge.kafka.ports import Committed
 from bridge.kafka.position_text import position_text
 from bridge.kafka.producer import KafkaProducer
@@ -27,7 +28,7 @@ def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | 
     """Return what a former release committed for a source; None for nothing."""
     group = former_group(route.source)
     with reading(connection, group) as client:
-        entries = read_entries(client, group, {route.topic})
+        entries = read_topics(client, group, {route.topic})
     return newest_of(entries) if entries else None
 
 

@@ -16,16 +16,10 @@ from bridge.amqp.delivery import Deliverer
 from bridge.group.ownership import NotOwner
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.lane_metrics import LaneMetrics
-from bridge.kafka.ports import (
-    Fenced,
-    OldGeneration,
-    OpenProducer,
-    Partition,
-    PartitionsFailed,
-    TransactionalProducer,
-)
-from bridge.kafka.position_text import position_text
+from bridge.kafka.pacing import Pacing
+from bridge.kafka.ports import Fenced, OldGeneration, OpenProducer, PartitionsFailed, TransactionalProducer
 from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.transaction import COMMIT_SECONDS, Transaction
 from bridge.source.part import Part
 from bridge.source.session import Session
 from headrace.backoff import Backoff
@@ -33,20 +27,8 @@ from headrace.errors import NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that Kafka may take for a commit before its outcome counts as unknown.
-COMMIT_SECONDS = 8.0
 #: A call that has not returned after so long never will, in seconds: librdkafka can wait for ever when a broker dies in a commit.
 HUNG_SECONDS = 20.0
-#: A commit returns before Kafka has ended the transaction. One that begins meanwhile is put off by the client for 20 ms, so the
-#: next one waits for so long at least, in seconds.
-ENDING_SECONDS = 0.004
-#: A transaction costs Kafka about a millisecond for each partition in it.
-MOST_PARTITIONS = 100
-#: Positions alone cost much less.
-_MOST_SOURCES = 1000
-#: A transaction ends at this size whatever the clock says, in compressed bytes and in records.
-_LARGEST_BYTES = 2 * 1024 * 1024
-_MOST_RECORDS = 10_000
 
 
 class LaneSettings(NamedTuple):
@@ -54,7 +36,7 @@ class LaneSettings(NamedTuple):
 
     #: The bridge, as it is named in committed positions.
     bridge: str
-    #: The longest time that a transaction collects batches, in seconds.
+    #: The longest time that a transaction collects batches, and that a lane waits for more sources, in seconds.
     transaction_seconds: float = 0.04
 
 
@@ -84,15 +66,14 @@ class Lane:
         self._limits = limits
         self._settings = settings
         self._producer: TransactionalProducer | None = None
-        self._parts: list[Part] = []
+        self._pacing = Pacing(settings.transaction_seconds)
+        # What is collected or committed now.
+        self._transaction: Transaction | None = None
         self._waiting: list[tuple[str, int, float]] = []
         self._lock = threading.Lock()
         self._backoff = Backoff(first=0.2, longest=5.0)
         self._open_at = 0.0
         self._busy_since: float | None = None
-        self._ended_at = 0.0
-        # Whether a transaction is open.
-        self._begun = False
         self._swept = False
 
     def turn(self, seconds: float) -> None:
@@ -108,6 +89,7 @@ class Lane:
             self._swept = True
             self.close()
             self.state = "not needed"
+        self._pacing.gather()
         session = self._registry.ready.take(seconds, isolated=self.isolated)
         if session is None:
             return
@@ -115,7 +97,7 @@ class Lane:
             self._registry.ready.give_back([session])
             time.sleep(min(seconds, 0.1))
             return
-        self._transaction(session)
+        self._commit(session)
 
     def hangs(self) -> bool:
         """Whether a call to Kafka has not returned for far too long."""
@@ -126,7 +108,8 @@ class Lane:
         """Leave the thread that hangs behind; return a lane with the same transactional id, which aborts what this one left."""
         with self._lock:
             self.given_up = True
-            parts, self._parts = self._parts, []
+            parts = self._transaction.parts if self._transaction is not None else []
+            self._transaction = None
         successor = Lane(
             self.transactional_id,
             self._open_producer,
@@ -174,109 +157,54 @@ class Lane:
         self._registry.recover(waiting)
         return True
 
-    def _transaction(self, session: Session | None) -> None:
-        """Collect what is ready, commit it, and settle it."""
-        parts = self._parts = []
-        self._begun = False
+    def _commit(self, session: Session) -> None:
+        """Collect what is ready, beginning with a session, commit it, and settle it."""
+        settings = self._settings
+        self._transaction = transaction = Transaction(self._client, self._pacing, isolated=self.isolated)
         error: ReplicationError | None = None
+        seconds = 0.0
         try:
-            self._collect(session, parts)
-            seconds = self._commit([part for part in parts if part.has_commit])
+            transaction.collect(session, self._registry, self._limits, settings.transaction_seconds)
+            self._busy_since = time.monotonic()
+            seconds = transaction.commit(self._registry, settings.bridge)
         except ReplicationError as caught:
             error = caught
         self._busy_since = None
         with self._lock:
             if self.given_up:
                 return
-            self._parts = []
+            self._transaction = None
         if error is not None:
-            self._failed(parts, error)
+            self._failed(transaction, error)
         else:
-            self._committed(parts, seconds)
-
-    def _collect(self, session: Session | None, parts: list[Part]) -> None:
-        """Take deliveries of sessions that are ready, in turn, until there are none or the transaction is large or old enough."""
-        until = time.monotonic() + self._settings.transaction_seconds
-        size = records = 0
-        partitions: set[Partition] = set()
-        while session is not None:
-            part = Part(session, self._registry.states[session.source], self._limits)
-            parts.append(part)
-            while (delivery := session.inbox.take()) is not None:
-                if shares := part.take(delivery):
-                    self._begin()
-                    for share in shares:
-                        self._client.produce(share)
-                if (
-                    size + part.bytes > _LARGEST_BYTES
-                    or records + part.records > _MOST_RECORDS
-                    or time.monotonic() >= until
-                ):
-                    break
-            size, records = size + part.bytes, records + part.records
-            partitions |= part.partitions
-            if (
-                self.isolated
-                or size > _LARGEST_BYTES
-                or records > _MOST_RECORDS
-                or len(partitions) >= MOST_PARTITIONS
-                or len(parts) >= _MOST_SOURCES
-                or time.monotonic() >= until
-            ):
-                return
-            session = self._registry.ready.take(0)
+            self._committed(transaction, seconds)
 
     @property
     def _client(self) -> TransactionalProducer:
         assert self._producer is not None
         return self._producer
 
-    def _begin(self) -> None:
-        if not self._begun:
-            if (rest := self._ended_at + ENDING_SECONDS - time.monotonic()) > 0:
-                time.sleep(rest)
-            self._client.begin()
-            self._begun = True
-
-    def _commit(self, parts: Collection[Part]) -> float:
-        """Commit the transaction, if there is anything to commit; return the seconds that Kafka took."""
-        if not parts:
-            return 0.0
-        self._begin()
-        began = self._busy_since = time.monotonic()
-        ends = self._client.flush(COMMIT_SECONDS) if any(part.records for part in parts) else {}
-        text = [position_text(part.session.source, part.tail, self._settings.bridge) for part in parts]
-        positions = [each for part, said in zip(parts, text, strict=True) for each in part.positions(ends, said)]
-        leases = {part.session.source: part.session.token for part in parts}
-        self._client.commit(positions, self._registry.ownership.metadata_for(leases), COMMIT_SECONDS)
-        self._ended_at = time.monotonic()
-        self._backoff.reset()
-        seconds = self._ended_at - began
-        self._count(parts, seconds)
-        return seconds
-
-    def _count(self, parts: Collection[Part], seconds: float) -> None:
-        metrics = self.metrics
-        metrics.transactions += 1
-        metrics.records += sum(part.records for part in parts)
-        metrics.sources += len(parts)
-        metrics.partitions += sum(len(part.partitions) for part in parts)
-        metrics.commit_seconds.add(seconds)
-
-    def _committed(self, parts: list[Part], seconds: float) -> None:
-        outcomes = [outcome for part in parts for outcome in part.commit(seconds)]
+    def _committed(self, transaction: Transaction, seconds: float) -> None:
+        parts = transaction.committed
+        if parts:
+            self._backoff.reset()
+            sources = [part.session.source for part in parts]
+            self._pacing.ended(sources, seconds, is_full=transaction.is_full)
+            self.metrics.commit(sum(part.records for part in parts), len(parts), len(transaction.partitions), seconds)
+        outcomes = [outcome for part in transaction.parts for outcome in part.commit(seconds)]
         self._deliverer.settle(outcomes)
-        self._registry.ready.give_back([part.session for part in parts])
+        self._registry.ready.give_back([part.session for part in transaction.parts])
 
-    def _failed(self, parts: list[Part], error: ReplicationError) -> None:
+    def _failed(self, transaction: Transaction, error: ReplicationError) -> None:
         """Abort, end the sessions, and have the positions read again once the transaction is known to be over."""
+        parts = transaction.parts
         self.metrics.aborted += 1
         suspects, rest = self._suspects(parts, error)
         level = logging.DEBUG if suspects else logging.WARNING
         _log.log(level, "lane %s: aborted, %d sources go back: %s", self.transactional_id, len(parts), error.message)
         waiting = self._fail(parts, error, suspects, rest=rest)
-        if self._end_transaction(error):
-            self._ended_at = time.monotonic()
+        if self._abort(error, has_begun=transaction.has_begun):
+            self._pacing.ended()
             self._registry.recover(waiting)
         else:
             self._waiting += waiting
@@ -309,11 +237,11 @@ class Lane:
             return frozenset(), False
         return frozenset(part.session.source for part in written), len(written) == 1
 
-    def _end_transaction(self, error: ReplicationError) -> bool:
-        """Abort; return False when the producer had to be thrown away."""
+    def _abort(self, error: ReplicationError, *, has_begun: bool) -> bool:
+        """Abort; return False when the producer had to be discarded."""
         if self._producer is None:
             return False
-        if not self._begun:
+        if not has_begun:
             return True
         try:
             if isinstance(error, Fenced | NotConnected):

@@ -15,3 +15,11 @@ class LaneMetrics:
     sources: int = counter("sources_total", "Sources in committed transactions, counted in each.")
     partitions: int = counter("partitions_total", "Partitions with records in committed transactions, counted in each.")
     commit_seconds: Seconds = histogram("commit_seconds", "How long Kafka took to commit a transaction.")  # noqa: RUF009
+
+    def commit(self, records: int, sources: int, partitions: int, seconds: float) -> None:
+        """Note a committed transaction."""
+        self.transactions += 1
+        self.records += records
+        self.sources += sources
+        self.partitions += partitions
+        self.commit_seconds.add(seconds)

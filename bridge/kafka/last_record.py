@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, translated
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition
+from bridge.kafka.errors import translated
 from headrace.errors import CorruptInput, NotConnected
 from headrace.position import Position
 

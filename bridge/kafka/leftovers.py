@@ -8,7 +8,8 @@ import logging
 import time
 from collections.abc import Collection
 
-from bridge.kafka.client import KafkaException, TopicPartition, uncommitted_consumer
+from bridge.kafka.client import KafkaException, TopicPartition
+from bridge.kafka.entries import reading
 from bridge.kafka.ports import Partition
 from bridge.kafka.position_text import parse
 from bridge.kafka.producer import KafkaProducer
@@ -47,11 +48,8 @@ class Leftovers:
             _log.debug("open transactions could not be ended: %s", error)
 
     def _instances(self, group: str, places: Collection[Partition]) -> set[str]:
-        client = uncommitted_consumer(self._connection, group)
-        try:
+        with reading(self._connection, group, stable=False) as client:
             found = client.committed([TopicPartition(*place) for place in places], timeout=_PATIENCE)
-        finally:
-            client.close()
         instances = set()
         for each in found:
             try:

@@ -1,9 +1,9 @@
 """Which of a source's partitions, and of its topics, a record goes to. Frozen: another hash would break the order of every key.
 
 One partition takes all, in commit order. With several, a record goes to `partitions[crc32(key) % len(partitions)]`, so a key
-keeps its order; a record without a key goes to the first; a schema record goes to all, so that in each it stands ahead of the
+keeps its order; a record without a key goes to the first; a schema record goes to all, so that in each it is ahead of the
 changes that it describes, and so does the mark of a table's copy. A source owns the same partitions in each of its topics. Called
-by the committer.
+by a lane.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def shares(
         partitions: those that the source owns.
         tables: where a table's records go, if not there.
 
-    Raises CorruptInput for a record that does not say of which table it is.
+    Raises CorruptInput for a record that does not name its table.
     """
     if tables is None and len(partitions) == 1:
         keys, values = batch.keys, batch.values

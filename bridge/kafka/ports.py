@@ -1,4 +1,4 @@
-"""What the bridge needs of Kafka, as small protocols: a simulated Kafka can stand behind them, and the lanes see no socket.
+"""What the bridge needs of Kafka, as small protocols: they can be over a simulated Kafka, and the lanes see no socket.
 
 `TransactionalProducer` writes records and positions in one transaction (bridge/kafka/producer.py); `GroupMember` takes part in
 the group of bridges (bridge/group/client.py); `PositionReader` reads committed positions (bridge/kafka/positions.py). All of them
@@ -156,7 +156,7 @@ class PositionReader(Protocol):
     """Reads committed positions; used by one thread."""
 
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
-        """Return what Kafka holds for each source, or why it cannot be said; only what no open transaction can change any more.
+        """Return what Kafka holds for each source, or why it is not known; only what no open transaction can change any more.
 
-        Raises NotConnected or Retryable when nothing can be said of any.
+        Raises NotConnected or Retryable when nothing is known of any.
         """

@@ -10,15 +10,9 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bridge.kafka.client import (
-    PATIENCE,
-    KafkaException,
-    OffsetSpec,
-    TopicPartition,
-    consumer,
-    translated,
-)
-from bridge.kafka.entries import Entries, committed_of, read_entries
+from bridge.kafka.client import PATIENCE, KafkaException, OffsetSpec, TopicPartition, consumer
+from bridge.kafka.entries import Entries, committed_of, partitions_of, read_entries, reading
+from bridge.kafka.errors import translated
 from bridge.kafka.former import former_group, take_over_former
 from bridge.kafka.last_record import read_last_record
 from bridge.kafka.leftovers import Leftovers
@@ -47,9 +41,11 @@ class Positions:
         self._routes = routes
         self._leftovers = leftovers
         self._client: Any = None
+        #: What was committed in all partitions of each topic when this bridge first read one of them.
+        self._at_first: dict[str, Entries] = {}
 
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
-        """Return what Kafka holds for each source, or why it cannot be said."""
+        """Return what Kafka holds for each source, or why it is not known."""
         try:
             if self._client is None:
                 self._client = consumer(self._connection, self._group)
@@ -76,10 +72,23 @@ class Positions:
     ) -> dict[str, Committed | ReplicationError]:
         """Return what Kafka holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
         try:
-            entries = read_entries(self._client, self._group, {topic})
+            entries = self._entries(topic, {place for source in sources for place in self._routes[source].places})
         except NeedsOperator as error:
             return dict.fromkeys(sources, error)
         return {source: self._found(source, entries, former) for source in sources}
+
+    def _entries(self, topic: str, own: Collection[Partition]) -> Entries:
+        """Return what is committed in a topic: in some partitions only what is stable, in the others at this bridge's first look.
+
+        The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
+        never come. They only show which source had which partition, which does not change while bridges run.
+        """
+        there = partitions_of(self._client, self._group, {topic})
+        if topic not in self._at_first:
+            with reading(self._connection, self._group, stable=False) as client:
+                self._at_first[topic] = read_entries(client, self._group, there)
+        others = {place: entry for place, entry in self._at_first[topic].items() if place not in own}
+        return others | read_entries(self._client, self._group, [place for place in there if place in own])
 
     def _found(self, source: str, entries: Entries, former: Collection[str] | None) -> Committed | ReplicationError:
         route = self._routes[source]
@@ -134,7 +143,7 @@ def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
     owns = set(route.places)
     if committed is not None and set(committed.offsets) != owns:
         raise NeedsOperator(
-            f"{route.source} owned {_named(set(committed.offsets))} until now, and the bridge's file says {_named(owns)}",
+            f"{route.source} owned {_named(set(committed.offsets))} until now, and the bridge's file names {_named(owns)}",
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
         )

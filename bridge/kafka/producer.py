@@ -7,7 +7,8 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, error_of, producer, translated
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, producer
+from bridge.kafka.errors import error_of, translated
 from bridge.kafka.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
@@ -15,7 +16,7 @@ from headrace.errors import NotConnected, ReplicationError
 #: After so long it is looked whether partitions have no leader, and whether Kafka takes some partitions and others not.
 _SLOW_SECONDS, _PARTIAL_SECONDS = 0.3, 2.0
 _SLICE_SECONDS = 0.2
-#: Reports of records that an abort, or a failure of others, threw away: they say nothing about their partition.
+#: Reports of records that an abort, or a failure of others, discarded: they report nothing about their partition.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - named so.
 
 
@@ -69,7 +70,7 @@ class KafkaProducer:
                     raise PartitionsFailed(without)
             if waited > _PARTIAL_SECONDS:
                 if not self._ends or waited > seconds:
-                    # Nothing is taken at all: the commit says why, or waits.
+                    # Nothing is taken at all: the commit reports why, or waits.
                     return self._ends
                 why = f"not taken within {waited:.0f} s, while other partitions were"
                 raise PartitionsFailed(
@@ -113,7 +114,7 @@ class KafkaProducer:
             self._failed[place] = error_of(KafkaException(error), f"write to {place[0]}[{place[1]}]")
 
     def _without_leader(self) -> dict[Partition, ReplicationError]:
-        """Return the partitions that cannot be written by what the cluster says of them now."""
+        """Return the partitions that cannot be written by what the cluster reports of them now."""
         found: dict[Partition, ReplicationError] = {}
         for topic in {topic for topic, _ in self._pending}:
             try:

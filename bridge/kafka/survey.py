@@ -4,8 +4,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition, translated
-from bridge.kafka.entries import NOBODY, committed_of, read_entries, reading
+from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.entries import NOBODY, committed_of, read_topics, reading
+from bridge.kafka.errors import translated
 from bridge.kafka.former import read_former
 from bridge.kafka.ports import Committed
 from bridge.kafka.position_text import position_text
@@ -39,11 +40,14 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
     ]
 
 
-def positions_of(file: BridgeFile) -> dict[str, Committed | None]:
-    """Return what the group of bridges, or that of a former release, has committed for each source."""
+def positions_of(file: BridgeFile, *, stable: bool = False) -> dict[str, Committed | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source.
+
+    With `stable` it raises NotConnected while any of it is in an open transaction: with bridges that work, some always is.
+    """
     known = routes(file)
-    with reading(file.kafka, file.group) as client:
-        entries = read_entries(client, file.group, {route.topic for route in known.values()})
+    with reading(file.kafka, file.group, stable=stable) as client:
+        entries = read_topics(client, file.group, {route.topic for route in known.values()})
     return {source: committed_of(source, entries) or read_former(file.kafka, route) for source, route in known.items()}
 
 
@@ -53,7 +57,7 @@ def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) ->
     Raises NeedsOperator when there is none, or when bridges of the group are running: they would commit it in the former ones.
     """
     route = routes(file)[source]
-    held = positions_of(file)[source]
+    held = positions_of(file, stable=True)[source]
     if held is None or held.position is None:
         raise NeedsOperator(
             f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
@@ -88,7 +92,7 @@ def forget(file: BridgeFile, source: str, *, seconds: float = 20.0) -> Committed
             hint="Take it out of the files of all bridges that share sources with this one, and run this again.",
         )
     with reading(file.kafka, file.group) as client:
-        entries = read_entries(client, file.group, {file.topic(stream) for stream in file.streams})
+        entries = read_topics(client, file.group, {file.topic(stream) for stream in file.streams})
     held = committed_of(source, entries)
     if held is None:
         raise NeedsOperator(

@@ -1,6 +1,6 @@
 """Which topic a record goes to, in a stream with a topic for each table.
 
-A record says in its `source` of which table it is (docs/records.md). It is found there without decoding the record: a text of a
+A record names its table in its `source` (docs/records.md). It is found there without decoding the record: a text of a
 row that holds the same bytes has them escaped. A record that is about no table goes to the stream's own topic, and so does one
 without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called where a
 batch is shared out.
@@ -56,7 +56,7 @@ class TableRouter:
         """Return the topic of a record.
 
         Raises:
-            CorruptInput: the record says of no table whether it is of it.
+            CorruptInput: the record names no table.
         """
         at = value.rfind(_SOURCE)
         if not self._names or at < 0 or not value.startswith(self._names, at + self._ahead):
@@ -67,7 +67,7 @@ class TableRouter:
         names = _NAMES.search(value, at) if at >= 0 else None
         if names is None:
             raise CorruptInput(
-                "a record does not say of which table it is", hint="Edges of this release do: upgrade the source's."
+                "a record does not name its table", hint="Edges of this release do: upgrade the source's."
             )
         known = self._known.get(names[0])
         if known is None:

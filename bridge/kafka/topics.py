@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource, translated
+from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource
+from bridge.kafka.errors import translated
 from bridge.kafka.table_patterns import TablePatterns
 from headrace.configuration import delivery
 from headrace.configuration.bridge import BridgeFile, Stream
@@ -75,7 +76,7 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
 
     Raises:
         NotConnected: Kafka cannot be reached.
-        NeedsOperator: a topic is missing, has too few partitions, or drops other records than the file says.
+        NeedsOperator: a topic is missing, has too few partitions, or has another cleanup.policy than the file.
     """
     there = _partitions(admin, patience)
     for topic, (needed, _) in topics.items():
@@ -209,7 +210,7 @@ def _wait(asked: Mapping[str, Any], doing: str) -> None:
 
 
 def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
-    """Return each owned partition with its source, what stands in its topic, and whether it is in Kafka."""
+    """Return each owned partition with its source, what is in its topic, and whether it is in Kafka."""
     there = _partitions(admin)
     return [
         {

@@ -13,11 +13,10 @@ from bridge.kafka.client import (
     KafkaError,
     KafkaException,
     TopicPartition,
-    error_of,
-    letter_producer,
+    dead_letter_producer,
     request_consumer,
-    translated,
 )
+from bridge.kafka.errors import error_of, translated
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ReplicationError
 from headrace.requests.message import LONGEST_SECONDS, Part, encode
@@ -80,7 +79,7 @@ class RecordWriter:
 
     def __init__(self, connection: KafkaConnection, topic: str) -> None:
         self._topic = topic
-        self._producer = letter_producer(connection)
+        self._producer = dead_letter_producer(connection)
 
     def write(self, key: str, value: bytes, written: Callable[[ReplicationError | None], None]) -> None:
         """Write a record; `written` is called in a later `poll` with the error, or None, or with an error at once."""

@@ -1,7 +1,7 @@
 """The chain: what a batch is, seen from the last position that the bridge has produced (design decision 2).
 
-Pure: it touches no queue, no Kafka and no AMQP. The one rule catches loss, repeats and overtaking on any network on the way,
-for any way of cutting the same records into batches. Called by the source's thread for every batch.
+Pure: it touches no queue, no Kafka and no AMQP. The one rule catches loss, repeats and overtaking on any network in between,
+for any way of cutting the same records into batches. Called by a lane for every batch.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from headrace.position import Position
 
 
 class Next(NamedTuple):
-    """The next link: write the records from index `begin` on; those before are repeats of what stands in Kafka."""
+    """The next link: write the records from index `begin` on; those before are repeats of what is in Kafka."""
 
     begin: int
     #: Whether the batch starts an epoch that is not the tail's.
@@ -19,7 +19,7 @@ class Next(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """All of it stands in Kafka, or in the open transaction: write nothing, accept once that is committed."""
+    """All of it is in Kafka, or in the open transaction: write nothing, accept once that is committed."""
 
 
 class Gap(NamedTuple):

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between attempts while an operator is needed: what they do is noticed without a restart.
 OPERATOR_PAUSE = 5.0
-_AGAIN = "Trying again. If it lasts, 'headrace bridge doctor' says what is wrong."
+_AGAIN = "Trying again. If it lasts, 'headrace bridge doctor' shows what is wrong."
 
 
 class SourceState:
@@ -111,7 +111,7 @@ class SourceState:
         return OPERATOR_PAUSE if isinstance(error, NeedsOperator) else self._backoff.pause()
 
     def drop(self, reason: str) -> None:
-        """Note that the source was taken away, and that nobody knows yet whether another bridge serves it."""
+        """Note that the source was revoked, and that it is not known yet whether another bridge serves it."""
         self.token = None
         self.figures.set_back("waiting for Kafka", reason)
 

@@ -162,7 +162,7 @@ def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgo
     # then
     told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     (said,) = [line for line in told if source in line]
-    assert f"owned {name}[0] until now, and the bridge's file says {name}[1]" in said
+    assert f"owned {name}[0] until now, and the bridge's file names {name}[1]" in said
     bridge.stop()
     path = bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name)
     code, out, _ = headrace("move", "--config", path, source)

@@ -86,7 +86,7 @@ def committed(kafka, source, topic):
     from bridge.kafka.entries import committed_of, read_entries, reading  # noqa: PLC0415
 
     with reading(KafkaConnection(bootstrap=kafka.bootstrap), group_of(topic)) as client:
-        return committed_of(source, read_entries(client, group_of(topic), [topic]))
+        return committed_of(source, read_entries(client, group_of(topic), [(topic, 0)]))
 
 
 def group_of(topic):

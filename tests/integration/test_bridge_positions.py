@@ -87,13 +87,20 @@ def test_a_position_is_read_back_for_every_partition_of_its_source_and_a_moved_s
 
 
 def test_what_an_open_transaction_may_still_change_is_not_read_before_it_is_ended(kafka, topic, commit):
-    name = topic()
+    name = topic(partitions=2)
     group, route, lane = f"group-{name}", SourceRoute(SOURCE, name, (0,)), f"headrace.one-{name}.0"
     bridge = f"host/17/0a1b2c3d/one-{name}"
-    commit(group, lane, PositionCommit(name, 0, 1, position_text(SOURCE, FIRST, bridge)))
+    commit(
+        group,
+        lane,
+        PositionCommit(name, 0, 1, position_text(SOURCE, FIRST, bridge)),
+        PositionCommit(name, 1, 1, position_text(OTHER, FIRST, bridge)),
+    )
     commit(group, lane, PositionCommit(name, 0, 2, position_text(SOURCE, LAST, bridge)), is_open=True)
     with pytest.raises(NotConnected):
         read(kafka, group, [route])
+    # and it holds up nobody else: with many sources, some are in an open transaction at any time
+    assert read(kafka, group, [route, SourceRoute(OTHER, name, (1,))], OTHER).position == FIRST
     # when the instance comes back, then its transactional id ends what its former self left open
     KafkaProducer(at(kafka), lane, 1 << 20).discard()
     assert eventually(lambda: read(kafka, group, [route])).position == FIRST

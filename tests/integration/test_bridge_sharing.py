@@ -6,7 +6,7 @@ import random
 import signal
 from collections import Counter
 
-from bridge.kafka.entries import read_entries, reading
+from bridge.kafka.entries import read_topics, reading
 from headrace.configuration.kafka import KafkaConnection
 from tests.edge_double import Edge
 from tests.kafka_reading import read_committed
@@ -45,7 +45,8 @@ class Roaming(Edge):
 def holders(kafka, group, name):
     """Return how many sources each bridge serves, by its process id."""
     with reading(KafkaConnection(bootstrap=kafka.bootstrap), group) as client:
-        return Counter(int(text.bridge.split("/")[1]) for _, text in read_entries(client, group, [name]).values())
+        entries = read_topics(client, group, [name])
+    return Counter(int(text.bridge.split("/")[1]) for _, text in entries.values())
 
 
 def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake_e1_e2(kafka, topic, outside):

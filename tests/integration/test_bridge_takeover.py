@@ -16,7 +16,7 @@ from tests.waiting import eventually
 pytest_plugins = ["tests.fix_bridge", "tests.fix_proxy"]
 
 
-def test_the_newest_link_of_a_source_wins_and_the_former_is_told(kafka, topic, inside):
+def test_the_newest_link_of_a_source_wins_and_the_former_is_closed(kafka, topic, inside):
     name, source = topic(), "twice/bank"
     rows = log(source, 40)
     one, two = cut(source, rows, lambda: 20)

@@ -11,7 +11,7 @@ from bridge.bridge import Bridge
 from bridge.doctor import examine
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import admin
-from bridge.kafka.entries import read_entries, reading
+from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.partitioner import shares
 from bridge.kafka.ports import PositionCommit
 from bridge.kafka.position_text import position_text
@@ -132,7 +132,7 @@ def test_two_tenants_on_one_cluster_work_and_cannot_touch_each_other_o11(secure_
 
 def read_entries_of(connection, group, topic):
     with reading(connection, group) as client:
-        return read_entries(client, group, [topic])
+        return read_topics(client, group, [topic])
 
 
 def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):

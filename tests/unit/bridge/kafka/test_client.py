@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.kafka import client
+from bridge.kafka import client, errors
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, Retryable
 
@@ -29,12 +29,12 @@ def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch)
     ],
 )
 def test_a_cluster_with_too_few_brokers_is_told_from_others(code, kind):
-    with pytest.raises(kind) as raised, client.translated("commit a/b"):
+    with pytest.raises(kind) as raised, errors.translated("commit a/b"):
         raise KafkaException(KafkaError(code))
     assert "too few brokers are up" in raised.value.hint
 
 
 def test_any_other_trouble_passes_without_words():
-    with pytest.raises(Retryable) as raised, client.translated("commit a/b"):
+    with pytest.raises(Retryable) as raised, errors.translated("commit a/b"):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN))
     assert raised.value.hint == ""

@@ -260,3 +260,26 @@ def test_an_empty_batch_that_starts_an_epoch_moves_the_position_without_records(
     parts.turn()
     assert len(parts.kafka.transactions) == 1
     assert parts.deliverer.outcomes[2] == Accept()
+
+
+def test_a_lane_lets_several_sources_gather_before_it_takes_them(parts, monkeypatch):
+    """200 sources with two batches a second each made transactions of one or two, which filled both processors."""
+    lane = parts.lanes[0]
+    paused = []
+    for ticket, source in enumerate(SOURCES):
+        put(parts, source, ticket)
+    lane.turn(0)
+    # given that Kafka took a while for the last one
+    lane._pacing.ended(SOURCES, 0.01)
+
+    def gather():
+        paused.append(lane._pacing.until_collecting)
+        # when others become ready in the meantime
+        for ticket, source in enumerate(SOURCES):
+            put(parts, source, 10 + ticket, rows=40, which=1)
+
+    monkeypatch.setattr(lane._pacing, "gather", gather)
+    lane.turn(0)
+    # then one transaction has them all
+    assert 0 < paused[0] <= 0.02
+    assert [len(shares) for shares, _, _ in parts.kafka.transactions] == [3, 3]
