@@ -26,9 +26,10 @@ from bridge.kafka.positions import Positions
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
+from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker
 from bridge.service import BridgeService
-from bridge.source.route import learn, routes
+from bridge.source.route import first_places, learn, routes
 from bridge.stalls import Stalls
 from headrace.backoff import Backoff
 from headrace.configuration.bridge import BridgeFile
@@ -55,13 +56,15 @@ class Bridge:
         self._file = file
         self._recommit_seconds = recommit_seconds
         self._stopping = threading.Event()
+        # Whether the file is to be read again.
+        self._reload = False
         #: Identifies this run of a bridge; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}/{file.instance}"
         self._admin = admin(file.kafka)
         known = routes(file)
         leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
-        self._reader = Positions(file.kafka, self._admin, file.group, known, leftovers)
-        self.recovery = Recovery(self._reader)
+        positions = Positions(file.kafka, self._admin, file.group, known, leftovers)
+        self.recovery = Recovery(positions)
         self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
         self.deliveries = Deliveries(file, self.receiver.send)
         self.receiver.deliver(self.deliveries.outboxes)
@@ -69,15 +72,16 @@ class Bridge:
         self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
         self.requests = self._carry(file)
         self._limits = RecordLimits(self._admin, wanted(file))
+        self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
         self._threads: list[threading.Thread] = []
         self._ending = threading.Event()
         #: What went wrong that nobody expected; the bridge ends with it.
         self._failure: BaseException | None = None
-        self._stalls = Stalls(self.registry.states)
+        self._stalls = Stalls(lambda: self.registry.states)
         self._service = BridgeService(
-            {source: state.figures for source, state in self.registry.states.items()},
+            lambda: {source: state.figures for source, state in self.registry.states.items()},
             lambda: {lane.transactional_id.rpartition(".")[2]: lane.metrics for lane in self.lanes},
             lambda: self.receiver.connected,
             self._trouble,
@@ -106,6 +110,10 @@ class Bridge:
         """Have `run` end: open transactions are finished, their batches accepted."""
         self._stopping.set()
 
+    def reload(self) -> None:
+        """Have the file read again, and what changed of its sources taken over; may be called from a signal handler."""
+        self._reload = True
+
     def figures(self) -> dict[str, dict[str, Any]]:
         """Return the figures of every source."""
         return {source: state.figures.snapshot() for source, state in self.registry.states.items()}
@@ -123,8 +131,9 @@ class Bridge:
                 len(self.registry.states),
             )
             member = KafkaMember(file.kafka, self._admin, file.group, file.instance, file.sharing.session_seconds)
-            first = {state.route.places[0]: source for source, state in self.registry.states.items()}
-            self._membership = Membership(member, first, self.registry, file.sharing.session_seconds)
+            self._membership = Membership(
+                member, first_places(routes(file)), self.registry, file.sharing.session_seconds
+            )
             self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)
@@ -145,7 +154,7 @@ class Bridge:
         made = RequestWorker(
             file.kafka,
             topics,
-            self.registry.states,
+            self.registry,
             lambda source: source in leases.snapshot.leases,
             send=self.receiver.send_requests,
             settle=self.receiver.settle_answer,
@@ -237,6 +246,9 @@ class Bridge:
             for number, lane in enumerate(self.lanes):
                 if lane.hangs():
                     self._start_lane(number, lane.give_up())
+            if self._reload and self._membership is not None:
+                self._reload = False
+                self._reloader.read_again(self._membership)
             self.registry.recommit(self._recommit_seconds)
             self._stalls.look()
             if time.monotonic() >= report_at:

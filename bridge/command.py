@@ -39,7 +39,7 @@ bridge.add_command(new_bridge)
 )
 @HOLD
 def run(path: Path, recommit_seconds: float, *, hold: bool) -> None:
-    """Serve the sources of a file until SIGTERM or SIGINT."""
+    """Serve the sources of a file until SIGTERM or SIGINT; SIGHUP takes over sources that were added to the file or removed."""
     from bridge.bridge import Bridge
     from headrace.hold import run_part
 
@@ -49,7 +49,8 @@ def run(path: Path, recommit_seconds: float, *, hold: bool) -> None:
     # What is loaded stays: to look through it for garbage again and again would hold records up, for 17 ms each time.
     gc.freeze()
     sources = [source for stream in file.streams.values() for source in stream.sources]
-    run_part("bridge", served.run, served.stop, sources=sources, listen=file.metrics.listen, hold=hold)
+    listen = file.metrics.listen
+    run_part("bridge", served.run, served.stop, sources=sources, listen=listen, hold=hold, reload=served.reload)
 
 
 @bridge.command()

@@ -27,7 +27,7 @@ class BridgeService:
 
     def __init__(
         self,
-        figures: Mapping[str, SourceMetrics],
+        figures: Callable[[], Mapping[str, SourceMetrics]],
         lanes: Callable[[], Mapping[str, LaneMetrics]],
         connected: Callable[[], bool],
         trouble: Callable[[], str],
@@ -50,7 +50,7 @@ class BridgeService:
         from headrace.metrics.collector import FiguresCollector, Together
 
         return Together(
-            FiguresCollector(PREFIX, SourceMetrics, lambda: self._figures),
+            FiguresCollector(PREFIX, SourceMetrics, self._figures),
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
             FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
         )
@@ -66,24 +66,25 @@ class BridgeService:
             return Health(well=False, reason=self.waits_for)
         if not self._connected():
             return Health(well=False, reason="the interconnect is down")
-        elsewhere = [name for name, figures in self._figures.items() if figures.state == "elsewhere"]
-        served = [name for name, figures in self._figures.items() if figures.state == "serving"]
+        known = self._figures()
+        elsewhere = [name for name, figures in known.items() if figures.state == "elsewhere"]
+        served = [name for name, figures in known.items() if figures.state == "serving"]
         troubled = [
             f"{name}: {figures.state}, {figures.reason or 'no reason given'}"
-            for name, figures in self._figures.items()
+            for name, figures in known.items()
             if figures.state not in {"serving", "elsewhere"}
         ]
-        shown = f"{len(served)} of {len(self._figures)} sources are served"
+        shown = f"{len(served)} of {len(known)} sources are served"
         shown += f", {len(elsewhere)} by other bridges" if elsewhere else ""
         trouble = self._trouble()
         # A bridge without sources is ready to take some over, if the group has admitted it.
-        well = bool(served) or (len(elsewhere) == len(self._figures) and not trouble)
+        well = bool(served) or (len(elsewhere) == len(known) and not trouble)
         return Health(well=well, reason="; ".join([shown, *filter(None, [trouble]), *troubled]))
 
     def status(self) -> Answer:
         """Return the state of every source and delivery."""
         ready = self.ready()
-        sources = [_status(name, figures) for name, figures in self._figures.items()]
+        sources = [_status(name, figures) for name, figures in self._figures().items()]
         return Answer(
             part="bridge",
             running=True,

@@ -15,7 +15,9 @@ STALLED_SECONDS = 20.0
 class Stalls:
     """Looks at all sources now and then."""
 
-    def __init__(self, states: Mapping[str, SourceState], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, states: Callable[[], Mapping[str, SourceState]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._states = states
         self._clock = clock
         # The position of each source, and since when it has been there with something waiting.
@@ -24,7 +26,7 @@ class Stalls:
     def look(self) -> None:
         """Note which sources are stalled now."""
         now = self._clock()
-        for source, state in self._states.items():
+        for source, state in self._states().items():
             figures = state.figures
             # One whose position cannot be read gives no credit, so nothing comes from its edge.
             is_waiting = figures.has_unsent or (state.session is None and figures.state == "starting")

@@ -25,10 +25,15 @@ _ABOUT = {
     "jars": "Fetch the jars that the lake's Spark needs, once.",
     "lake": "Load streams into Delta tables, and ask them in SQL.",
     "receive": "Print what is delivered to an address, or give it to a command.",
+    "source": "Show what a new source needs at every place, and what of it is done.",
     "status": "Show how sources are doing, by the file of an edge or a bridge; else the local servers.",
     "up": "Start PostgreSQL and Kafka on this machine, from packages.",
     "verify": "Prove that the lake's tables equal the databases'.",
 }
+
+
+#: Of the core itself; the others are the parts' own.
+_OWN = (EntryPoint("source", "headrace.source_command:source", "headrace.commands"),)
 
 
 class _Parts(click.Group):
@@ -57,7 +62,7 @@ class _Parts(click.Group):
 
     @staticmethod
     def _found() -> dict[str, EntryPoint]:
-        return {part.name: part for part in entry_points(group="headrace.commands")}
+        return {part.name: part for part in (*_OWN, *entry_points(group="headrace.commands"))}
 
 
 @click.group(cls=_Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -36,6 +36,7 @@ def run_part(
     sources: Sequence[str],
     listen: str | None,
     hold: bool,
+    reload: Callable[[], None] | None = None,
 ) -> None:
     """Run a part; raise what ends it.
 
@@ -45,6 +46,7 @@ def run_part(
         stop: called on SIGTERM and SIGINT.
         sources: the names of the part's sources.
         listen: where metrics, health and status are answered; None for nowhere.
+        reload: called on SIGHUP, from the main thread between any two of its steps; without it SIGHUP ends the process.
         hold: whether to stay up after an error that only a person can pass, until a signal.
     """
     asked = False
@@ -56,6 +58,8 @@ def run_part(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
+    if reload is not None:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: reload())
     try:
         work()
     except (NeedsOperator, CorruptInput) as error:

@@ -9,6 +9,7 @@ from typing import Any
 from bridge.amqp.identities import Identities
 
 PREFIX = "cdc/"
+NOT_FOUND = "amqp:not-found"
 #: AMQP's sender settle mode of a link whose deliveries nobody acknowledges.
 _SETTLED = 1
 
@@ -33,7 +34,7 @@ def refusal(
         return "amqp:not-allowed", "the bridge only receives: attach a sender to cdc/REGION/NAME"
     address = link.remote_target.address or ""
     if not address.startswith(PREFIX):
-        return "amqp:not-found", f"there is no {address[:100]!r} here: a source's address is cdc/REGION/NAME"
+        return NOT_FOUND, f"there is no {address[:100]!r} here: a source's address is cdc/REGION/NAME"
     source = address.removeprefix(PREFIX)
     # Before anything that would show a stranger which sources there are.
     if not identities.may_send(identity, source):
@@ -44,16 +45,21 @@ def refusal(
     return _of_ours(link, source, sources, refused)
 
 
+def not_here(source: str) -> str:
+    """Return what the edge of a source is told that the bridge's file does not have."""
+    return (
+        f"source {source[:100]!r} is in no stream of the bridge's file. "
+        "Add it under [streams.NAME.sources], run 'headrace bridge init', and send the bridge SIGHUP or start it again"
+    )
+
+
 def _of_ours(
     link: Any, source: str, sources: Container[str], refused: Mapping[str, tuple[str, str]]
 ) -> tuple[str, str] | None:
     if source in refused:
         return refused[source]
     if source not in sources:
-        return "amqp:not-found", (
-            f"source {source[:100]!r} is in no stream of the bridge's file. "
-            "Add it under [streams.NAME.sources], run 'headrace bridge init', and start the bridge again"
-        )
+        return NOT_FOUND, not_here(source)
     if link.remote_snd_settle_mode == _SETTLED:
         return "amqp:not-allowed", "deliveries must be sent unsettled: they are acknowledged one by one"
     return None

@@ -15,6 +15,10 @@ class Identities:
         #: Whether a client has to have an identity at all.
         self.demanded = demanded
 
+    def use(self, rules: Mapping[str, Sequence[str]]) -> None:
+        """Decide by other rules from now on; links that are attached stay."""
+        self._rules = rules
+
     def may_send(self, identity: str | None, source: str) -> bool:
         """Return whether who has the `identity`, the common name of a certificate that was checked, may send for a source."""
         if not self.demanded:

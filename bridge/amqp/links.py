@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from bridge.amqp.authorization import PREFIX, refusal
+from bridge.amqp.authorization import NOT_FOUND, PREFIX, not_here, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.identities import Identities
 from bridge.amqp.pending_connections import PendingConnections, key
@@ -82,6 +82,15 @@ class Links:
         self._admitted.add(source)
         if self.credit.of(source) is None:
             self._attach(source)
+
+    def use(self, sources: Collection[str]) -> None:
+        """Go on with the sources of a changed file: links of those that left it are closed."""
+        gone = set(self._sources) - set(sources)
+        self._sources = sources
+        for source in gone:
+            self.refuse(source, NOT_FOUND, not_here(source))
+            # The next one that attaches is refused by name.
+            del self._refused[source]
 
     def attach_by(self, outgoing: Connection) -> None:
         """Attach to the sources' addresses by this connection."""

@@ -139,6 +139,11 @@ class Receiver:
         """Take the source's links again that `refuse` closed."""
         self._call(partial(self.links.admit, source))
 
+    def use(self, sources: Collection[str], interconnect: Interconnect) -> None:
+        """Go on with the sources of a changed file, and with who may send for them."""
+        self._call(partial(self.links.use, sources))
+        self._identities.use(interconnect.identities)
+
     def _call(self, command: Callable[[], None]) -> None:
         """Have a command done in the receiver's thread; between two connections it waits for the next."""
         self.links.commands.append(command)

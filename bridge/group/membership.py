@@ -7,7 +7,7 @@ one alone is a group of one. Called in a loop by a thread of the bridge's.
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.ports import GroupMember, InstanceFenced, Partition
@@ -23,6 +23,8 @@ _OFTEN, _OFTEN_SECONDS = 20, 60.0
 #: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
 #: and again where that was not known.
 _LOOK_SECONDS = 1.0
+#: The same after sources came into the file: the group's leader has to notice first.
+_GROWN_SECONDS = 5.0
 #: How much longer than a session it takes at most until Kafka has removed a member that is not heard, in seconds.
 _MARGIN_SECONDS = 2.0
 
@@ -47,6 +49,10 @@ class Membership:
         #: What was raised when another member took this instance's place, and when; None while nobody did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
+        # The partitions that this member has, those included that stand for no source.
+        self._places: set[Partition] = set()
+        # What other threads ask for, to be done in this one's turn.
+        self._commands: deque[Callable[[], None]] = deque()
         # When this member was last assigned partitions, or they were taken from it.
         self._changes: deque[float] = deque(maxlen=_OFTEN)
 
@@ -62,8 +68,29 @@ class Membership:
         waited = time.monotonic() - self._since
         return f"not a member of the group for {waited:.0f} s" if waited > _LONG_SECONDS else ""
 
+    def call(self, command: Callable[[], None]) -> None:
+        """Have a command done in the membership's thread, between two changes of the group."""
+        self._commands.append(command)
+
+    def use(self, sources: Mapping[Partition, str]) -> None:
+        """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
+        fresh = set(sources.values()) - set(self._sources.values())
+        self._sources = sources
+        if found := [sources[place] for place in self._places & sources.keys() if sources[place] in fresh]:
+            self._registry.assigned(found, self._member.metadata())
+        if fresh:
+            # Partitions that were added to a topic may be nobody's yet. Joining again, if that is not enough, interrupts all.
+            try:
+                self._member.look()
+            except (NotConnected, Retryable, NeedsOperator) as error:
+                _log.debug("%s", error.message)
+            self._look_at = time.monotonic() + _GROWN_SECONDS
+
     def turn(self) -> None:
         """Take part for a moment; raise InstanceFenced when another process has this instance's name and stays."""
+        while self._commands:
+            self._commands.popleft()()
+        self._registry.sweep()
         if self._fenced is not None:
             self._wait_for_other(self._fenced)
             return
@@ -105,6 +132,7 @@ class Membership:
         self._fenced, self._fenced_at, self._trouble = error, time.monotonic(), error.message
         self._registry.lost(list(self._registry.ownership.snapshot.leases))
         self._registry.ownership.publish(None)
+        self._places.clear()
 
     def _wait_for_other(self, error: InstanceFenced) -> None:
         """Join again once the other member is not heard for a session; raise InstanceFenced when it is."""
@@ -153,16 +181,19 @@ class Membership:
 
     def _assigned(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())
+        self._places.update(partitions)
         self._registry.assigned(self._named(partitions), self._member.metadata())
         if not self._looked:
             self._looked, self._look_at = True, time.monotonic() + _LOOK_SECONDS
 
     def _revoked(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())
+        self._places.difference_update(partitions)
         self._registry.revoked(self._named(partitions))
 
     def _lost(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())
+        self._places.difference_update(partitions)
         self._registry.lost(self._named(partitions))
 
     def _named(self, partitions: Collection[Partition]) -> list[str]:

@@ -65,7 +65,10 @@ class Recovery:
         self.trouble = ""
         self._backoff.reset()
         for source, lease in due.items():
-            result = found[source]
+            result = found.get(source)
+            if result is None:
+                # It left the bridge's file meanwhile.
+                continue
             if isinstance(result, ReplicationError):
                 self.unreadable(source, lease, result)
             else:

@@ -43,8 +43,14 @@ class SourceRegistry:
         #: Has the position of a source read, for a lease, after some seconds.
         self._recover = recover
         self._lock = threading.RLock()
+        # Sources that left the file, with the sessions that a lane may still hold.
+        self._leaving: dict[str, list[Session]] = {}
         # Before the first assignment, and the first one after the group dropped this bridge, it is not known who has the others.
         self._is_assigned = False
+
+    def __contains__(self, source: object) -> bool:
+        """Whether the bridge's file has a source; for any thread."""
+        return source in self.states
 
     # The membership's thread.
 
@@ -82,6 +88,34 @@ class SourceRegistry:
         if sources:
             _log.warning("%d sources were taken from this bridge: it was not heard in time", len(sources))
 
+    def add(self, routes: Iterable[SourceRoute]) -> None:
+        """Take on sources that came into the file; they are another bridge's until they are assigned to this one."""
+        with self._lock:
+            fresh = {route.source: SourceState(route) for route in routes}
+            # Never changed in place: other threads go through it.
+            self.states = self.states | fresh
+            for source in fresh:
+                self._leaving.pop(source, None)
+                if self._is_assigned:
+                    self._decline(source)
+
+    def remove(self, sources: Collection[str]) -> None:
+        """End sources that left the file: their transactions are finished or aborted."""
+        sessions = self._close(sources, revoke=True)
+        self.ready.wait_returned(sessions, FINISH_SECONDS)
+        self._give_up(sources, sessions)
+        with self._lock:
+            self._leaving |= {source: [each for each in sessions if each.source == source] for source in sources}
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Forget the sources that left the file and of which no lane holds a transaction any more."""
+        with self._lock:
+            over = {source for source, sessions in self._leaving.items() if not any(each.held for each in sessions)}
+            if over:
+                self.states = {source: state for source, state in self.states.items() if source not in over}
+                self._leaving = {source: held for source, held in self._leaving.items() if source not in over}
+
     def stop(self, seconds: float) -> None:
         """End all sessions: open transactions are finished within `seconds`."""
         sources = list(self.states)
@@ -98,8 +132,8 @@ class SourceRegistry:
     def serve(self, source: str, lease: int, committed: Committed) -> None:
         """Begin a session at the position that was read for a lease, if the source is still this bridge's under it."""
         with self._lock:
-            state = self.states[source]
-            if state.token != lease or state.session is not None:
+            state = self.states.get(source)
+            if state is None or state.token != lease or state.session is not None:
                 return
             session = Session(source, lease, committed, self.ready.notify, isolated=state.isolated)
             state.serve(session)
@@ -109,8 +143,8 @@ class SourceRegistry:
     def unreadable(self, source: str, lease: int, error: ReplicationError) -> None:
         """Note that the position of a source could not be read, and have it read again."""
         with self._lock:
-            state = self.states[source]
-            if state.token == lease:
+            state = self.states.get(source)
+            if state is not None and state.token == lease:
                 state.set_back(error)
                 self._recover(source, lease, state.pause(error))
 
@@ -138,7 +172,8 @@ class SourceRegistry:
     def recover(self, waiting: Iterable[tuple[str, int, float]]) -> None:
         """Have positions read again, of sources whose sessions failed."""
         for source, lease, pause in waiting:
-            self._recover(source, lease, pause)
+            if source in self.states:
+                self._recover(source, lease, pause)
 
     def recommit(self, seconds: float) -> None:
         """Have the positions of sources committed that were not for some seconds: Kafka forgets what nobody commits."""

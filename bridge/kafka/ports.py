@@ -139,6 +139,9 @@ class GroupMember(Protocol):
     def unassigned(self, partitions: Collection[Partition]) -> set[Partition] | None:
         """Return those of some partitions that no member of the group has; None while members join or leave."""
 
+    def look(self) -> None:
+        """Look again how many partitions the topics have; those that are new are then assigned, and no others move."""
+
     def rejoin(self) -> None:
         """Leave the group and join it again, as a member that it does not know."""
 

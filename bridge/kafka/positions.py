@@ -44,8 +44,14 @@ class Positions:
         #: What was committed in all partitions of each topic when this bridge first read one of them.
         self._at_first: dict[str, Entries] = {}
 
+    def use(self, routes: Mapping[str, SourceRoute]) -> None:
+        """Read the positions of other sources from now on."""
+        # Who had which partition is looked at again.
+        self._routes, self._at_first = routes, {}
+
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
-        """Return what Kafka holds for each source, or why it is not known."""
+        """Return what Kafka holds for each source that is still in the file, or why it is not known."""
+        sources = [source for source in sources if source in self._routes]
         try:
             if self._client is None:
                 self._client = consumer(self._connection, self._group)
@@ -84,10 +90,11 @@ class Positions:
         never come. They only show which source had which partition, which does not change while bridges run.
         """
         there = partitions_of(self._client, self._group, {topic})
-        if topic not in self._at_first:
+        at_first = self._at_first
+        if topic not in at_first:
             with reading(self._connection, self._group, stable=False) as client:
-                self._at_first[topic] = read_entries(client, self._group, there)
-        others = {place: entry for place, entry in self._at_first[topic].items() if place not in own}
+                at_first[topic] = read_entries(client, self._group, there)
+        others = {place: entry for place, entry in at_first[topic].items() if place not in own}
         return others | read_entries(self._client, self._group, [place for place in there if place in own])
 
     def _found(self, source: str, entries: Entries, former: Collection[str] | None) -> Committed | ReplicationError:

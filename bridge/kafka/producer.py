@@ -15,6 +15,8 @@ from headrace.errors import NotConnected, ReplicationError
 
 #: After so long it is looked whether partitions have no leader, and whether Kafka takes some partitions and others not.
 _SLOW_SECONDS, _PARTIAL_SECONDS = 0.3, 2.0
+#: A look at a topic that may have got partitions.
+_LOOK_SECONDS = 2.0
 _SLICE_SECONDS = 0.2
 #: Reports of records that an abort, or a failure of others, discarded: they report nothing about their partition.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - named so.
@@ -41,17 +43,29 @@ class KafkaProducer:
 
     def produce(self, share: Share) -> None:
         """Queue records; only the last one is reported on: the order of a partition is kept."""
-        topic, number, keys, values = share
-        place, put = (topic, number), self._producer.produce
+        place = (share.topic, share.partition)
         self._pending.add(place)
         try:
-            if len(values) > 1:
-                # A loop without a line of Python in it.
-                deque(map(put, repeat(topic), values[:-1], keys[:-1], repeat(number)), maxlen=0)
-            put(topic, values[-1], keys[-1], number, on_delivery=partial(self._reported, place, self._ends))
+            try:
+                self._put(share)
+            except KafkaException as error:
+                # A partition that the topic got since is known to the client after half a minute, unless it is made to look.
+                # Nothing is queued yet: the first record is refused.
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - named so.
+                    raise
+                self._producer.list_topics(share.topic, timeout=_LOOK_SECONDS)
+                self._put(share)
         except KafkaException as error:
-            raise PartitionsFailed({place: error_of(error, f"write to {topic}[{number}]")}) from error
+            raise PartitionsFailed({place: error_of(error, f"write to {share.topic}[{share.partition}]")}) from error
         self._producer.poll(0)
+
+    def _put(self, share: Share) -> None:
+        topic, number, keys, values = share
+        put = self._producer.produce
+        if len(values) > 1:
+            # A loop without a line of Python in it.
+            deque(map(put, repeat(topic), values[:-1], keys[:-1], repeat(number)), maxlen=0)
+        put(topic, values[-1], keys[-1], number, on_delivery=partial(self._reported, (topic, number), self._ends))
 
     def flush(self, seconds: float) -> dict[Partition, int]:
         """Wait until Kafka has taken all records."""

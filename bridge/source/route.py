@@ -1,6 +1,6 @@
 """Where the records of each source go, by the bridge's file."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from bridge.kafka.table_patterns import TablePatterns
@@ -41,6 +41,11 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
         for name, stream in file.streams.items()
         for source, partitions in stream.sources.items()
     }
+
+
+def first_places(known: Mapping[str, SourceRoute]) -> dict[tuple[str, int], str]:
+    """Return the source that each source's first partition stands for in the group's assignment."""
+    return {route.places[0]: source for source, route in known.items()}
 
 
 def _router(file: BridgeFile, stream: str) -> TableRouter:

@@ -22,7 +22,7 @@ class Clock:
 def looked():
     state, clock = SourceState(SourceRoute(SOURCE, "bank", (0,))), Clock()
     state.begin(1)
-    return state, clock, Stalls({SOURCE: state}, clock)
+    return state, clock, Stalls(lambda: {SOURCE: state}, clock)
 
 
 def pass_by(stalls, clock, seconds):

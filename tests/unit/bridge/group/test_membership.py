@@ -5,6 +5,8 @@ import pytest
 from bridge.group import membership
 from bridge.group.membership import Membership
 from bridge.kafka.ports import InstanceFenced
+from bridge.source.route import SourceRoute
+from headrace.errors import NeedsOperator
 from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
 
 ONE, TWO = SOURCES = "a/one", "a/two"
@@ -18,7 +20,7 @@ class Member:
     def __init__(self):
         self.step = lambda: None
         self.free = set()
-        self.joins = self.rejoins = 0
+        self.joins = self.rejoins = self.looks = 0
         self.known = False
 
     def join(self, topics, assigned, revoked, lost):
@@ -34,6 +36,9 @@ class Member:
 
     def unassigned(self, partitions):
         return None if self.free is None else self.free & set(partitions)
+
+    def look(self):
+        self.looks += 1
 
     def rejoin(self):
         self.rejoins += 1
@@ -129,3 +134,62 @@ def test_a_group_that_changes_without_end_is_reported(made, clock):
     assert "changed 20 times in the last minute" in one.state
     turn(one, clock, 61)
     assert one.state == ""
+
+
+def change(parts, one, sources, added=(), removed=()):
+    """Take a changed file over as the bridge does."""
+
+    def command():
+        parts.registry.remove(removed)
+        parts.registry.add(
+            SourceRoute(source, TOPIC, (number,)) for (_, number), source in sources.items() if source in added
+        )
+        one.use(sources)
+
+    one.call(command)
+
+
+def test_a_source_that_came_into_the_file_is_served_if_its_partition_is_this_members(made, clock):
+    parts, member, one = made
+    member.step = lambda: member.assigned([(TOPIC, 0), (TOPIC, 2)])
+    turn(one, clock, 1)
+    member.free = set()
+    change(parts, one, PLACES | {(TOPIC, 2): "a/three", (TOPIC, 3): "a/four"}, added={"a/three", "a/four"})
+    turn(one, clock, 2)
+    states = {source: state.figures.state for source, state in parts.registry.states.items()}
+    assert states == {ONE: "starting", TWO: "elsewhere", "a/three": "starting", "a/four": "elsewhere"}
+    assert parts.deliverer.refused == {TWO: "amqp:link:redirect", "a/four": "amqp:link:redirect"}
+    # a partition that the topic got since, and that nobody has, is asked for
+    member.free = {(TOPIC, 3)}
+    change(parts, one, PLACES | {(TOPIC, 2): "a/three", (TOPIC, 3): "a/four", (TOPIC, 4): "a/five"}, added={"a/five"})
+    turn(one, clock, 2)
+    assert (member.looks, member.rejoins) == (2, 0)
+    turn(one, clock, 4)
+    assert member.rejoins == 1
+
+
+def test_a_source_that_left_the_file_goes_once_no_lane_holds_it_and_may_come_again(made, clock):
+    parts, member, one = made
+    member.step = lambda: member.assigned(list(PLACES))
+    turn(one, clock, 1)
+    parts.recover()
+    held = parts.registry.ready.take(0)
+    assert held.source == ONE
+    parts.registry.ready.wait_returned = lambda _sessions, _seconds: False
+    change(parts, one, {(TOPIC, 1): TWO}, removed=[ONE])
+    turn(one, clock, 1)
+    # a lane can still end its transaction, which the broker decides about
+    assert set(parts.registry.states) == {ONE, TWO}
+    assert parts.registry.ownership.snapshot.leases.keys() == {TWO}
+    parts.registry.ready.give_back([held])
+    turn(one, clock, 1)
+    assert set(parts.registry.states) == {TWO}
+    # what comes late is passed over
+    parts.registry.recover([(ONE, 1, 0.0)])
+    parts.registry.unreadable(ONE, 1, NeedsOperator("late"))
+    assert ONE not in parts.recovering
+    # when it comes again
+    change(parts, one, PLACES, added={ONE})
+    turn(one, clock, 1)
+    assert parts.registry.states[ONE].figures.state == "starting"
+    assert ONE in parts.recovering

@@ -1,0 +1,148 @@
+"""`headrace source add`: walks through what a new source needs at every place, and shows what is done and what is left."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+from urllib.parse import urlsplit
+
+import click
+
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.configuration.names import IN_WORDS, SOURCE_NAME
+from headrace.errors import ConfigurationError
+from headrace.source_plan import Engine, Step, Wanted, plan
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_LOOK_SECONDS = 120
+
+
+@click.group()
+def source() -> None:
+    """Add a source: what is needed at its database, its edge, the bridge, the router, Kafka and the lake."""
+
+
+@source.command()
+@click.argument("name", metavar="REGION/NAME")
+@click.option("--bridge", "bridge_path", type=_FILE, required=True, help="The file of the bridges that will serve it.")
+@click.option("--stream", help="The stream that it joins; needed where the bridge's file has several.")
+@click.option("--lake", "lake_path", type=_FILE, help="The lake's file, if the stream is loaded.")
+@click.option("--edge", "edge_path", type=_FILE, help="The edge's file; REGION-NAME.toml when left out.")
+@click.option(
+    "--engine", type=click.Choice(get_args(Engine)), help="The kind of database, where there is no edge's file yet."
+)
+@click.option("--interconnect", default="", metavar="URL", help="Where edges connect to.")
+@click.option("--look", is_flag=True, help="Also run the doctors of the bridge and, if its file is there, of the edge.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def add(
+    name: str,
+    bridge_path: Path,
+    stream: str | None,
+    lake_path: Path | None,
+    edge_path: Path | None,
+    engine: Engine | None,
+    interconnect: str,
+    *,
+    look: bool,
+    as_json: bool,
+) -> None:
+    """Show what REGION/NAME needs to be captured, step by step; nothing is changed.
+
+    Run it again after a step: what the files have by then is done.
+    """
+    if not re.match(SOURCE_NAME, name):
+        raise ConfigurationError(f"{name!r}: expected {IN_WORDS[SOURCE_NAME]}")
+    bridge = load(bridge_path, BridgeFile)
+    edge_path = edge_path or Path(f"{name.replace('/', '-')}.toml")
+    edge = load(edge_path, EdgeFile) if edge_path.exists() else None
+    wanted = Wanted(
+        source=name,
+        engine=_engine(edge, engine),
+        bridge=bridge,
+        stream=_stream(bridge, name, stream),
+        edge_path=edge_path,
+        edge=edge,
+        lake=load(lake_path, LakeFile) if lake_path is not None else None,
+        interconnect=interconnect or _address(bridge),
+    )
+    steps = plan(wanted)
+    found = _looked(wanted) if look else {}
+    if as_json:
+        click.echo(
+            json.dumps(
+                [step._asdict() for step in steps] + [{"place": place, "found": f} for place, f in found.items()]
+            )
+        )
+        return
+    _show(name, steps)
+    for place, findings in found.items():
+        for finding in findings:
+            click.echo(f"{place} doctor, {finding['level']}: {finding['check']}: {finding['said']}")
+
+
+def _engine(edge: EdgeFile | None, given: Engine | None) -> Engine:
+    if edge is None:
+        return given or "postgresql"
+    engines: tuple[Engine, ...] = get_args(Engine)
+    return next(each for each in engines if getattr(edge.source, each) is not None)
+
+
+def _stream(bridge: BridgeFile, name: str, given: str | None) -> str:
+    """Return the stream that the source is in, or joins."""
+    has = next((each for each, stream in bridge.streams.items() if name in stream.sources), None)
+    if has is not None and given not in (None, has):
+        raise ConfigurationError(f"{name} is in stream {has} of {bridge.path}, not in {given}")
+    if has is None and given is None and len(bridge.streams) > 1:
+        raise ConfigurationError(
+            f"{bridge.path} has several streams: {', '.join(sorted(bridge.streams))}", hint="Name one with --stream."
+        )
+    chosen = has or given or next(iter(bridge.streams))
+    bridge.stream(chosen)
+    return chosen
+
+
+def _address(bridge: BridgeFile) -> str:
+    """Return where edges connect to, as far as the bridge's file says it."""
+    if bridge.interconnect.listen is None:
+        return ""
+    port = urlsplit(f"//{bridge.interconnect.listen}").port
+    return f"{'amqps' if bridge.interconnect.certificate else 'amqp'}://BRIDGE:{port}"
+
+
+def _looked(wanted: Wanted) -> dict[str, list[dict[str, str]]]:
+    """Return what the doctors find that is not right, by part; they are commands of their own packages."""
+    files = {"bridge": wanted.bridge.path} | ({"edge": str(wanted.edge_path)} if wanted.edge is not None else {})
+    found = {}
+    for part, path in files.items():
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", part, "doctor", "--json", "--config", path],
+            capture_output=True,
+            text=True,
+            timeout=_LOOK_SECONDS,
+            check=False,
+        )
+        try:
+            findings = json.loads(done.stdout)
+        except ValueError:
+            last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+            findings = [{"check": "doctor", "level": "wrong", "said": last[0], "mend": ""}]
+        found[part] = [each for each in findings if each["level"] != "ok"]
+    return found
+
+
+def _show(name: str, steps: list[Step]) -> None:
+    left = sum(step.state == "to do" for step in steps)
+    click.echo(f"What {name} needs; {left} to do by the files:" if left else f"What {name} needs; the files are ready:")
+    for number, step in enumerate(steps, 1):
+        click.echo(f"\n{number}. {step.place} ({step.state}): {step.text}")
+        for command in step.run:
+            click.echo(f"     {command}")
+        if step.content:
+            click.echo(f"   in {step.file}:")
+            for line in step.content.splitlines():
+                click.echo(f"     {line}")

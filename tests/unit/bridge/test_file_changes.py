@@ -1,0 +1,81 @@
+"""What a running bridge takes over of a changed file, and what it refuses by name."""
+
+import pytest
+
+from bridge.file_changes import compare
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+from headrace.errors import NeedsOperator
+
+FILE = """
+[kafka]
+bootstrap = "k:9092"
+lanes = 2
+security_protocol = "SASL_SSL"
+user = "bridge"
+password = "env:ONE"
+
+[interconnect]
+listen = "0.0.0.0:5671"
+certificate = "a.crt"
+key = "a.key"
+authority = "ca.crt"
+identities = { "edge-3" = ["jakarta/bank"] }
+
+[streams.bank]
+sources = { "jakarta/bank" = [0], "london/bank" = [1] }
+
+[streams.sales]
+sources = { "tokyo/sales" = [0, 1] }
+"""
+
+
+@pytest.fixture
+def changed(tmp_path):
+    path = tmp_path / "bridge.toml"
+
+    def compared(*replaced):
+        path.write_text(FILE)
+        old = load(path, BridgeFile)
+        text = FILE
+        for before, after in replaced:
+            assert before in text
+            text = text.replace(before, after)
+        path.write_text(text)
+        return compare(old, load(path, BridgeFile))
+
+    return compared
+
+
+def test_sources_and_identities_are_taken_over(changed):
+    assert changed() == ([], [], False)
+    sources = ('"london/bank" = [1]', '"paris/bank" = [2], "rome/bank" = [1]')
+    assert changed(sources) == (["paris/bank", "rome/bank"], ["london/bank"], True)
+    assert changed(('["jakarta/bank"] }', '["jakarta/bank"], "edge-4" = ["london/*"] }')) == ([], [], True)
+
+
+@pytest.mark.parametrize(
+    ("replaced", "said"),
+    [
+        ([("lanes = 2", "lanes = 3")], "cannot change kafka.lanes"),
+        ([("lanes = 2\n", "")], None),
+        ([("env:ONE", "env:TWO"), ("5671", "5672")], "cannot change kafka.password, interconnect.listen"),
+        ([("[streams.sales]", '[streams.sales]\ntopic = "other"')], "cannot change streams.sales.topic"),
+        (
+            [("[streams.sales]", '[streams.more]\nsources = { "a/b" = [0] }\n[streams.sales]')],
+            "cannot change streams.more",
+        ),
+        ([("[0, 1]", "[0, 1, 2]")], "other partitions to tokyo/sales"),
+        ([("[1] }", "[2] }"), ("lanes = 2", "lanes = 3")], "other partitions to london/bank"),
+        ([(', "london/bank" = [1]', ""), ("[0, 1]", '[0, 1], "london/bank" = [2]')], "other partitions to london/bank"),
+    ],
+)
+def test_what_needs_a_restart_is_refused_by_name_and_without_values(changed, replaced, said):
+    if said is None:
+        # what was the default before is no change
+        assert changed(*replaced) == ([], [], False)
+        return
+    with pytest.raises(NeedsOperator, match=said) as refused:
+        changed(*replaced)
+    assert refused.value.hint
+    assert "env:" not in refused.value.message + refused.value.hint
