@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import Section
-from headrace.configuration.secret import Secret
 from headrace.errors import NeedsOperator
 
 Place = tuple[str, ...]
@@ -71,8 +70,5 @@ def _differences(old: Any, new: Any, place: Place) -> Iterator[Place]:
                 yield from _differences(old[key], new[key], (*place, key))
             else:
                 yield (*place, key)
-    elif isinstance(old, Secret) and isinstance(new, Secret):
-        if old.reference != new.reference:
-            yield place
     elif old != new:
         yield place

@@ -59,6 +59,8 @@ def test_sources_and_identities_are_taken_over(changed):
     [
         ([("lanes = 2", "lanes = 3")], "cannot change kafka.lanes"),
         ([("lanes = 2\n", "")], None),
+        ([("env:ONE", "command:get ONE")], "cannot change kafka.password"),
+        ([("lanes = 2", 'lanes = 2\nclient = { "client.rack" = "a" }')], "cannot change kafka.client.client.rack"),
         ([("env:ONE", "env:TWO"), ("5671", "5672")], "cannot change kafka.password, interconnect.listen"),
         ([("[streams.sales]", '[streams.sales]\ntopic = "other"')], "cannot change streams.sales.topic"),
         (
@@ -78,4 +80,5 @@ def test_what_needs_a_restart_is_refused_by_name_and_without_values(changed, rep
     with pytest.raises(NeedsOperator, match=said) as refused:
         changed(*replaced)
     assert refused.value.hint
+    assert "ONE" not in refused.value.message + refused.value.hint
     assert "env:" not in refused.value.message + refused.value.hint
