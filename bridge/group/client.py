@@ -15,7 +15,7 @@ _MAGIC = b"CGMDv2:"
 #: Seconds that leaving the group may take.
 _LEAVE_SECONDS = 2.0
 
-#: Seconds that a look at a topic may take.
+#: Seconds that a look at the topics may take.
 _LOOK_SECONDS = 2.0
 
 Named = Callable[[Collection[Partition]], None]
@@ -36,7 +36,6 @@ class KafkaMember:
         self._known: tuple[bytes, GroupMetadata | None] = (b"", None)
         self._subscribe: Callable[[], None] = lambda: None
         self._closing = False
-        self._topics: list[str] = []
 
     def join(self, topics: Collection[str], assigned: Named, revoked: Named, lost: Named) -> None:
         """Join the group."""
@@ -61,7 +60,7 @@ class KafkaMember:
         def subscribe() -> None:
             self._consumer.subscribe(sorted(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
 
-        self._subscribe, self._topics = subscribe, sorted(topics)
+        self._subscribe = subscribe
         subscribe()
 
     def poll(self, seconds: float) -> None:
@@ -108,9 +107,9 @@ class KafkaMember:
 
     def look(self) -> None:
         """Have the client look at its topics now: as the group's leader it begins an assignment when they have grown."""
-        for topic in self._topics:
-            with translated(f"look at topic {topic}"):
-                self._consumer.list_topics(topic, timeout=_LOOK_SECONDS)
+        with translated("look at the topics"):
+            # All of them: after an answer about some the client looks at its group not before the next refresh.
+            self._consumer.list_topics(timeout=_LOOK_SECONDS)
 
     def rejoin(self) -> None:
         """Leave the group and join it again."""
