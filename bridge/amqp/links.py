@@ -87,6 +87,7 @@ class Links:
         """Go on with the sources of a changed file: links of those that left it are closed."""
         gone = set(self._sources) - set(sources)
         self._sources = sources
+        self.requests.use(sources)
         for source in gone:
             self.refuse(source, NOT_FOUND, not_here(source))
             # The next one that attaches is refused by name.

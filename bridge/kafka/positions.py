@@ -38,7 +38,7 @@ class Positions:
         self._connection = connection
         self._admin = admin
         self._group = group
-        self._routes = routes
+        self._routes = self._in_file = routes
         self._leftovers = leftovers
         self._client: Any = None
         #: What was committed in all partitions of each topic when this bridge first read one of them.
@@ -46,12 +46,12 @@ class Positions:
 
     def use(self, routes: Mapping[str, SourceRoute]) -> None:
         """Read the positions of other sources from now on."""
-        # Who had which partition is looked at again.
-        self._routes, self._at_first = routes, {}
+        # Those that left are still looked up by a read that has begun. Who had which partition is looked at again.
+        self._routes, self._in_file, self._at_first = {**self._routes, **routes}, routes, {}
 
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
         """Return what Kafka holds for each source that is still in the file, or why it is not known."""
-        sources = [source for source in sources if source in self._routes]
+        sources = [source for source in sources if source in self._in_file]
         try:
             if self._client is None:
                 self._client = consumer(self._connection, self._group)
@@ -102,7 +102,7 @@ class Positions:
         try:
             own = committed_of(source, entries)
             if own is None:
-                check_free(route, entries, self._routes)
+                check_free(route, entries, self._in_file)
                 own = self._former(route, former)
             check_assignment(route, own)
         except (NeedsOperator, CorruptInput) as error:

@@ -76,6 +76,10 @@ class RequestLinks:
         self._outgoing: Connection | None = None
         self._parting = False
 
+    def use(self, sources: Container[str]) -> None:
+        """Go on with the sources of a changed file."""
+        self._sources = sources
+
     def carry(self, pending: PendingRequests, received: Received) -> None:
         """Carry requests from now on; before, all links are refused."""
         self._pending, self._received = pending, received

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.kafka import client
-from headrace.configuration import bridge, kafka_settings, lake
+from headrace.configuration import bridge, lake
 from headrace.configuration.secret import Secret
 from headrace.configuration.token import callback, expires_at
 from headrace.errors import NotConnected
@@ -53,23 +52,6 @@ def test_other_settings_reach_their_client():
     }
     both = connection(lake.Kafka, client={"client.rack": "a"}, librdkafka_client={"client.rack": "b"})
     assert (both.java()["client.rack"], both.librdkafka()["client.rack"]) == ("a", "b")
-
-
-def test_whatever_the_bridge_sets_itself_is_refused(monkeypatch):
-    made = []
-    for kind in ("Producer", "Consumer", "AdminClient"):
-        monkeypatch.setattr(client, kind, lambda settings, **_more: made.append(settings))
-    plain = connection()
-    client.producer(plain, "id", 1 << 20)
-    client.consumer(plain, "group")
-    client.uncommitted_consumer(plain, "group")
-    client.member(plain, "group", "instance", 8.0, print)
-    client.delivery_consumer(plain, "group", 8.0, print)
-    client.letter_producer(plain)
-    client.admin(plain)
-    names = {name for settings in made for name in settings} - {"on_commit"}
-    assert len(made) == 7
-    assert {name for name in names if not kafka_settings.refused(name)} == set()
 
 
 def jwt(**claims):

@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka import client, errors
+from headrace.configuration import kafka_settings
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, Retryable
 
@@ -38,3 +39,21 @@ def test_any_other_trouble_passes_without_words():
     with pytest.raises(Retryable) as raised, errors.translated("commit a/b"):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN))
     assert raised.value.hint == ""
+
+
+def test_whatever_the_bridge_sets_itself_is_refused_in_the_file(monkeypatch):
+    made = []
+    for kind in ("Producer", "Consumer", "AdminClient"):
+        monkeypatch.setattr(client, kind, lambda settings, **_more: made.append(settings))
+    plain = KafkaConnection(bootstrap="127.0.0.1:1")
+    client.producer(plain, "id", 1 << 20)
+    client.consumer(plain, "group")
+    client.uncommitted_consumer(plain, "group")
+    client.member(plain, "group", "instance", 8.0, print)
+    client.delivery_consumer(plain, "group", 8.0, print)
+    client.request_consumer(plain, "group")
+    client.dead_letter_producer(plain)
+    client.admin(plain)
+    names = {name for settings in made for name in settings} - {"on_commit"}
+    assert len(made) == 8
+    assert {name for name in names if not kafka_settings.refused(name)} == set()
