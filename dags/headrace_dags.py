@@ -2,7 +2,7 @@
 
 Airflow imports this file often, so it reads the file that HEADRACE_LAKE_CONFIG names with the standard library alone and
 imports nothing heavy. What a run loads is computed by the load from committed offsets, never from a date of Airflow's, so
-every task can be run again at any point. A file that is missing or wrong is an import error that says what is wrong.
+every task can be run again at any point. A file that is missing or wrong is an import error that names what is wrong.
 """
 
 import json
@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
-#: A schedule's fields and what they are when the file does not say.
+#: A schedule's fields and what they are when the file does not set them.
 _SCHEDULE = {"cron": "", "retries": 2, "retry_seconds": 60, "timeout_minutes": 120, "pool": "default_pool"}
 #: The same of a load, which alone has groups of tables.
 _LOAD = _SCHEDULE | {"table_groups": 1}
@@ -30,7 +30,7 @@ _LOAD = _SCHEDULE | {"table_groups": 1}
 _FINAL = {1, 2, 3, 4}
 _JAVA = "spark.driver.extraJavaOptions"
 #: Airflow's connection for spark-submit, which this file makes of [spark] in the lake's file, so that loads run where every other
-#: command of the lake does: there is no second place that says where Spark is.
+#: command of the lake does: where Spark is is set in one place.
 _CONNECTION = "headrace_spark"
 #: What a driver or a cluster must know before the job starts; the job sets the rest itself. Nothing of Hadoop's, which may
 #: hold keys, gets into a command line.
@@ -137,7 +137,7 @@ def _jar_folder() -> Path:
 
 
 def _known_ahead(jars: list[Path], settings: dict[str, str]) -> dict[str, str]:
-    """Return what must be known before the JVM starts; the job sets the rest. The session of a command says the same."""
+    """Return what must be known before the JVM starts; the job sets the rest. The session of a command does the same."""
     java = [f"-Dlog4j2.configurationFile={(_spark_jobs() / 'log4j2.properties').as_uri()}", "-Duser.timezone=UTC"]
     archive = jars[0].parent / "classes.jsa"
     if archive.exists():
@@ -152,7 +152,7 @@ def _spark_jobs() -> Path:
     """Return the folder of the package with the jobs, without importing it."""
     found = find_spec("spark_jobs")
     if found is None or not found.submodule_search_locations:
-        raise ValueError("the package spark_jobs is not installed beside Airflow. Install headrace[spark] there.")
+        raise ValueError("the package spark_jobs is not installed next to Airflow. Install headrace[spark] there.")
     return Path(found.submodule_search_locations[0])
 
 
@@ -162,8 +162,8 @@ def _command(*arguments: str) -> None:
     ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(ended.stdout)
     if ended.returncode:
-        said = f"headrace {' '.join(arguments)} ended with exit code {ended.returncode}:\n{ended.stdout[-2000:]}"
-        raise AirflowFailException(said) if ended.returncode in _FINAL else RuntimeError(said)
+        message = f"headrace {' '.join(arguments)} ended with exit code {ended.returncode}:\n{ended.stdout[-2000:]}"
+        raise AirflowFailException(message) if ended.returncode in _FINAL else RuntimeError(message)
 
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
@@ -181,7 +181,7 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
     def named(task_id: str) -> dict[str, Any]:
         return spark_submit | {"task_id": task_id, "name": f"headrace_{stream}_{task_id}"}
 
-    def asked(step: str, *more: str) -> list[str]:
+    def arguments_of(step: str, *more: str) -> list[str]:
         return [stream, "--config", str(path), "--step", step, *more]
 
     with _dag(
@@ -195,11 +195,11 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
             _command("lake", "check", stream, "--config", str(path))
 
         checked, count = check(), schedule["table_groups"]
-        bronze = SparkSubmitOperator(**named("bronze"), application_args=asked("bronze"))
+        bronze = SparkSubmitOperator(**named("bronze"), application_args=arguments_of("bronze"))
         silver = SparkSubmitOperator(
             **named("silver"),
-            # What is published is published, whatever table stopped: the task behind this one says so.
-            application_args=asked("silver", "--report-stopped"),
+            # What is published is published, whatever table stopped: the task after this one reports it.
+            application_args=arguments_of("silver", "--report-stopped"),
             outlets=[Asset(name=f"headrace/{stream}", uri=f"headrace://lake/{stream}")],
         )
 
@@ -209,7 +209,7 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
 
         silver >> stopped_tables()
         if count > 1:
-            each = [asked("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
+            each = [arguments_of("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
             tables = SparkSubmitOperator.partial(**named("tables")).expand(application_args=each)
             checked >> bronze >> tables >> silver
         else:
@@ -239,7 +239,7 @@ def _dag(dag_id: str, description: str, schedule: dict[str, Any], **more: Any) -
 
 def _verify(path: Path, section: dict[str, Any], streams: list[str]) -> DAG:
     """Return the DAG that proves the lake equal to the sources, while both are written to."""
-    asked = {
+    params = {
         "stream": Param("", type="string", enum=["", *streams], description="One stream; all when empty."),
         "source": Param("", type="string", description="One source, region/name; all when empty."),
         "table": Param("", type="string", description="One table; all when empty."),
@@ -255,7 +255,7 @@ def _verify(path: Path, section: dict[str, Any], streams: list[str]) -> DAG:
         "headrace_verify",
         "Prove that the lake's tables equal the databases', at one place of each source's log.",
         _schedule(path, "verify", section),
-        params=asked,
+        params=params,
     ) as dag:
 
         @task(task_id="verify")
@@ -292,8 +292,8 @@ def _maintain(path: Path, section: Any, streams: list[str]) -> DAG:
 
 
 def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
-    """Return the DAG that does a layer of a stream again, when somebody asks; readers see the old rows until the new stand."""
-    asked = {
+    """Return the DAG that does a layer of a stream again, on demand; readers see the old rows until new ones are published."""
+    params = {
         "stream": Param(next(iter(streams)), type="string", enum=list(streams)),
         "layer": Param("silver", type="string", enum=["silver", "bronze"]),
         "from": Param("", type="string", description="An offset, a time or a position; the beginning when empty."),
@@ -302,7 +302,7 @@ def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
         "headrace_replay",
         "Do silver again from bronze, or bronze from Kafka. Pause the stream's load meanwhile.",
         _SCHEDULE | {"timeout_minutes": max(schedule["timeout_minutes"] for schedule in streams.values())},
-        params=asked,
+        params=params,
     ) as dag:
 
         @task(task_id="replay")

@@ -42,7 +42,7 @@ lake.add_command(new_lake)
 @click.argument("stream")
 @_config
 @click.option("--only", type=click.Choice(["bronze", "silver"]), help="One step alone.")
-@click.option("--continuous", is_flag=True, help="Load for good, until interrupted: bronze as records come.")
+@click.option("--continuous", is_flag=True, help="Load until interrupted: bronze as records come.")
 @click.option(
     "--every",
     type=click.IntRange(min=1),
@@ -163,7 +163,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
 def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: bool) -> None:
     """Do a layer of STREAM again: silver from bronze, or bronze from Kafka, all of it or from a point on.
 
-    Readers see the old rows until all new ones stand. Run no load of the stream meanwhile: one of the two would fail.
+    Readers see the old rows until all new ones are published. Run no load of the stream meanwhile: one of the two would fail.
     """
     file = _file(config, stream)
     from spark_jobs import load as job
@@ -276,7 +276,7 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table", show_default=True
 )
 @click.option("--to", type=click.Path(), help="With --format parquet: the folder to make.")
-@click.option("--as-of", metavar="TIME", help="Show silver as it stood at a moment at its sources (ISO 8601, UTC).")
+@click.option("--as-of", metavar="TIME", help="Show silver as it was at a moment at its sources (ISO 8601, UTC).")
 def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | None) -> None:
     r"""Query the lake in Spark SQL: QUERY, a script on standard input, or a prompt (\q leaves, \d lists tables).
 

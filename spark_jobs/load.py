@@ -25,13 +25,13 @@ from spark_jobs.silver.table_group import TableGroup
 Step = Literal["bronze", "silver"]
 #: Seconds between two looks at bronze.
 _LOOK = 1.0
-#: Hears the step, what is done and what there is to do.
+#: Receives the step, what is done and what there is to do.
 OnProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a load did; a step that was not asked for is None."""
+    """What a load did; a step that did not run is None."""
 
     bronze: BronzeReport | None = None
     silver: SilverReport | None = None
@@ -68,19 +68,19 @@ def run(
     """
     lake.stream(stream)
 
-    def hear(step: str) -> Callable[[int, int], None] | None:
+    def of_step(step: str) -> Callable[[int, int], None] | None:
         return (lambda done, todo: on_progress(step, done, todo)) if on_progress else None
 
     if group is not None:
-        return Report(silver=silver.load(spark, lake, stream, group=group, on_progress=hear("silver")))
+        return Report(silver=silver.load(spark, lake, stream, group=group, on_progress=of_step("silver")))
 
     raw = (
-        bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=hear("bronze"))
+        bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=of_step("bronze"))
         if only != "silver"
         else None
     )
     try:
-        current = silver.load(spark, lake, stream, on_progress=hear("silver")) if only != "bronze" else None
+        current = silver.load(spark, lake, stream, on_progress=of_step("silver")) if only != "bronze" else None
     except ReplicationError:
         run_log.record(spark, lake, raw, None)
         raise
@@ -96,7 +96,7 @@ def follow(
     stopped: Event,
     on_progress: Callable[[Report], None],
 ) -> None:
-    """Load for good, until `stopped` is set: bronze as records come, silver if anything came.
+    """Load until `stopped` is set: bronze as records come, silver if anything came.
 
     Silver is loaded every so many seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
     `on_progress` receives of each load of silver that published something, and when tables stop; the others go on.

@@ -1,4 +1,4 @@
-"""Whether a load would find nothing to do, told from Kafka and from the tables' logs alone: without Spark, in a second.
+"""Whether a load would find nothing to do, by Kafka and from the tables' logs alone: without Spark, in a second.
 
 Only of a lake on this machine, and only where it is certain; everything else is left to the load itself. Called before a Spark
 session is made, by the command and by submit.py.
@@ -34,7 +34,7 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
     found = check.check(lake, stream) if only != "silver" else None
     if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
         return None
-    if (found and found["records"]) or (only != "bronze" and not _silver_stands(lake, folder, stream)):
+    if (found and found["records"]) or (only != "bronze" and not _silver_is_current(lake, folder, stream)):
         return None
     raw = None
     if found:
@@ -50,7 +50,7 @@ def whole(lake: LakeFile, stream: str) -> bool:
     return note is not None and bool(note["whole"])
 
 
-def _silver_stands(lake: LakeFile, folder: Path, stream: str) -> bool:
+def _silver_is_current(lake: LakeFile, folder: Path, stream: str) -> bool:
     """Whether all tables of silver, and the histories that are wanted, are published as far as bronze goes."""
     note = next((note for note in _notes(folder) if note["stream"] == stream), None)
     if note is None or not note["whole"] or note["bronze_version"] is None:

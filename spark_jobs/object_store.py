@@ -1,7 +1,7 @@
 """Whether several drivers may write one lake where its root is, and the jars of Hadoop's file system for S3.
 
 Delta's own log stores for S3 exclude writers of one JVM at most: of two drivers that commit the same version one is lost
-without an error, and all streams of a lake share tables. `GCSLogStore` does not help, although it asks for a file only if it is
+without an error, and all streams of a lake share tables. `GCSLogStore` does not help, although it creates a file only if it is
 absent: no setting of Hadoop 3.5 makes a plain `create` on S3 conditional. So a lake on S3 has a log store of ours, whose commits
 S3 itself decides (infra/local/ConditionalLogStore.java), where the server does that. HDFS, ABFS and GCS have a safe default.
 Called by session.
@@ -22,7 +22,7 @@ _S3 = frozenset({"s3", "s3a", "s3n"})
 CONDITIONAL = "headrace.ConditionalLogStore"
 #: The operator's word that one driver at a time writes to the lake.
 _ONE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
-#: Delta's own that do not exclude other drivers on S3, and do not say so either.
+#: Delta's own that do not exclude other drivers on S3, and do not report it either.
 _UNSAFE = frozenset(
     f"{package}.{name}"
     for package in ("io.delta.storage", "org.apache.spark.sql.delta.storage")
@@ -66,7 +66,7 @@ def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -
     jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way.
     if not jvm.headrace.ConditionalLogStore.excludes(place, spark._jsc.hadoopConfiguration()):  # noqa: SLF001 - as above.
         raise ConfigurationError(
-            f"{root}: its server puts an object over another one although it was asked not to (If-None-Match), so two drivers "
+            f"{root}: its server puts an object over another one in spite of If-None-Match, so two drivers "
             "that commit at the same time would lose a commit without an error",
             hint=f"Take a server that does, or name a log store in [spark.settings] {_setting(root)}: {_CHOICE}.",
         )

@@ -1,4 +1,4 @@
-"""Sessions of Spark that loads use again: a load that never ends would make some for each table and cycle for good.
+"""Sessions of Spark that loads use again: a load that never ends would make some for each table and cycle permanently.
 
 A session's settings are those of its making but for what a commit sets for itself, which is unset when the session comes back.
 """

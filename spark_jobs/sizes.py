@@ -1,7 +1,7 @@
 """How much is done at the same time: by the cores of this machine, or of the cluster that runs the job.
 
-A cluster's cores are what the lake's file says of them, else those of the executors that have registered by now, so they are
-asked for again when a load knows what it has to do. Settings of the lake's file go first. Called by session and silver's load.
+A cluster's cores are those that the lake's file states, else those of the executors that have registered by now, so they are
+read again when a load knows what it has to do. Settings of the lake's file go first. Called by session and silver's load.
 """
 
 import os
@@ -26,7 +26,7 @@ def is_local(master: str) -> bool:
 
 
 def cores(master: str, given: Mapping[str, str]) -> int | None:
-    """Return the cores that the master and the settings tell of; None where only the cluster knows."""
+    """Return the cores that the master and the settings state; None where only the cluster knows."""
     if local := _LOCAL.fullmatch(master):
         return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
     if cluster := _TEST_CLUSTER.fullmatch(master):
@@ -34,7 +34,7 @@ def cores(master: str, given: Mapping[str, str]) -> int | None:
     for name in ("spark.default.parallelism", "spark.cores.max"):
         if given.get(name, "").isdigit():
             return int(given[name])
-    # YARN and Kubernetes give an executor one core unless they are asked for more.
+    # YARN and Kubernetes give an executor one core unless more are requested.
     each = int(given.get("spark.executor.cores", "1"))
     for name in ("spark.dynamicAllocation.maxExecutors", "spark.executor.instances"):
         if given.get(name, "").isdigit():

@@ -4,7 +4,7 @@
 where a cluster runs the driver, a copy of it next to an installed package. Of silver, `--group 2/4` brings the second of four
 groups of tables up ahead, for the step without a group to publish.
 
-Exits 0 when the step is done, else with the code of its error, after one line that says what happened and one what to do.
+Exits 0 when the step is done, else with the code of its error, after a line with what happened and one with what to do.
 Called by Airflow's SparkSubmitOperator; the same code as `headrace lake load`.
 """
 

@@ -110,7 +110,7 @@ class Statement(NamedTuple):
 
     kind: Kind
     tables: tuple[tuple[str, str], ...] = ()
-    #: Of the statement, at most three words, for messages: never a value.
+    #: Of the statement, its first keywords and the name after them as it is written, for messages: never a value.
     opening: str = ""
     #: Of the XA transaction, as the server writes it.
     xid: str = ""
@@ -131,6 +131,13 @@ _MOVING: Final = frozenset({
     ("CONVERT", "TABLE"), ("DISCARD", "TABLESPACE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "PARTITION"),
     ("IMPORT", "PARTITION"),
 })  # fmt: skip
+#: Words with which statements begin, ahead of the name of what they change, and what is between names.
+_OPENING: Final = frozenset({
+    "ALTER", "CREATE", "DATA", "DATABASE", "DELETE", "DROP", "EXISTS", "FROM", "IF", "IGNORE", "INSERT", "INTO", "LOAD", "ONLINE",
+    "OR", "RENAME", "REPLACE", "SCHEMA", "SET", "START", "STATEMENT", "TABLE", "TABLES", "TRANSACTION", "TRUNCATE", "UPDATE",
+    "ROLLBACK", "COMMIT", "BEGIN",
+})  # fmt: skip
+_JOINS: Final = frozenset({".", ",", "TO"})
 #: What ALTER TABLE renames without moving a row.
 _RENAMED_WITHIN: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT"})
 #: Takes the place of a character that could not be decoded.
@@ -156,7 +163,7 @@ def read_statement(text: str, sql_mode: int = 0) -> Statement:
 
 def _read(found: list[Token]) -> Statement:
     words = [token.keyword for token in found[:6]]
-    opening = " ".join(takewhile(lambda word: word.isascii() and word.isalpha(), words[:3]))
+    opening = _opening(found)
     word = words[0] if words else ""
     if word in _BOUNDS or words[:2] == ["START", "TRANSACTION"]:
         return Statement(_BOUNDS[word].kind if word in _BOUNDS else Kind.BEGIN, opening=opening)
@@ -170,8 +177,26 @@ def _read(found: list[Token]) -> Statement:
             return Statement(Kind.MOVES, opening=opening)
         return Statement(Kind.EMPTIES, tables, opening)
     if _moves(words, found):
-        return Statement(Kind.MOVES, opening=opening)
+        return Statement(Kind.MOVES, opening=_opening(found, several=words[:1] == ["RENAME"]))
     return Statement(Kind.HARMLESS if word in _HARMLESS else Kind.REFUSED, opening=opening)
+
+
+def _opening(found: list[Token], *, several: bool = False) -> str:
+    """Return a statement's first keywords and the name after them; of `several` names all, as in RENAME TABLE a TO b."""
+    keywords = [token.keyword for token in takewhile(lambda token: token.keyword in _OPENING, found)]
+    parts: list[str] = []
+    for token in found[len(keywords) :]:
+        # After a name comes what joins it to another one, or the end.
+        named = bool(parts) and parts[-1] not in _JOINS
+        joins = token.text if token.form is Form.SIGN else token.keyword
+        if named and joins in _JOINS and (several or joins == "."):
+            parts.append(joins)
+        elif not named and token.form in {Form.WORD, Form.NAME}:
+            parts.append(token.text)
+        else:
+            break
+    names = "".join(f" {part} " if part == "TO" else f"{part} " if part == "," else part for part in parts)
+    return " ".join([*keywords, *filter(None, [names.strip()])])
 
 
 def _emptied(found: list[Token]) -> tuple[tuple[str, str], ...] | None:

@@ -60,7 +60,7 @@ class _Follower(Thread):
         self._spark, self._aside = spark, for_appending(spark, few=True)
         self._lake, self._stream, self._every = lake, stream, every
         self._sink: Sink | None = None
-        #: Ends of tables' topics that were the same before and after positions were asked for: passed, so no position is beyond.
+        #: Ends of tables' topics that were the same before and after positions were read: passed, so no position is beyond.
         self._quiet: dict[Place, int] | None = None
         #: When the age of the table's note was last looked at.
         self._looked = monotonic()
@@ -85,7 +85,7 @@ class _Follower(Thread):
                 ends = monotonic() + self._every
                 self._round()
                 self._ended.wait(max(0.0, ends - monotonic()))
-        except Exception as failure:  # noqa: BLE001 - raised in the thread that asks for it.
+        except Exception as failure:  # noqa: BLE001 - raised in the thread that checks.
             self._failure = failure
 
     def check(self) -> None:

@@ -85,7 +85,7 @@ def rows(source: DataFrame) -> DataFrame:
 
 def ordered(batch: DataFrame) -> DataFrame:
     """Return bronze's rows in the order of its files: by table within each partition, with the moment of their loading."""
-    # A number stands in the code that Spark makes and compiles, so each batch would have its own. An array stands there by
+    # A number is part of the code that Spark generates, so each batch would compile its own. An array is passed by
     # reference, if it is folded; and its only element is not taken before there are rows.
     loaded_at = F.get(F.array(F.lit(datetime.now(UTC))), F.col("partition").bitwiseAND(0))
     # A hash sorts by radix and keeps the order of the log within a table. Sorted last, rows are not copied once more.

@@ -87,7 +87,7 @@ def _piece(place: Column) -> Column:
 
 def _inside(name: str, after: int) -> Column:
     """Return what a piece holds behind its head, without so many characters at its end."""
-    # As bytes: a text is counted from its beginning, letter by letter, for each cut.
+    # As bytes: a text is counted from its beginning, character by character, for each cut.
     piece, head = F.col(f"_{name}").cast("binary"), len(_HEADS[name])
     return F.substring(piece, F.lit(head + 1), F.octet_length(piece) - (head + after)).cast("string")
 

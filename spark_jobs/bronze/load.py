@@ -63,12 +63,12 @@ def load(
         there = topics.ready(lake, stream, reach)
         held = offsets.of_table(spark, table_path(lake, stream), stream, COLUMNS)
         if topics.behind(held, there):
-            # Another load has gone on since Kafka was asked.
+            # Another load has gone on since Kafka's ends were read.
             there = topics.described(lake, stream, reach)
         before = checked(lake, stream, held, there, accept_gap=accept_gap)
         todo = topics.todo(before, there)
-        hear = (lambda done: on_progress(min(done, todo), todo)) if on_progress else None
-        sink = Sink(for_appending(spark, few=False), lake, stream, before, hear)
+        report = (lambda done: on_progress(min(done, todo), todo)) if on_progress else None
+        sink = Sink(for_appending(spark, few=False), lake, stream, before, report)
         sink.observed(reach)
         while batch := next_batch(sink.progress, there, lake.stream(stream).records_per_batch):
             sink.write(batch, there)
@@ -96,7 +96,7 @@ def load(
 def reach(spark: SparkSession, lake: LakeFile, stream: str) -> dict[str, str] | None:
     """Return up to where all of each source is in the table; None where a stream has one topic: all that is there counts.
 
-    Asked before the version that is read, since later ones reach further.
+    Read before the version that is read, since later ones reach further.
     """
     per_table = lake.stream(stream).topic_per_table
     return offsets.reached(spark, table_path(lake, stream), topic_per_table=per_table)

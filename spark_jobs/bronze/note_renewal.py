@@ -1,6 +1,6 @@
 """Bronze's note of its offsets written again while nothing comes, long before Delta removes old commits from the log.
 
-Rows alone do not say where a load goes on: a transaction's marker, and what Kafka has removed, are beyond the last of them.
+Rows alone do not show where a load goes on: a transaction's marker, and what Kafka has removed, are beyond the last of them.
 Called by loads that find nothing to do, and by maintenance.
 """
 

@@ -105,7 +105,7 @@ class Sink:
     ) -> None:
         self.records = self.files = self.batches = 0
         self.progress = held
-        self._spark, self._lake, self._stream, self._tell = spark, lake, stream, on_progress
+        self._spark, self._lake, self._stream, self._on_progress = spark, lake, stream, on_progress
         #: What the topics have not passed yet, or not noted, oldest first.
         self._reaches: list[Reach] = []
         self._mirror_seconds = _MIRRORED_EVERY if follows else 0.0
@@ -126,8 +126,8 @@ class Sink:
         self.batches += 1
         if monotonic() >= self._mirrored_at + self._mirror_seconds:
             self.mirror()
-        if self._tell:
-            self._tell(self.records)
+        if self._on_progress:
+            self._on_progress(self.records)
 
     def mirror(self) -> None:
         """Let lag tools see what the table holds."""

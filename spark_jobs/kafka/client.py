@@ -75,11 +75,11 @@ def describe_all(connection: KafkaConnection, names: Sequence[str], *, patience:
 
     Kafka has `patience` seconds for each of three answers.
     """
-    client, asked = admin(connection), names[0]
+    client, name = admin(connection), names[0]
     found: dict[str, Any] = {}
     try:
-        for asked, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():
-            found[asked] = described.result()
+        for name, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():
+            found[name] = described.result()
         places = [Place(name, partition.id) for name, one in found.items() for partition in one.partitions]
         starts, ends = (
             _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED, patience=patience)
@@ -87,7 +87,7 @@ def describe_all(connection: KafkaConnection, names: Sequence[str], *, patience:
         )
     except KafkaException as error:
         client.poll(0)
-        raise explained(error, connection.bootstrap, asked) from error
+        raise explained(error, connection.bootstrap, name) from error
 
     def of(name: str, bounds: Mapping[Place, int]) -> dict[int, int]:
         return {place.partition: offset for place, offset in bounds.items() if place.topic == name}
@@ -142,11 +142,11 @@ def tables_of(connection: KafkaConnection, name: str) -> list[str]:
 
 def compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
     """Return those of some topics that Kafka compacts; raise NeedsOperator where it does not return the setting."""
-    asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    if not asked:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    if not resources:
         return []
     client, found = admin(connection), []
-    for resource, answer in client.describe_configs(asked, request_timeout=PATIENCE).items():
+    for resource, answer in client.describe_configs(resources, request_timeout=PATIENCE).items():
         try:
             if "compact" in str(answer.result()["cleanup.policy"].value):
                 found.append(str(resource.name))
@@ -178,7 +178,7 @@ def consumer(connection: KafkaConnection, group: str) -> Consumer:
     )
 
 
-#: What brokers, or this side, refused of the newest client: it comes here before the client's own last word, which does not tell.
+#: What brokers, or this side, refused of the newest client: it comes here before the client's own last message, which lacks it.
 _refusals: deque[str] = deque(maxlen=4)
 
 

@@ -1,4 +1,4 @@
-"""Small files put together and old ones removed, without breaking what is published or can be asked of the past.
+"""Small files put together and old ones removed, without breaking what is published or can be queried as of the past.
 
 Guarantees that the version of a table that is published can be read at any moment: compacted versions are published before old
 files are removed, a table with commits that are not published yet is left as it is while its published files would be among them,

@@ -1,4 +1,4 @@
-"""Silver done again from bronze, beside readers who go on seeing the old tables until all new ones are published together.
+"""Silver done again from bronze; readers go on seeing the old tables until all new ones are published together.
 
 Each table is one overwriting commit, made of the newest published state before the point from which it is done again, or of
 nothing, and of bronze's changes from there to what is published now. A replay that dies has published nothing; loads and
@@ -38,7 +38,7 @@ def replay(
     *,
     on_progress: OnProgress | None = None,
 ) -> SilverReport:
-    """Make every table of the stream anew and publish them together; with `since`, from positions of its sources on.
+    """Make every table of the stream again and publish them together; with `since`, from positions of its sources on.
 
     Raises NeedsOperator when nothing is published, or nothing that old is kept. A table that cannot be made stays as it is
     published, and is in the report.
@@ -97,7 +97,7 @@ def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) ->
 def _table(
     spark: SparkSession, lake: LakeFile, context: table_task.LoadContext, at: StreamSnapshot, known: Table, scratch: str
 ) -> Table:
-    """Overwrite one table; return how it stands. The session is this table's own."""
+    """Overwrite one table; return its state. The session is this table's own."""
     task = snapshot.task_of(spark, lake, at, known.table)
     if not at.base.load:
         return _from_bronze(spark, context, replace(task, known=replace(known, schemas={}, positions={})))

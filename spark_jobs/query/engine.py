@@ -71,27 +71,27 @@ class SqlEngine:
                 found |= set(self._columns[relation])
         return sorted(found)
 
-    def ask(self, question: str) -> DataFrame:
+    def ask(self, query: str) -> DataFrame:
         """Return the answer; raise ConfigurationError for a query that Spark cannot understand, and for what writes."""
-        question = question.strip().rstrip(";")
-        asked = question.casefold()
+        query = query.strip().rstrip(";")
+        folded = query.casefold()
         with explained("sql"):
             try:
-                statements.refuse_writes(self._spark, question)
+                statements.refuse_writes(self._spark, query)
             except ParseException as error:
                 raise ConfigurationError(readable(error)) from error
-            everything = bool(_LISTING.match(question))
+            everything = bool(_LISTING.match(query))
             streams = published.latest_of_all(self._spark, self._lake)
             for relation in self._relations(streams):
-                if everything or relation.name.casefold() in asked:
+                if everything or relation.name.casefold() in folded:
                     self._register(relation)
             for overlays in self._overlays:
                 # A stream's newest rows are read only when a query names them.
-                if everything or overlays.database in asked:
-                    for name, statement in overlays.statements(asked, streams, everything=everything):
+                if everything or overlays.database in folded:
+                    for name, statement in overlays.statements(folded, streams, everything=everything):
                         self._view(f"{overlays.database}.`{name}`", statement)
             try:
-                return self._spark.sql(question)
+                return self._spark.sql(query)
             except (AnalysisException, ParseException) as error:
                 raise ConfigurationError(readable(error)) from error
 

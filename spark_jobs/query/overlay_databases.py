@@ -44,7 +44,7 @@ class Overlays:
             snapshot.forget(self._spark, folder)
         storage.delete(self._spark, self._folder)
 
-    def statements(self, asked: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
+    def statements(self, query: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
         """Yield name and statement of each table that a query names and that differs from when it was last queried.
 
         `streams` is what they published last.
@@ -53,7 +53,7 @@ class Overlays:
         for place, name in name_registry.of(self._spark, self._lake, self._places(streams)).items():
             moment = self._moments[place[0]]
             old = self._written.get(place)
-            if not (everything or name.casefold() in asked) or (old and old[0] is moment):
+            if not (everything or name.casefold() in query) or (old and old[0] is moment):
                 continue
             folder = f"{self._folder}/{uuid.uuid4().hex}"
             yield name, snapshot.sql(self._spark, self._lake, moment, place[1], folder)

@@ -2,7 +2,7 @@
 
 Guarantees what a load guarantees: every source exactly up to one position, at the end of a transaction, in all tables alike;
 the changes are folded by the load's own code. Nothing of the lake is written but the folded changes of the tables that are
-asked, in a scratch folder, so a question reads them as often as it likes. Called by SQL for `silver_live` and `--as-of`.
+queried, in a scratch folder, so a query reads them as often as it likes. Called by SQL for `silver_live` and `--as-of`.
 """
 
 from dataclasses import dataclass, replace
@@ -80,7 +80,7 @@ def moment(
     """Return the stream at the high watermarks, or at its newest whole transactions; None when nothing of it was ever loaded.
 
     A moment that is `known` is returned itself while nothing came after it. If its rows are few they are `held` in memory until
-    it is let go, and go on to the end of Kafka's topic; else to that of bronze.
+    it is released, and go on to the end of Kafka's topic; else to that of bronze.
     """
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
@@ -101,7 +101,7 @@ def moment(
         if beyond:
             ahead = kafka_increment.read(aside, lake, base.stream, beyond)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
-        # Read again for each table that is asked.
+        # Read again for each table that is queried.
         raw = raw.coalesce(1).persist()
     else:
         raw = increment.rows(spark, path, since, version)
@@ -178,7 +178,7 @@ def _place(scratch: str) -> str:
 
 
 def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
-    """Return what is to be done for a table; one that stands behind its stream begins where it stands."""
+    """Return what is to be done for a table; one that is behind its stream begins where it is."""
     known = at.base.tables.get(name)
     records = [record for record in at.new.records if record.table == name]
     whole = known is None or known.positions == at.base.positions

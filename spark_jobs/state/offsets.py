@@ -96,7 +96,7 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
     if set(columns) - set(frame.columns):
         raise NeedsOperator(
             f"{path} is a Delta table, but not one of bronze: it lacks {', '.join(sorted(set(columns) - set(frame.columns)))}",
-            hint="Move it away, or name another [lake] root.",
+            hint="Move it to another place, or name another [lake] root.",
         )
     if found is None:
         # There are only commits of other programs: continue after the rows' greatest offsets.

@@ -31,7 +31,7 @@ class Unfinished:
     upto: str
 
 
-#: Stands for the number of the load that publishes a table whose folder it has made.
+#: In place of the number of the load that publishes a table whose folder it has made.
 NEW = -1
 
 

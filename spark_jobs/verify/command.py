@@ -77,14 +77,14 @@ def verify(
 
     reports: list[TableReport] = []
     with report.progress(Console(stderr=True)) as shown:
-        shown.say("connecting to the sources")
+        shown.show("connecting to the sources")
         for _, name, address in sources:
             with connect(name, address):
                 pass
-        shown.say("starting Spark")
+        shown.show("starting Spark")
         spark = session(lake, name="headrace verify")
         for stream_name, name, address in sources:
-            shown.say(f"{name}: taking a snapshot")
+            shown.show(f"{name}: taking a snapshot")
             # What is published before the snapshot is taken cannot be ahead of it.
             with (
                 closing(LakeAt(spark, lake, stream_name)) as silver,
@@ -119,12 +119,12 @@ def _verify(
 
     if database.place is None:
         return list(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
-    reached = silver.advance(name, database, seconds=0, on_progress=shown.say)
+    reached = silver.advance(name, database, seconds=0, on_progress=shown.show)
     reports = list(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
     unequal = [found.table for found in reports if found.verdict == "not equal"]
     if reached.proven or not unequal:
         return reports
-    reached = silver.advance(name, database, seconds=wait, on_progress=shown.say)
+    reached = silver.advance(name, database, seconds=wait, on_progress=shown.show)
     for place, found in enumerate(reports):
         if found.table in unequal:
             (again,) = compared(name, database, silver, [found.table], sample=sample, on_progress=shown.table)
@@ -136,9 +136,9 @@ def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableRepor
     """Return the report of a table that differs while changes may still be on their way."""
     if found.verdict != "not equal":
         return found
-    stands = f"is at {reached.newest}" if reached.newest else "has nothing of it"
+    state = f"is at {reached.newest}" if reached.newest else "has nothing of it"
     reason = (
-        f"it differs, but within {wait} s nothing came that the source wrote after the snapshot: the lake {stands}, and changes "
+        f"it differs, but within {wait} s nothing came that the source wrote after the snapshot: the lake {state}, and changes "
         "may be on their way. See that edge and bridge run ('headrace status'), or change any captured row, and verify again."
     )
     return replace(found, verdict="not compared", reasons=[reason, *found.reasons])

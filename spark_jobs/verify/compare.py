@@ -78,8 +78,8 @@ def compare(
     cells: Collection[int] | None = None,
 ) -> Comparison:
     """Return the comparison of two sides of a table, in all cells of a grid or in some, with the keys that differ."""
-    with ThreadPoolExecutor(1, thread_name_prefix="source") as beside:
-        search = _Search(source, lake, beside)
+    with ThreadPoolExecutor(1, thread_name_prefix="source") as executor:
+        search = _Search(source, lake, executor)
         here, there = search.digests(grid, cells)
         differing = _differing(here, there)
         if differing:
@@ -97,15 +97,15 @@ def compare(
 class _Search:
     """Gathers the rows of ranges that differ, within bounds."""
 
-    def __init__(self, source: Side, lake: Side, beside: ThreadPoolExecutor) -> None:
+    def __init__(self, source: Side, lake: Side, executor: ThreadPoolExecutor) -> None:
         self.source_rows: list[Row] = []
         self.lake_rows: list[Row] = []
         self.complete = True
-        self._source, self._lake, self._beside = source, lake, beside
+        self._source, self._lake, self._executor = source, lake, executor
         self._steps = 0
 
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> tuple[dict[int, Digest], dict[int, Digest]]:
-        there = self._beside.submit(self._source.digests, grid, cells)
+        there = self._executor.submit(self._source.digests, grid, cells)
         in_lake = self._lake.digests(grid, cells)
         return there.result(), in_lake
 
@@ -132,7 +132,7 @@ class _Search:
 
     def _list(self, grid: Grid, cells: Sequence[int]) -> None:
         most = LISTED - max(len(self.source_rows), len(self.lake_rows))
-        listed = self._beside.submit(self._source.rows, grid, cells, most)
+        listed = self._executor.submit(self._source.rows, grid, cells, most)
         in_lake = self._lake.rows(grid, cells, most)
         at_source = listed.result()
         if max(len(at_source), len(in_lake)) >= most:

@@ -73,13 +73,13 @@ class LakeAt:
     def advance(
         self, source: str, database: Database, *, seconds: float, on_progress: Callable[[str], None]
     ) -> Reached:
-        """Load bronze until the lake has all that the source committed below its snapshot's place, and stand there.
+        """Load bronze until the lake has all that the source committed below its snapshot's place, and keep it there.
 
-        Gives up after `seconds`; at once with 0, as soon as there is nothing more to load. What stands then may lack changes.
+        Gives up after `seconds`; at once with 0, as soon as there is nothing more to load. What is loaded then may lack changes.
         """
         began = time.monotonic()
         place = database.place
-        assert place is not None, "a snapshot that stands nowhere"
+        assert place is not None, "a snapshot without a place"
         while not (reached := self._reached(source, place, database)).proven:
             on_progress(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to {place.text}")
             passed = time.monotonic() - began
@@ -106,8 +106,8 @@ class LakeAt:
         mine = whole.where(F.col(target_schema.SOURCE) == source)
         if target_schema.DELETED_AT in whole.columns:
             mine = mine.where(F.col(target_schema.DELETED_AT).isNull())
-        beside = (*target_schema.OWN, target_schema.DELETED_AT)
-        return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in beside))
+        own = (*target_schema.OWN, target_schema.DELETED_AT)
+        return mine.select(*(canonical.silver_name(column) for column in whole.columns if column not in own))
 
     def treated(self, source: str, name: str) -> dict[str, str]:
         """Return what the edge's policy does to columns of a source's table, by its last schema record."""
@@ -145,7 +145,7 @@ class LakeAt:
         return brought
 
     def _grew_lately(self) -> bool:
-        """Whether somebody is loading bronze, for good perhaps: two at once would only be in each other's way."""
+        """Whether somebody is loading bronze, permanently perhaps: of two at once one would fail."""
         if not delta_log.is_table(self._spark, self._bronze):
             return False
         if delta_log.version(self._spark, self._bronze) == self._ours:

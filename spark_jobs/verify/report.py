@@ -89,8 +89,8 @@ def show(reports: list[TableReport], console: Console) -> None:
     for report in reports:
         if report.treated:
             listed = ", ".join(f"{name} ({action})" for name, action in report.treated.items())
-            said = f"{report.source} {report.table}: not compared, because of the edge's policy: {listed}"
-            console.print(escape(said), soft_wrap=True)
+            line = f"{report.source} {report.table}: not compared, because of the edge's policy: {listed}"
+            console.print(escape(line), soft_wrap=True)
     for source, place in sorted({(report.source, report.place) for report in reports if report.place is not None}):
         console.print(f"{escape(source)}: every transaction that committed before {place}, and none after")
     if any(report.ranges_compared < report.ranges for report in reports):
@@ -127,7 +127,7 @@ class Shown:
         self._bars, self._lines = bars, lines
         self._task = bars.add_task("", total=None)
 
-    def say(self, what: str) -> None:
+    def show(self, what: str) -> None:
         """Show what is being done, without a number."""
         self._bars.reset(self._task, total=None, description=escape(what))
         if self._lines:

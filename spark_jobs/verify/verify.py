@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, 4096, 100
 _INTEGERS = {"short", "integer", "long"}
 
-#: Hears the source, the table, how many rows of it the source has summed up, and about how many there are.
+#: Receives the source, the table, how many rows of it the source has summed up, and about how many there are.
 OnProgress = Callable[[str, str, int, int], None]
 
 
@@ -164,7 +164,7 @@ def _grid(side: SourceSide, about: int, *, by_number: bool, sampled: bool) -> Gr
 
 
 def _chosen(grid: Grid, sample: float) -> list[int]:
-    """Return as many cells as the share asks for, others at each run; one at least."""
+    """Return as many cells as the share is, others at each run; one at least."""
     return sorted(random.sample(range(grid.cells), max(1, round(grid.cells * sample / 100))))
 
 

@@ -22,9 +22,9 @@ def on_connection(maria, *statements):
 @pytest.mark.parametrize(
     ("setting", "statement", "said"),
     [
-        ("binlog_format = 'STATEMENT'", "insert into t values (9, 'x')", r"changed by a statement \(INSERT INTO T\)"),
-        ("binlog_format = 'STATEMENT'", "update t set note = 'secret'", r"changed by a statement \(UPDATE T SET\)"),
-        ("binlog_format = 'MIXED'", "delete from t where id = 1", r"changed by a statement \(DELETE FROM T\)"),
+        ("binlog_format = 'STATEMENT'", "insert into t values (9, 'x')", r"changed by a statement \(INSERT INTO t\)"),
+        ("binlog_format = 'STATEMENT'", "update t set note = 'secret'", r"changed by a statement \(UPDATE t\)"),
+        ("binlog_format = 'MIXED'", "delete from t where id = 1", r"changed by a statement \(DELETE FROM t\)"),
         ("binlog_row_image = 'MINIMAL'", "update t set note = 'y' where id = 1", "binlog_row_image was not FULL"),
     ],
 )

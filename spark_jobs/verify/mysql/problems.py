@@ -13,11 +13,11 @@ _LOST = {0, 1053, 1927, 2003, 2006, 2013, 2014, 2055, 4031}
 _CHANGED, _WAITED = {1412, 1146, 1054}, {1205, 3024, 1969}
 
 
-def refused(source: str, address: MysqlConnection, number: int, said: str) -> ReplicationError:
+def refused(source: str, address: MysqlConnection, number: int, message: str) -> ReplicationError:
     """Return why no connection could be made."""
     if number in _REFUSED:
         return NeedsOperator(
-            f"source {source}: {address} refuses user {address.user!r}: {said.strip().splitlines()[0]}",
+            f"source {source}: {address} refuses user {address.user!r}: {message.strip().splitlines()[0]}",
             hint=f'Check user, password and sslmode in [sources."{source}"] of the lake\'s file.',
         )
     return NotConnected(

@@ -114,13 +114,13 @@ class SourceDatabase:
         try:
             with self._connection.cursor() as cursor:
                 # A statement that fails is undone alone: the snapshot goes on.
-                cursor.execute("SAVEPOINT asked")
+                cursor.execute("SAVEPOINT query")
                 try:
                     cursor.execute(statement)
                     rows: list[tuple[Any, ...]] = cursor.fetchall()
                 finally:
                     if not self._connection.closed:
-                        cursor.execute("ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked")
+                        cursor.execute("ROLLBACK TO SAVEPOINT query; RELEASE SAVEPOINT query")
                 return rows
         except psycopg2.Error as error:
             lost = isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError))

@@ -44,10 +44,10 @@ def no_slot(source: str, address: PostgresqlConnection, code: str | None, patien
             return NeedsOperator(f"{refused}: PostgreSQL error {code}", hint=f"See the log of {address}. {_RESTING}")
 
 
-def refused(source: str, address: PostgresqlConnection, said: str) -> ReplicationError:
-    """Return why no connection could be made; `said` is the driver's message."""
+def refused(source: str, address: PostgresqlConnection, message: str) -> ReplicationError:
+    """Return why no connection could be made; `message` is the driver's message."""
     # Without a connection there is no error code; a server that answers starts its message with FATAL.
-    _, fatal, answer = said.partition("FATAL:")
+    _, fatal, answer = message.partition("FATAL:")
     if "WAL sender" in answer:
         return _may_not_replicate(source, address)
     starting = ("starting up", "shutting down", "recovery", "too many", "not yet accepting")

@@ -26,7 +26,7 @@ def test_load_and_verify_write_progress_into_a_file(monkeypatch):
         with load_report.progress(Console(stderr=True)) as tell:
             tell("silver", 3, 199)
         with verify_report.progress(Console(stderr=True)) as shown:
-            shown.say("jakarta/bank: taking a snapshot")
+            shown.show("jakarta/bank: taking a snapshot")
             shown.table("jakarta/bank", "public.accounts", 1000, 250000)
     assert out.getvalue().splitlines() == [
         "silver: 3 of 199 tables",

@@ -93,7 +93,7 @@ def test_quotes_are_read_as_the_sql_mode_has_them():
 
 
 def test_opening_words_hold_no_values():
-    assert read_statement("insert into secrets values ('hidden')").opening == "INSERT INTO SECRETS"
+    assert read_statement("insert into secrets values ('hidden')").opening == "INSERT INTO secrets"
 
 
 def test_gtid_sets_of_mariadb_hold_the_last_of_each_domain():
@@ -131,3 +131,22 @@ def test_places_grow_with_the_log_and_stay_in_their_file():
     assert split_name("my.bin.000042") == ("my.bin", 42)
     with pytest.raises(CorruptInput):
         split_name("binlog.index")
+
+
+@pytest.mark.parametrize(
+    ("text", "opening"),
+    [
+        (
+            "rename table sales_orders to app.`old orders`, b to c",
+            "RENAME TABLE sales_orders TO app.old orders, b TO c",
+        ),
+        ("alter table if exists Sales_Orders rename to x", "ALTER TABLE IF EXISTS Sales_Orders"),
+        ("drop database `app_1`", "DROP DATABASE app_1"),
+        ("update app.t set a = 'hidden'", "UPDATE app.t"),
+        ("rollback to s1", "ROLLBACK to"),
+        ("rollback", "ROLLBACK"),
+    ],
+)
+def test_t11_messages_name_tables_as_the_statement_writes_them(text, opening):
+    """T11: the message for renamed tables cut names at `_` and wrote them in capitals."""
+    assert read_statement(text).opening == opening

@@ -111,7 +111,7 @@ def test_truncate_and_drop_name_their_tables():
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([query("insert into accounts values (1, 'secret')", 300)], r"by a statement \(INSERT INTO ACCOUNTS\)"),
+        ([query("insert into accounts values (1, 'secret')", 300)], r"by a statement \(INSERT INTO accounts\)"),
         ([event(18, b"x" * 30, 300)], r"by a statement \(LOAD DATA\)"),
         ([ACCOUNTS, rows(30, 2, b"\0\1\0\0\0", present=b"\1")], "binlog_row_image was not FULL"),
         ([table_map(ID, NAME, full=False)], "binlog_row_metadata was not FULL"),
@@ -264,7 +264,8 @@ def test_a_name_that_cannot_be_read_is_reported(caplog):
     feed(made, rotate(), mariadb_gtid(1, 200, standalone=True), query(b"truncate gr\xf6\xdfe", 250, collation=45))
 
     assert changes(batcher) == []
-    assert "TRUNCATE in database bank: rows moved or vanished" in caplog.text
+    assert "TRUNCATE gr" in caplog.text
+    assert "in database bank: rows moved or vanished" in caplog.text
 
 
 @pytest.mark.parametrize(("table_type", "captured"), [("SEQUENCE", False), ("", False), ("BASE TABLE", True)])
