@@ -22,6 +22,7 @@ _LEFT = (
     "snapshot-place.json",
     "records.json",
     "tables.json",
+    "requests.json",
     "spool.sqlite*",
     "*.new",
     "checkpoint.json",

@@ -93,7 +93,12 @@ class RequestService:
         if left <= 0:
             self._refused("%s is dropped: its deadline passed %.0f s ago", asked, -left)
             self._answer(request, "expired", f"the request reached the edge {-left:.0f} s after its deadline", _LATE)
-        elif request.kind not in self._allowed or request.kind not in self._handlers:
+        elif request.kind in self._allowed and request.kind not in self._handlers:
+            self._refused("%s is refused: this release does not handle it", asked)
+            self._answer(
+                request, "refused", f"the edge's release does not handle {request.kind!r}", "Upgrade the edge."
+            )
+        elif request.kind not in self._allowed:
             self._refused("%s is refused: [requests] allow does not list it", asked)
             listed = f"The file allows: {', '.join(sorted(self._allowed)) or 'nothing'}."
             self._answer(request, "refused", f"the edge's file does not allow {request.kind!r}", listed)

@@ -103,6 +103,13 @@ def test_a_kind_that_the_file_does_not_list_is_refused_and_the_log_names_the_cal
     assert kind in caplog.text
 
 
+def test_a_kind_that_is_allowed_and_that_this_release_does_not_handle_is_refused(setups):
+    setup = setups(allowed=("status", "verify"))
+    setup.ask("verify")
+    outcome, content, _ = setup.answer()
+    assert (outcome, content.message) == ("refused", "the edge's release does not handle 'verify'")
+
+
 def test_a_forged_request_is_rejected(setups):
     setup = setups()
     other = encode(new_request("london/bank", "status", "mallory", 30))
