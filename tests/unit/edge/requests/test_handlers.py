@@ -1,0 +1,70 @@
+"""What an edge answers to each kind: the data that the command in the region prints, and its exit code."""
+
+import msgspec
+import pytest
+
+from edge.observability.figures import Figures
+from edge.observability.service import EdgeService
+from edge.requests.handlers import request_service
+from headrace.configuration.edge import EdgeFile
+from headrace.findings import Finding
+from headrace.requests.message import content_of, encode, new_request
+from headrace.status.answer import Answer
+from tests.waiting import eventually
+
+SOURCE = "jakarta/bank"
+
+
+def config(folder, **requests):
+    given = {
+        "source": {
+            "name": SOURCE,
+            "postgresql": {"host": "127.0.0.1", "port": 1, "database": "x", "user": "x", "connect_timeout": 2},
+        },
+        "interconnect": {"url": "amqp://127.0.0.1:1"},
+        "state": {"folder": str(folder)},
+        "requests": requests,
+    }
+    return msgspec.convert(given, EdgeFile)
+
+
+@pytest.fixture
+def answer(tmp_path):
+    service = request_service(config(tmp_path), EdgeService(SOURCE, Figures(), lambda: "a/b/c"))
+
+    def ask(kind):
+        service.receive(encode(new_request(SOURCE, kind, "ann", 60)))
+        text = ""
+        while True:
+            number, _, part, _ = eventually(service.answers.take)
+            service.answers.settled(number)
+            text += part.content
+            if part.last:
+                return part.outcome, content_of(text)
+
+    yield ask
+    service.stop(30)
+
+
+def test_the_status_is_that_of_the_running_edge(answer):
+    outcome, content = answer("status")
+    found = msgspec.convert(content.data, Answer)
+    assert (outcome, content.exit_code) == ("done", 1)
+    assert (found.part, found.running, found.ready, found.address) == ("edge", True, False, "the interconnect")
+    assert [(each.source, each.position) for each in found.sources] == [(SOURCE, "a/b/c")]
+
+
+def test_the_doctor_finds_what_is_wrong_with_a_database_that_is_away(answer):
+    outcome, content = answer("doctor")
+    found = [Finding(**each) for each in content.data]
+    assert (outcome, content.exit_code) == ("done", 3)
+    assert ("connection", "wrong") in [(each.check, each.level) for each in found]
+
+
+def test_kinds_that_are_not_listed_or_not_handled_are_refused(answer):
+    assert answer("snapshot")[0] == "refused"
+    assert answer("verify")[0] == "refused"
+
+
+def test_an_edge_whose_file_allows_nothing_receives_nothing(tmp_path):
+    assert request_service(config(tmp_path, allow=[]), EdgeService(SOURCE, Figures(), str)) is None
