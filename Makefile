@@ -93,6 +93,14 @@ test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S
 prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STORE= loses commits of two processes on an S3 server; COMMITS= of each
 	@$(BIN)/python -m pytest -q tests/object_store/prove_log_store.py
 
+.setup/containers/ready: tests/containers/requirements.txt
+	@$(PYTHON) -m venv .setup/containers
+	@.setup/containers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml with them, by podman: load, verify, alerts, kills (root, podman, runc, mmdebstrap)
+	@$(BIN)/python -m pytest -q -p no:randomly tests/containers
+
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster
 
