@@ -6,16 +6,16 @@ besides.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import Checkpoint, State
 from edge.records.batcher import Batcher
-from edge.snapshot.ports import Source
+from edge.snapshot.ports import Source, Stream
 from edge.snapshot.table_history import TableHistory
 from headrace.errors import NeedsOperator, NotConnected, Retryable
-from headrace.position import Position
+from headrace.position import Position, new_epoch
 
 
 class LogTaken(NotConnected):
@@ -41,6 +41,19 @@ class Adoption(NamedTuple):
     """How to go on where the checkpoint is lost or no longer fits: at a position, or None for a new epoch."""
 
     position: Position | None
+
+    @property
+    def start(self) -> Position:
+        """The position to go on after: the one given, or the start of a new epoch."""
+        return Position.start(new_epoch()) if self.position is None else self.position
+
+    @staticmethod
+    def refused(state: State[Any]) -> NeedsOperator:
+        """Return the error of a source whose checkpoint is there."""
+        return NeedsOperator(
+            f"there is a checkpoint in {state.path}, from which the source goes on: nothing is to be adopted",
+            hint="Run 'headrace edge run'; or, if the checkpoint is wrong, move it out of the state folder first.",
+        )
 
 
 class Session(Protocol):
@@ -109,6 +122,39 @@ class Retirement(Protocol):
 
     def carry_out(self, say: Callable[[str], None]) -> None:
         """Remove it, and `say` what was removed; what is not there is no error."""
+
+
+class SnapshotDecoder(Stream, Protocol):
+    """A session's decoder, which chunks can be put into."""
+
+    on_watermark: Callable[[bytes], None]
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun whose end was not read yet."""
+
+
+D = TypeVar("D", bound=SnapshotDecoder)
+
+
+class DecodedLog(Generic[D]):
+    """What the sessions of all engines have in common: the decoder that `start` makes, and snapshots next to it."""
+
+    _decoder: D
+
+    def snapshots(self) -> Self:
+        """Return itself: what snapshots read from."""
+        return self
+
+    def stream(self, on_watermark: Callable[[bytes], None]) -> D:
+        """Return the decoder, which calls `on_watermark` with the content of each watermark from here on."""
+        self._decoder.on_watermark = on_watermark
+        return self._decoder
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun whose end was not read yet."""
+        return self._decoder.in_transaction
 
 
 class Watch(Protocol):

@@ -8,8 +8,9 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from edge.database import Database
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures, look_seconds
 from edge.progress.checkpoint import Checkpoint
@@ -19,16 +20,7 @@ from headrace.errors import NeedsOperator, ReplicationError
 _log = logging.getLogger(__name__)
 
 
-class Closing(Protocol):
-    """What a connection has to have."""
-
-    def close(self) -> None:
-        """Close it."""
-
-
-Connection = TypeVar("Connection", bound=Closing)
-
-
+Connection = TypeVar("Connection", bound=Database)
 #: A checkpoint of the engine's kind.
 C = TypeVar("C", bound=Checkpoint)
 

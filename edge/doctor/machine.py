@@ -11,11 +11,13 @@ from edge.delivery.outbox import Outbox
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
 from headrace.certificates import files
-from headrace.configuration.edge import EdgeFile
+from headrace.configuration.edge import EdgeFile, Mysql, Postgresql
 from headrace.findings import Check, Finding
 from headrace.position import Position
 from headrace.status.ask import ask
 
+#: Addresses of this machine; PostgreSQL's may be a socket's folder.
+_LOCAL = ("127.", "localhost", "::1", "/")
 #: Room that the state folder needs besides the spool, in bytes.
 _ROOM = 64 << 20
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
@@ -120,3 +122,12 @@ def _megabytes(number: int) -> str:
 
 
 CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, checkpoint, certificates, interconnect)
+
+
+def tls(names: Postgresql | Mysql, what: str, *, on: bool) -> Finding:
+    """Return whether the connection is encrypted; `what` crosses the network where it is not."""
+    if on:
+        return Finding("TLS", "ok", f"on, sslmode = {names.sslmode}")
+    if names.host.startswith(_LOCAL):
+        return Finding("TLS", "ok", "off, on this machine")
+    return Finding("TLS", "warning", f"off: {what} cross the network in the clear", "sslmode = 'verify-full'")

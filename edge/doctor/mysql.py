@@ -7,6 +7,7 @@ is restarted, so they belong into its configuration too.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from edge.doctor.machine import tls
 from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
@@ -17,7 +18,6 @@ from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.findings import Check, Finding
 
-_LOCAL = ("127.", "localhost", "::1")
 #: A log that is kept for less than this, in seconds, is gone after a long weekend.
 _LONG_ENOUGH = 4 * 86_400
 _TRANSACTIONAL = {"innodb", "rocksdb", "tokudb", "ndbcluster"}
@@ -43,12 +43,7 @@ def connection(context: CheckContext) -> Iterator[Finding]:
         yield Finding("connection", "ok", f"{summary}; what was tested with MySQL is in docs/mariadb.md")
     else:
         yield Finding("connection", "ok", summary)
-    if context.names.sslmode != "disable":
-        yield Finding("TLS", "ok", f"on, sslmode = {context.names.sslmode}")
-    elif context.names.host.startswith(_LOCAL):
-        yield Finding("TLS", "ok", "off, on this machine")
-    else:
-        yield Finding("TLS", "warning", "off: rows cross the wire as they are", "sslmode = 'verify-full'")
+    yield tls(context.names, "rows", on=context.names.sslmode != "disable")
 
 
 def settings(context: CheckContext) -> Iterator[Finding]:

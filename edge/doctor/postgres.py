@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from edge.doctor.machine import tls
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import quoted
@@ -17,7 +18,6 @@ from headrace.configuration.edge import EdgeFile, Postgresql
 from headrace.findings import Check, Finding
 
 _OLDEST, _NEWEST = 14, 18
-_LOCAL = ("127.", "localhost", "::1", "/")
 #: A clock that differs by more than this, in seconds, makes latencies that are measured by two clocks useless.
 _CLOCK_SECONDS = 1.0
 
@@ -43,7 +43,7 @@ class CheckContext(NamedTuple):
 def connection(context: CheckContext) -> Iterator[Finding]:
     """Look at the server's version, and at TLS."""
     version = context.database.version // 10_000
-    (shown, tls) = context.row(
+    (shown, is_encrypted) = context.row(
         "select current_setting('server_version'), coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false)"
     )
     summary = f"PostgreSQL {shown} at {context.names} as {context.names.user}"
@@ -53,12 +53,7 @@ def connection(context: CheckContext) -> Iterator[Finding]:
         yield Finding("connection", "warning", f"{summary}: newer than what this release was tested with ({_NEWEST})")
     else:
         yield Finding("connection", "ok", summary)
-    if tls:
-        yield Finding("TLS", "ok", f"on, sslmode = {context.names.sslmode}")
-    elif context.names.host.startswith(_LOCAL):
-        yield Finding("TLS", "ok", "off, on this machine")
-    else:
-        yield Finding("TLS", "warning", "off: rows and password cross the wire as they are", "sslmode = 'verify-full'")
+    yield tls(context.names, "rows and password", on=is_encrypted)
 
 
 def replication_privilege(context: CheckContext) -> Iterator[Finding]:

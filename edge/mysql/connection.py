@@ -13,6 +13,7 @@ import pymysql
 from pymysql import Error, MySQLError
 from pymysql.cursors import DictCursor
 
+from edge import database
 from edge.mysql.errors import asking, connecting, running
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected, ReplicationError
@@ -49,8 +50,8 @@ def said(error: MySQLError) -> tuple[int, str]:
     return (number, str(words[0]) if words else "") if isinstance(number, int) else (0, str(number))
 
 
-class Database:
-    """An ordinary connection, for questions and for `init`."""
+class Database(database.Database):
+    """An ordinary connection, for queries and for `init`."""
 
     def __init__(self, config: Mysql, source: str) -> None:
         self._address, self._user = str(config), config.user
@@ -73,11 +74,6 @@ class Database:
         with self._translated(), self._connection.cursor(DictCursor) as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())
-
-    def value(self, query: str, *parameters: Any) -> Any:
-        """Return the first column of the first row, None when there is no row."""
-        rows = self.rows(query, *parameters)
-        return rows[0][0] if rows else None
 
     def variable(self, name: str) -> str | None:
         """Return a global variable, None when the server has none of that name."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption
+from edge.engine import Adoption, DecodedLog
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
@@ -72,13 +72,10 @@ class MysqlEngine:
         self, checkpoint: MysqlCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
     ) -> MysqlCheckpoint:
         """Make or verify the checkpoint."""
-        database = self._database()
-        try:
+        with self._database() as database:
             return setup.initialise(
                 self._config.source.name, self._engine, database, self.state, checkpoint, adoption, say
             )
-        finally:
-            database.close()
 
     def retirement(self, checkpoint: MysqlCheckpoint | None) -> MysqlRetirement:
         """Return what has to be looked at on the server before the source is given up."""
@@ -86,19 +83,13 @@ class MysqlEngine:
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""
-        database = self._database()
-        try:
+        with self._database() as database:
             return condition(database, table, keys)
-        finally:
-            database.close()
 
     def standing(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed place and what the server has behind it."""
-        database = self._database()
-        try:
+        with self._database() as database:
             found = log(database)
-        finally:
-            database.close()
         return {
             "confirmed_gtids": checkpoint.gtids if checkpoint else None,
             "confirmed_file": checkpoint.file if checkpoint else None,
@@ -113,7 +104,7 @@ class MysqlEngine:
         return Database(self._names, self._config.source.name)
 
 
-class MysqlSession:
+class MysqlSession(DecodedLog[SnapshotDecoder]):
     """A binlog stream and its decoder, with an ordinary connection next to them for what the log does not have."""
 
     def __init__(
@@ -181,26 +172,12 @@ class MysqlSession:
         else:
             self._stream.start_mariadb(str(gtids))
 
-    def snapshots(self) -> Self:
-        """Return itself: what snapshots read from."""
-        return self
-
     def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
         connect = partial(SnapshotConnection, self._names, self._config.source.name)
         return SnapshotReader(
             connect, self._tables, self._checkpoint, self._decoder.watermarks, self._decoder.xa.decided
         )
-
-    def stream(self, on_watermark: Callable[[bytes], None]) -> SnapshotDecoder:
-        """Return the decoder, which calls `on_watermark` for each watermark."""
-        self._decoder.on_watermark = on_watermark
-        return self._decoder
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction has begun whose end was not read yet."""
-        return self._decoder.in_transaction
 
     @property
     def passed(self) -> int:

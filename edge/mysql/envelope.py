@@ -8,7 +8,7 @@ repeats the database, because every engine's tables are named by a schema.
 
 from msgspec import json
 
-from headrace import __version__
+from edge.records.envelope import TableNames
 
 
 class Transaction:
@@ -29,23 +29,16 @@ class Transaction:
         self.end = b',"transaction":{"id":%b,"total_order":' % self.id
 
 
-class Table:
+class Table(TableNames):
     """What all records of one table share."""
 
     def __init__(self, *, connector: str, source: str, database: str, table: str) -> None:
-        self._head = b'"source":{"version":%b,"connector":%b,"name":%b,"ts_ms":' % (
-            json.encode(__version__), json.encode(connector), json.encode(source),
-        )  # fmt: skip
-        self._names = b',"snapshot":"false","db":%b,"schema":%b,"table":%b,' % (
-            json.encode(database), json.encode(database), json.encode(table),
-        )  # fmt: skip
-        self._copied_names = self._names.replace(b'"snapshot":"false"', b'"snapshot":"incremental"', 1)
-        self.database_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(database))
+        super().__init__(connector=connector, source=source, database=database, schema=database, table=table)
 
     def middle(self, transaction: Transaction, *, copied: bool = False) -> bytes:
-        """Return what comes between the rows of a record and the row's number; of `copied` rows it says so."""
-        names = self._copied_names if copied else self._names
-        return b"%b%d%b%b" % (self._head, transaction.commit_ms, names, transaction.origin)
+        """Return what comes between the rows of a record and the row's number; `copied`: of rows that a snapshot reads."""
+        names = self.copied if copied else self.streamed
+        return b"%b%d%b%b" % (self.head, transaction.commit_ms, names, transaction.origin)
 
     def source(self, transaction: Transaction, ordinal: int) -> bytes:
         """Return the source block, with row number 0, up to and including the ordinal."""

@@ -13,7 +13,7 @@ from edge.mysql import charset
 from edge.mysql.connection import Database
 from edge.mysql.snapshot_columns import Catalogued, quoted
 from edge.mysql.snapshot_table import describe
-from edge.snapshot.dead_letters import unclear
+from edge.snapshot.dead_letters import check_keys, unclear
 
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -32,8 +32,7 @@ def condition(database: Database, name: str, keys: list[dict[str, Any]]) -> str:
     found, _ = describe(database, of, table)
     columns = [found.columns[place] for place in found.places]
     names = [column.name for column in columns]
-    if any(set(key) != set(names) for key in keys):
-        raise unclear(name, f"its key is now {', '.join(names)}")
+    check_keys(name, keys, names)
     rows = [
         " and ".join(f"{quoted(column.name)} = {_literal(column, key[column.name], name)}" for column in columns)
         for key in keys

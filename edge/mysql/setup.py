@@ -39,7 +39,7 @@ def initialise(
     """Make or only verify the source's checkpoint, and return it; `say` what was made."""
     check_settings(database, mariadb=engine == "mariadb")
     if adoption is not None:
-        made = _adopted(source, engine, database, checkpoint, adoption.position)
+        made = _adopted(source, engine, database, state, checkpoint, adoption)
     elif checkpoint is not None:
         check_identity(database, checkpoint)
         check_log(database, checkpoint)
@@ -94,15 +94,14 @@ def _adopted(
     source: str,
     engine: Literal["mariadb", "mysql"],
     database: Database,
+    state: State[MysqlCheckpoint],
     checkpoint: MysqlCheckpoint | None,
-    position: Position | None,
+    adoption: Adoption,
 ) -> MysqlCheckpoint:
+    position = adoption.position
     if checkpoint is not None:
         if position is not None:
-            raise NeedsOperator(
-                "there is a checkpoint: it says where the source goes on",
-                hint="Run 'headrace edge run'; or, if the checkpoint is wrong, move it away first.",
-            )
+            raise adoption.refused(state)
         return _carried_over(source, engine, database, checkpoint)
     if position is None:
         raise NeedsOperator(

@@ -42,6 +42,9 @@ def _nobody(_content: bytes) -> None:
 class SnapshotDecoder(Decoder):
     """A decoder that chunks can be put into."""
 
+    #: Called with the content of each watermark, at its place in the log.
+    on_watermark: Callable[[bytes], None]
+
     def __init__(self, *, ordinals: SnapshotOrdinals, server_id: int, **options: Any) -> None:
         super().__init__(**options)
         #: Called with the content of each watermark, at its place in the stream.
@@ -88,11 +91,8 @@ class SnapshotDecoder(Decoder):
     def truncate(self, table: Copied) -> Position:
         """Put a truncate of the table here."""
         held = self._tables.current_table(table)
-        self._writer.copy_begins = True
-        try:
+        with self._writer.copy_begins():
             return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
-        finally:
-            self._writer.copy_begins = False
 
     def mark_copy(self, table: Copied, mark: str) -> Position:
         """Put a mark of the table's copy here."""

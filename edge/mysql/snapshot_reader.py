@@ -14,10 +14,11 @@ from edge.mysql.checkpoint import MysqlCheckpoint, file_name, place, split_name
 from edge.mysql.checks import gtids_at, log_end
 from edge.mysql.connection import SnapshotConnection
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
-from edge.mysql.snapshot_table import describe, listed, shape
+from edge.mysql.snapshot_table import SnapshotTable, describe, listed, shape
 from edge.mysql.table_cache import Copied, TableCache
+from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key
-from edge.snapshot.ports import Chunk, Described
+from edge.snapshot.ports import Described
 from headrace.errors import NeedsOperator, Retryable
 
 #: What a chunk saw: everything ahead of a place of the binlog, or these transactions at least.
@@ -34,7 +35,7 @@ class Watermark(NamedTuple):
     now_ms: int
 
 
-class SnapshotReader:
+class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
     """A connection that reads chunks of captured tables."""
 
     def __init__(
@@ -46,7 +47,7 @@ class SnapshotReader:
         decided: Container[str],
     ) -> None:
         self._connect, self._tables, self._watermarks, self._decided = connect, tables, watermarks, decided
-        self._database = connect()
+        super().__init__(connect())
         # What the stream does not tell any more, until a snapshot was seen to have it.
         self._behind: MysqlCheckpoint | None = checkpoint
 
@@ -79,19 +80,13 @@ class SnapshotReader:
         file, offset, _ = log_end(self._database)
         self._watermarks.append(Watermark(content, place(split_name(file)[1], offset), now_ms))
 
-    def rows(self, table: Copied, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
-        """Return the next rows in key order."""
-        return self._read(table, table.source.select_after(where, after, count), count, limit_bytes)
+    def _statements(self, table: Copied) -> SnapshotTable:
+        return table.source
 
-    def read_keys(self, table: Copied, where: str | None, keys: list[Key]) -> Chunk:
-        """Return the rows of these keys."""
-        return self._read(table, table.source.select_keys(where, keys), len(keys), 1 << 62)
+    def _key_of(self, table: Copied, row: bytes) -> Key:
+        return table.source.key_of(snapshot_rows.columns(row))
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._database.close()
-
-    def _read(self, table: Copied, statement: str, count: int, limit_bytes: int) -> Chunk:
+    def _run(self, table: Copied, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, Seen]:
         database = self._database
         if database.is_mariadb:
             self._check_decided()
@@ -106,8 +101,7 @@ class SnapshotReader:
         if shape(database, table.source.name) != table.source.shape:
             raise Retryable("a table was altered while it was copied")
         database.rows("rollback")
-        last = table.source.key_of(snapshot_rows.columns(rows[-1])) if rows else None
-        return Chunk(table=table, rows=rows, size=size, last=last, end=whole and len(rows) < count, seen=saw)
+        return rows, size, whole, saw
 
     def _place(self) -> int:
         """Return where in the binlog the snapshot is."""

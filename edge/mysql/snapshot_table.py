@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from edge.mysql.connection import Database
 from edge.mysql.snapshot_columns import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
 from edge.mysql.table_map import TableMap
+from edge.snapshot.chunk_reader import where_clause
 from edge.snapshot.plan import Key
 from headrace.errors import NeedsOperator
 
@@ -57,7 +58,7 @@ class SnapshotTable:
 
     def matching(self, where: str) -> str:
         """Return the statement that selects something for each row that a condition is true of."""
-        return f"select 1 from {self.name}{_condition([where])}"  # noqa: S608
+        return f"select 1 from {self.name}{where_clause([where])}"  # noqa: S608
 
     def key_of(self, row: list[bytes | None]) -> Key:
         """Return the key of a row that one of the statements selected, ahead of it what it is ordered by."""
@@ -90,7 +91,7 @@ class SnapshotTable:
         )
         order = ", ".join(column.name for column in self.key)
         source = f"{self.name} force index ({quoted(self.index)})"
-        return f"select {listed} from {source}{_condition(conditions)} order by {order}{rest}"  # noqa: S608
+        return f"select {listed} from {source}{where_clause(conditions)} order by {order}{rest}"  # noqa: S608
 
     def _behind(self, after: Key) -> str:
         """Return the condition on rows behind a key, in a form that leads into the index for every number of columns."""
@@ -103,13 +104,6 @@ class SnapshotTable:
 
     def _is(self, key: Key) -> str:
         return " and ".join(f"{name} = {literal}" for name, literal in self._literals(key))
-
-
-def _condition(conditions: list[str | None]) -> str:
-    """Return the clause for all of these conditions that are given."""
-    # A line comment at the end of a condition must not swallow what comes behind it.
-    given = [f"({one}\n)" for one in conditions if one]
-    return f" where {' and '.join(given)}" if given else ""
 
 
 def listed(database: Database) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from psycopg import Error, pq
 from psycopg.errors import Diagnostic
 from psycopg.rows import tuple_row
 
+from edge import database
 from edge.postgres.errors import asking, connecting, running
 from headrace.configuration.edge import Postgresql
 
@@ -63,8 +64,8 @@ def text(value: bytes | None) -> str:
 _CANCELLED = "57014"
 
 
-class Database:
-    """An ordinary connection, for questions and for `init`."""
+class Database(database.Database):
+    """An ordinary connection, for queries and for `init`."""
 
     def __init__(self, config: Postgresql, source: str) -> None:
         self._address = str(config)
@@ -78,13 +79,8 @@ class Database:
             cursor = self._connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
-    def value(self, query: str, *parameters: Any) -> Any:
-        """Return the first column of the first row, None when there is no row."""
-        rows = self.rows(query, *parameters)
-        return rows[0][0] if rows else None
-
     def asked(self, query: str) -> list[tuple[Any, ...]]:
-        """Run a question that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
+        """Run a query that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
         try:
             return self._connection.execute(query).fetchall()
         except Error as error:

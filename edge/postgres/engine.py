@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption
+from edge.engine import Adoption, DecodedLog
 from edge.observability.figures import Figures
 from edge.postgres import setup
 from edge.postgres.catalog_columns import columns_of, enum_labels, table_names
@@ -65,20 +65,14 @@ class PostgresEngine:
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""
-        database = self._database()
-        try:
+        with self._database() as database:
             return condition(database, self._names.publication, table, keys, self._config.records)
-        finally:
-            database.close()
 
     def standing(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed LSN and what the server knows of the slot."""
-        database = self._database()
-        try:
+        with self._database() as database:
             slot = find_slot(database, self._names.slot)
             retained = retained_bytes(database, slot) if slot else None
-        finally:
-            database.close()
         return {
             "confirmed_lsn": checkpoint.confirmed_lsn if checkpoint else None,
             "slot": slot.name if slot else None,
@@ -92,7 +86,7 @@ class PostgresEngine:
         return Database(self._names, self._config.source.name)
 
 
-class PostgresSession:
+class PostgresSession(DecodedLog[SnapshotDecoder]):
     """A slot's stream and its decoder, with an ordinary connection next to them for what the log does not have."""
 
     def __init__(self, config: EdgeFile, names: Postgresql, stream: ReplicationStream, database: Database) -> None:
@@ -128,23 +122,9 @@ class PostgresSession:
         )
         self._stream.start(names.slot, names.publication, checkpoint.confirmed)
 
-    def snapshots(self) -> Self:
-        """Return itself: what snapshots read from."""
-        return self
-
     def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
         return SnapshotReader(self._names, self._source, self._policy.admits_name)
-
-    def stream(self, on_watermark: Callable[[bytes], None]) -> SnapshotDecoder:
-        """Return the decoder, which calls `on_watermark` for each watermark."""
-        self._decoder.on_watermark = on_watermark
-        return self._decoder
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction has begun whose commit was not read yet."""
-        return self._decoder.in_transaction
 
     @property
     def passed(self) -> int:

@@ -9,11 +9,9 @@ Every part but ORDINAL and NUMBER is made once and placed many times.
 from copy import copy
 from typing import NamedTuple, Self
 
-from msgspec import json
+from edge.records.envelope import TableNames
 
-from headrace import __version__
-
-_NO_SNAPSHOT, _SNAPSHOT = b',"snapshot":"false"', b',"snapshot":"incremental"'
+_TRANSACTION = b'"txId":'
 
 
 class Around(NamedTuple):
@@ -45,28 +43,20 @@ class Transaction:
         return b"%d%b" % (now_ms, self._read)
 
 
-class Table:
+class Table(TableNames):
     """What all records of one table share."""
 
     def __init__(self, *, source: str, database: str, schema: str, table: str) -> None:
-        #: What a record of a row that was not there says of itself.
+        super().__init__(connector="postgresql", source=source, database=database, schema=schema, table=table)
+        #: What a record of a row that was not there has as its `op`.
         self.created = b"c"
-        self.head = b'"source":{"version":%b,"connector":"postgresql","name":%b,"ts_ms":' % (
-            json.encode(__version__),
-            json.encode(source),
-        )
-        self.middle = _NO_SNAPSHOT + b',"db":%b,"schema":%b,"table":%b,"txId":' % (
-            json.encode(database),
-            json.encode(schema),
-            json.encode(table),
-        )
-        self.database_names = b'"databaseName":%b,"schemaName":%b' % (json.encode(database), json.encode(schema))
+        self.middle = self.streamed + _TRANSACTION
 
     def for_snapshot(self) -> Self:
         """Return the same for rows that a snapshot reads."""
         made = copy(self)
         made.created = b"r"
-        made.middle = _SNAPSHOT + self.middle.removeprefix(_NO_SNAPSHOT)
+        made.middle = self.copied + _TRANSACTION
         return made
 
     def rest(self, op: bytes, around: Around) -> bytes:

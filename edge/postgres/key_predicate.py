@@ -8,8 +8,8 @@ import binascii
 from typing import Any
 
 from edge.postgres.connection import Database
-from edge.postgres.snapshot_table import describe
-from edge.snapshot.dead_letters import unclear
+from edge.postgres.snapshot_table import describe, literal
+from edge.snapshot.dead_letters import check_keys, unclear
 from headrace.configuration.records import Records
 
 #: Of each column of a table the type beneath its domain.
@@ -33,11 +33,10 @@ def condition(database: Database, publication: str, name: str, keys: list[dict[s
         base = bases[column]
         if (base == "numeric" and records.decimal != "string") or (base in _TIMES and records.time != "iso"):
             raise unclear(name, f"{column!r} is written in one of Debezium's forms")
-    if any(set(key) != set(table.key_names) for key in keys):
-        raise unclear(name, f"its key is now {', '.join(table.key_names)}")
+    check_keys(name, keys, table.key_names)
     rows = [
         ", ".join(
-            f"{_literal(_text(key[column], bases[column], name))}::{cast}"
+            f"{literal(_text(key[column], bases[column], name))}::{cast}"
             for column, cast in zip(table.key_names, table.casts, strict=True)
         )
         for key in keys
@@ -60,9 +59,3 @@ def _text(value: Any, base: str, name: str) -> str:
         case str() if "\0" not in value:
             return value
     raise unclear(name, "a value cannot be one of a key")
-
-
-def _literal(text: str) -> str:
-    """Return a text as SQL takes it, whatever `standard_conforming_strings` says."""
-    mark = "E" if "\\" in text else ""
-    return mark + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -40,13 +40,10 @@ def initialise(
         system = stream.identify()
     finally:
         stream.close()
-    database = Database(names, source)
-    try:
+    with Database(names, source) as database:
         check_server(database)
         check_failover(names, database)
         return SourceSetup(source, names, state, system, database, say).run(checkpoint, adoption)
-    finally:
-        database.close()
 
 
 class SourceSetup(NamedTuple):
@@ -64,7 +61,7 @@ class SourceSetup(NamedTuple):
         names = self.names
         slot = find_slot(self.database, names.slot)
         if adoption is not None:
-            return self._adopt(checkpoint, slot, adoption.position)
+            return self._adopt(checkpoint, slot, adoption)
         if checkpoint is None:
             if slot is not None:
                 raise NeedsOperator(
@@ -162,14 +159,11 @@ class SourceSetup(NamedTuple):
         return made
 
     def _adopt(
-        self, checkpoint: PostgresCheckpoint | None, slot: Slot | None, position: Position | None
+        self, checkpoint: PostgresCheckpoint | None, slot: Slot | None, adoption: Adoption
     ) -> PostgresCheckpoint:
         names = self.names
         if checkpoint is not None:
-            raise NeedsOperator(
-                f"there is a checkpoint in {self.state.path}: nothing is to be adopted",
-                hint="Run 'headrace edge run'; or, if the checkpoint is wrong, move it away first.",
-            )
+            raise adoption.refused(self.state)
         if slot is None:
             raise NeedsOperator(
                 f"there is no slot {names.slot!r} to adopt",
@@ -186,7 +180,6 @@ class SourceSetup(NamedTuple):
                 f"publication {names.publication!r} does not exist, so changes were not published",
                 hint=ANEW,
             )
-        resumed = Position.start(new_epoch()) if position is None else position
-        adopted = self._complete(self._draft(resumed), slot.confirmed)
+        adopted = self._complete(self._draft(adoption.start), slot.confirmed)
         self.say(f"Adopted slot {slot.name} at {adopted.confirmed_lsn}, going on after {adopted.tail}")
         return adopted

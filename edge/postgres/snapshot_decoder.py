@@ -35,10 +35,12 @@ def _nobody(_content: bytes) -> None:
 class SnapshotDecoder(Decoder):
     """A decoder that chunks can be put into."""
 
+    #: Called with the content of each watermark, at its place in the log.
+    on_watermark: Callable[[bytes], None]
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        #: Called with the content of each watermark, at its place in the log.
-        self.on_watermark: Callable[[bytes], None] = _nobody
+        self.on_watermark = _nobody
         self._recent: deque[int] = deque(maxlen=_RECENT)
         # Transactions that are ahead of the window.
         self._before: tuple[int, ...] = ()
@@ -73,11 +75,8 @@ class SnapshotDecoder(Decoder):
     def truncate(self, table: SnapshotTable) -> Position:
         """Put a truncate of a table here."""
         held = self._announced_now(table)
-        self._writer.copy_begins = True
-        try:
+        with self._writer.copy_begins():
             self._writer.add(held, None, held.truncate(self._around()))
-        finally:
-            self._writer.copy_begins = False
         return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
     def mark_copy(self, table: SnapshotTable, mark: str) -> Position:
@@ -108,7 +107,7 @@ class SnapshotDecoder(Decoder):
             assert key is not None
             if not keeps(key):
                 if window.must_reread(key):
-                    again.append(_key(row, chunk_table))
+                    again.append(snapshot_reader.key_of(row, chunk_table))
                 continue
             size = len(value)
             if size > batcher.room or not table.schema_sent or self._records.transactions:
@@ -211,11 +210,6 @@ def hidden(seen: str, xids: tuple[int, ...]) -> bool:
     end = int(behind) & 0xFFFFFFFF
     listed = {int(xid) & 0xFFFFFFFF for xid in running.split(",") if xid}
     return not listed.isdisjoint(xids) or any((xid - end) & 0xFFFFFFFF < 1 << 31 for xid in xids)
-
-
-def _key(row: bytes, table: SnapshotTable) -> Key:
-    texts = snapshot_reader.columns(row)
-    return [(texts[number] or b"").decode() for number in table.key]
 
 
 def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key | None:

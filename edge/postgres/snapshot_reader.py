@@ -12,8 +12,9 @@ from collections.abc import Callable
 from edge.postgres.connection import Database
 from edge.postgres.rows import PAD
 from edge.postgres.snapshot_table import SnapshotTable, describe, named, published, shape
+from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key, LogTable
-from edge.snapshot.ports import Chunk, Described
+from edge.snapshot.ports import Described
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, Retryable
 
@@ -28,6 +29,12 @@ _HEADERS = [_HEADER(b"t", length) for length in range(4096)]
 def columns(row: bytes) -> list[bytes | None]:
     """Return the columns of a row, None for null."""
     return [None if column == _NULL else _plain(column) for column in row.split(b"\t")]
+
+
+def key_of(row: bytes, table: SnapshotTable) -> Key:
+    """Return the key of a row."""
+    texts = columns(row)
+    return [(texts[number] or b"").decode() for number in table.key]
 
 
 def insert(oid: int, count: int) -> Callable[[bytes], bytes]:
@@ -95,14 +102,14 @@ set idle_in_transaction_session_timeout = '1min'
 """
 
 
-class SnapshotReader:
+class SnapshotReader(ChunkReader[Database, SnapshotTable]):
     """A connection that reads chunks of published tables."""
 
     def __init__(self, config: Postgresql, source: str, admits: Callable[[str], bool]) -> None:
+        super().__init__(Database(config, source))
         self._publication = config.publication
         # Whether the policy lets a table's rows leave the region.
         self._admits = admits
-        self._database = Database(config, source)
         self._database.rows(_SETTINGS)
 
     def published(self) -> list[str]:
@@ -128,38 +135,24 @@ class SnapshotReader:
         """Commit a watermark; the server's own synchronous_commit says when that is done."""
         self._database.rows("select pg_logical_emit_message(true, %s, %s)", PREFIX, content)
 
-    def rows(self, table: SnapshotTable, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
-        """Return the next rows in key order."""
-        return self._read(table, table.select_after(where, after, count), count, limit_bytes)
+    def _statements(self, table: SnapshotTable) -> SnapshotTable:
+        return table
 
-    def read_keys(self, table: SnapshotTable, where: str | None, keys: list[Key]) -> Chunk:
-        """Return the rows of these keys."""
-        return self._read(table, table.select_keys(where, keys), len(keys), 1 << 62)
+    def _key_of(self, table: SnapshotTable, row: bytes) -> Key:
+        return key_of(row, table)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._database.close()
-
-    def _read(self, table: SnapshotTable, statement: str, count: int, limit_bytes: int) -> Chunk:
+    def _run(self, table: SnapshotTable, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, str]:
         database = self._database
         database.rows("begin isolation level repeatable read, read only")
         try:
-            seen = database.value("select pg_current_snapshot()::text")
+            seen: str = database.value("select pg_current_snapshot()::text")
             self._check(table)
-            rows, size, ended = database.copied(statement, limit_bytes)
+            rows, size, whole = database.copied(statement, limit_bytes)
         finally:
             database.rows("rollback")
         # The shape is that of the copy's own moment, which lies behind the transaction's snapshot.
         self._check(table)
-        last = columns(rows[-1]) if rows else []
-        return Chunk(
-            table=table,
-            rows=rows,
-            size=size,
-            last=[(last[number] or b"").decode() for number in table.key] if rows else None,
-            end=ended and len(rows) < count,
-            seen=seen,
-        )
+        return rows, size, whole, seen
 
     def _check(self, table: SnapshotTable) -> None:
         if shape(self._database, table.oid, table.publication_oid) != table.shape:

@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.postgres.connection import Database
 from edge.postgres.errors import quoted
+from edge.snapshot.chunk_reader import where_clause
 from edge.snapshot.plan import Key
 from headrace.errors import NeedsOperator
 
@@ -129,14 +130,14 @@ class SnapshotTable:
 
     def estimate(self, where: str | None) -> str:
         """Return the statement that estimates how many rows there are."""
-        return f"explain (format json) select 1 from {self.source}{_conditions([self.row_filter, where])}"  # noqa: S608
+        return f"explain (format json) select 1 from {self.source}{where_clause([self.row_filter, where])}"  # noqa: S608
 
     def _copy(self, conditions: list[str | None], rest: str) -> str:
         # Names are quoted, values are literals; a condition is the operator's own.
-        return f"copy (select {self.selected} from {self.source}{_conditions(conditions)}{rest}) to stdout"  # noqa: S608
+        return f"copy (select {self.selected} from {self.source}{where_clause(conditions)}{rest}) to stdout"  # noqa: S608
 
     def _literal(self, key: Key) -> str:
-        return ", ".join(f"{_text(value)}::{cast}" for value, cast in zip(key, self.casts, strict=True))
+        return ", ".join(f"{literal(value)}::{cast}" for value, cast in zip(key, self.casts, strict=True))
 
 
 def shape(database: Database, oid: int, publication_oid: int) -> str | None:
@@ -270,11 +271,7 @@ def _named(columns: list[tuple[Any, ...]], number: int) -> str:
     return next(str(column[1]) for column in columns if column[0] == number)
 
 
-def _conditions(conditions: list[str | None]) -> str:
-    # A line comment at the end of a condition must not swallow what comes behind it.
-    given = [f"({condition}\n)" for condition in conditions if condition]
-    return f" where {' and '.join(given)}" if given else ""
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def literal(text: str) -> str:
+    """Return a text as SQL takes it, regardless of `standard_conforming_strings`."""
+    mark = "E" if "\\" in text else ""
+    return mark + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -11,6 +11,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import json
 
+from headrace import __version__
 from headrace.schema import TableSchema
 
 #: How a record ends, and how the last record of its transaction does.
@@ -19,6 +20,23 @@ END, LAST_END = b"}}", b',"last":true}}'
 #: What a mark of a copy has another value of; in the names ahead of it the quotes would be escaped.
 _NO_SNAPSHOT, _MARKED = b',"snapshot":"false"', b',"snapshot":"%b"'
 _NULL, _BEFORE, _AFTER, _UNCHANGED = b"null", b'{"before":', b',"after":', b'"unchanged":'
+
+
+class TableNames:
+    """The parts of a source block by which a record names where it comes from, made once for each table."""
+
+    def __init__(self, *, connector: str, source: str, database: str, schema: str, table: str) -> None:
+        #: Its beginning, up to the time of the commit in milliseconds since 1970.
+        self.head = b'"source":{"version":%b,"connector":%b,"name":%b,"ts_ms":' % (
+            json.encode(__version__), json.encode(connector), json.encode(source),
+        )  # fmt: skip
+        names = json.encode(database), json.encode(schema), json.encode(table)
+        #: What comes behind the time, of a change in the log and of a row that a snapshot copies.
+        self.streamed, self.copied = (
+            b',"snapshot":"%b","db":%b,"schema":%b,"table":%b,' % (kind, *names) for kind in (b"false", b"incremental")
+        )
+        #: The fields of a schema record that name the database and the schema.
+        self.database_names = b'"databaseName":%b,"schemaName":%b' % names[:2]
 
 
 def schema_record(

@@ -7,6 +7,8 @@ nothing. A decoder's fast path appends to the batcher itself and moves `ordinal`
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from edge.records import envelope
@@ -97,8 +99,7 @@ class TransactionWriter(Generic[T]):
         self.ordinal = self.skipped = 0
         #: When what is written was read, in milliseconds since 1970; set by the decoder.
         self.now_ms = 0
-        #: Whether a copy of a whole table begins with the truncate that is added now.
-        self.copy_begins = False
+        self._copy_begins = False
         self._history = history
         self._batcher, self._epoch, self._largest, self._no_table = batcher, epoch, largest, no_table
         self._with_ends, self._with_tombstones = records.transactions, records.tombstones
@@ -127,6 +128,15 @@ class TransactionWriter(Generic[T]):
             value = self.fitted(table, value, self.ordinal)
         self._add(key, value, self.ordinal, self._ahead(table, 1), with_tombstone=is_delete and self._with_tombstones)
         self.ordinal += 1
+
+    @contextmanager
+    def copy_begins(self) -> Iterator[None]:
+        """Add the truncate with which a copy of a whole table begins: what it finds altered is copied behind it."""
+        self._copy_begins = True
+        try:
+            yield
+        finally:
+            self._copy_begins = False
 
     def add_copy_mark(self, table: Table[T], mark: str) -> None:
         """Add a mark of a table's copy (headrace.schema) as a change of no table: a schema record itself, it needs none ahead."""
@@ -258,7 +268,7 @@ class TransactionWriter(Generic[T]):
     def _announced(self, table: Table[T]) -> Announcement:
         if self._history is None or self.transaction is None or table.description is None:
             return _NOTHING_KNOWN
-        return self._history.announce(table.description, self.transaction.commit, is_copied=self.copy_begins)
+        return self._history.announce(table.description, self.transaction.commit, is_copied=self._copy_begins)
 
     def _repeats_schema(self, announced: Announcement) -> bool:
         """Whether each change of a table carries its schema record in the present transaction."""

@@ -4,7 +4,7 @@ A dead letter names its row by table and key, as records do. An engine turns key
 snapshot of a part of a table: rows that were deleted since are simply not there. Called by the command, and by engines.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -107,6 +107,12 @@ def unclear(table: str, why: str) -> NeedsOperator:
         f"dead letters do not identify the rows of {table}: {why}",
         hint=f'Copy the rows with a condition: headrace edge snapshot {table} --where "…".',
     )
+
+
+def check_keys(table: str, keys: list[dict[str, Any]], names: Collection[str]) -> None:
+    """Raise NeedsOperator unless the keys are of the columns that the table's key has now."""
+    if any(set(key) != set(names) for key in keys):
+        raise unclear(table, f"its key is now {', '.join(names)}")
 
 
 def _key(letter: Letter) -> dict[str, object]:

@@ -35,6 +35,7 @@ MAY_IMPORT = {
 #: What each layer of the edge may import of the edge besides itself, lowest first (edge/__init__.py draws them).
 EDGE_LAYERS = [
     {"edge.records", "edge.observability", "edge.requests"},
+    {"edge.database", "edge.records", "edge.observability", "edge.requests"},
     {"edge.delivery"},
     {"edge.progress"},
     {"edge.snapshot"},

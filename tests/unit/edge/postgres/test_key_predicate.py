@@ -2,7 +2,8 @@
 
 import pytest
 
-from edge.postgres.key_predicate import _literal, _text
+from edge.postgres.key_predicate import _text
+from edge.postgres.snapshot_table import literal
 from headrace.errors import NeedsOperator
 
 
@@ -19,7 +20,7 @@ from headrace.errors import NeedsOperator
     ],
 )
 def test_a_value_stands_between_quotes(value, base, literal):
-    assert _literal(_text(value, base, "s.t")) == literal
+    assert literal(_text(value, base, "s.t")) == literal
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""What reading chunks is for every engine: statements in key order, conditions, and the row behind which the next chunk begins.
+
+An engine adds how a statement is run at one moment of the database (`snapshot_reader` of edge/postgres
+and edge/mysql).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from edge.database import Database
+from edge.snapshot.plan import Key
+from edge.snapshot.ports import Chunk
+
+
+class Statements(Protocol):
+    """The statements that read a table."""
+
+    def select_after(self, where: str | None, after: Key | None, count: int) -> str:
+        """Return the statement that selects rows behind a key, in key order."""
+
+    def select_keys(self, where: str | None, keys: list[Key]) -> str:
+        """Return the statement that selects the rows of these keys."""
+
+
+D = TypeVar("D", bound=Database)
+T = TypeVar("T")
+
+
+class ChunkReader(ABC, Generic[D, T]):
+    """A connection that reads chunks, with the engine's own handle of a table."""
+
+    def __init__(self, database: D) -> None:
+        self._database = database
+
+    def rows(self, table: T, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the next rows in key order, at most `count`, fewer when they grow beyond `limit_bytes`."""
+        return self._read(table, self._statements(table).select_after(where, after, count), count, limit_bytes)
+
+    def read_keys(self, table: T, where: str | None, keys: list[Key]) -> Chunk:
+        """Return the rows of these keys that are there."""
+        return self._read(table, self._statements(table).select_keys(where, keys), len(keys), 1 << 62)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    @abstractmethod
+    def _statements(self, table: T) -> Statements:
+        """Return the statements that read a table."""
+
+    @abstractmethod
+    def _run(self, table: T, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, Any]:
+        """Run a statement at one moment of the database, at which the table is as described.
+
+        Returns rows, their size in bytes, whether those are all, and what tells which transactions that moment has.
+        """
+
+    @abstractmethod
+    def _key_of(self, table: T, row: bytes) -> Key:
+        """Return the key of a row."""
+
+    def _read(self, table: T, statement: str, count: int, limit_bytes: int) -> Chunk:
+        rows, size, whole, seen = self._run(table, statement, limit_bytes)
+        return Chunk(
+            table=table,
+            rows=rows,
+            size=size,
+            last=self._key_of(table, rows[-1]) if rows else None,
+            end=whole and len(rows) < count,
+            seen=seen,
+        )
+
+
+def where_clause(conditions: Sequence[str | None]) -> str:
+    """Return the clause for all of these conditions that are given, an operator's own among them."""
+    # A line comment at the end of a condition must not swallow what comes behind it.
+    given = [f"({one}\n)" for one in conditions if one]
+    return f" where {' and '.join(given)}" if given else ""
