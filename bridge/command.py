@@ -12,7 +12,7 @@ from headrace import logs
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
-from headrace.options import HOLD
+from headrace.hold import HOLD
 
 _CONFIG = click.option(
     "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."

@@ -127,7 +127,7 @@ def _jars(given: dict[str, Any]) -> list[Path]:
 
 
 def _jar_folder() -> Path:
-    """Return where jars are: the same places as headrace/jar_folder.py knows."""
+    """Return where jars are: the same places as headrace/java.py has."""
     if home := os.environ.get("HEADRACE_JARS"):
         return Path(home)
     checkout = _spark_jobs().resolve().parent

@@ -13,7 +13,7 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_edge
 from headrace.errors import ConfigurationError, NeedsOperator
-from headrace.options import HOLD
+from headrace.hold import HOLD
 from headrace.position import Position
 
 _CONFIG = click.option(

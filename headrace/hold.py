@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import click
+
 from headrace import __version__
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError
 from headrace.metrics.endpoint import Endpoint
 from headrace.status.answer import Answer, Health, SourceStatus
 
 if TYPE_CHECKING:
-    from headrace.metrics.held import HeldCollector
+    from headrace.metrics.collector import HeldCollector
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +104,7 @@ class HeldService:
     @cached_property
     def collector(self) -> "HeldCollector":
         """What Prometheus reads; its library is imported only for that."""
-        from headrace.metrics.held import HeldCollector
+        from headrace.metrics.collector import HeldCollector
 
         prefix = f"headrace_{self._part}"
         return HeldCollector(prefix, self._sources, STATE, self.reason, self.error.exit_code)
@@ -128,3 +130,11 @@ class HeldService:
             reason=f"{STATE} (exit code {self.error.exit_code}), held until it is stopped",
             sources=[SourceStatus(source=source, state=STATE, reason=text) for source in self._sources],
         )
+
+
+HOLD = click.option(
+    "--hold",
+    is_flag=True,
+    help="When only an operator can go on, stay up, not ready, and show why, instead of ending; a signal ends it with the exit "
+    "code that it would have had. For supervisors that start a process again whatever its exit code is.",
+)

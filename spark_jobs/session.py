@@ -20,7 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headrace import class_archive, jar_folder
+from headrace import java
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import object_store, sizes
@@ -70,7 +70,7 @@ _APPENDING = {
 
 def jars() -> list[Path]:
     """Return the jars of Delta and of Spark's Kafka source; raise NeedsOperator when they were not fetched."""
-    folder = jar_folder.folder() / "spark"
+    folder = java.jar_folder() / "spark"
     found = sorted(folder.glob("*.jar"))
     if not found:
         raise NeedsOperator(
@@ -99,11 +99,11 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
         settings |= _launch(lake, scratch)
     if not sizes.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
-    settings |= object_store.settings(lake.root, jar_folder.folder(), lake.spark.settings)
+    settings |= object_store.settings(lake.root, java.jar_folder(), lake.spark.settings)
     given = dict(lake.spark.settings)
-    for java in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
+    for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
-        given[java] = f"{settings[java]} {given[java]}"
+        given[setting] = f"{settings[setting]} {given[setting]}"
     settings |= given
     # A JVM that runs already is used again.
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
@@ -166,11 +166,11 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
     log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
-    java = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}"]
+    options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}"]
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        _JAVA: " ".join([*java, *class_archive.options(found)]),
+        _JAVA: " ".join([*options, *java.options(found)]),
         # The archive holds classes of this path alone, none of `spark.jars`, which executors elsewhere need.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, found)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",

@@ -23,7 +23,7 @@ from headrace.amqp.errors import described
 from headrace.amqp.links import Decoder, close, release, settle
 from headrace.amqp.peer import identity, peer_of
 from headrace.amqp.transport import Handler
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 

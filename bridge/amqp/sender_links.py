@@ -17,7 +17,7 @@ from bridge.deliveries.outbox import TOO_LARGE
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.receivers import outbox_of, refusal
 from headrace.amqp.connection import Connection
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 

@@ -3,8 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from headrace.metrics.figure import counter, gauge, states, worked_out
-from headrace.metrics.rate import Rate
+from headrace.metrics.figure import Rate, counter, gauge, states, worked_out
 
 STATES = ("starting", "delivering", "waiting for Kafka", "needs an operator", "stopped")
 

@@ -16,7 +16,7 @@ from bridge.deliveries.pending import Entry
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.delivery import topics
 from headrace.errors import NeedsOperator, ReplicationError
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 

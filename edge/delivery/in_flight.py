@@ -1,4 +1,4 @@
-"""Batches in flight: which are sent, which are accepted, and where sending goes on (go-back-N). Sans-I/O.
+"""Batches in flight: which are sent, which are accepted, where sending goes on (go-back-N), and which are in the spool. Sans-I/O.
 
 Guarantees that batches are given out in order; that they are acknowledged from the oldest on, without a hole; that after any
 outcome but `accepted`, and after a lost link, sending goes back to the oldest batch that is not accepted. A batch too large to be
@@ -107,3 +107,44 @@ class InFlight:
 
 def _is_large(entry: Entry | None) -> bool:
     return entry is not None and len(entry.batch.body) > ALONE_BYTES
+
+
+class SpoolCursor:
+    """Which rows of the spool (edge/progress/spool.py) are loaded, and up to which position the spool is relied on.
+
+    Rows are numbered in the order of the batches.
+    """
+
+    def __init__(self, tail: Position) -> None:
+        self.newest_row = self.loaded_row = 0
+        #: The last position for which the spool is relied on: its batches are not read again from the confirmed place.
+        self.relied_on = tail
+        # First commit and last position of the batches of the spool that would still be read again.
+        self._read_again: deque[tuple[int, Position]] = deque()
+
+    @property
+    def unloaded(self) -> int:
+        """How many batches are in the spool alone."""
+        return self.newest_row - self.loaded_row
+
+    def append(self, entry: Entry) -> None:
+        """Note that an entry is durable in the spool's next row."""
+        self.newest_row += 1
+        entry.row = self.newest_row
+        self._read_again.append((entry.batch.first.commit, entry.batch.last))
+
+    def load(self, row: int) -> None:
+        """Note that the next row is loaded."""
+        if row != self.loaded_row + 1:
+            raise ValueError(f"row {row} of the spool does not come after row {self.loaded_row}")
+        self.loaded_row = row
+
+    def rely(self, confirmable: int) -> None:
+        """Rely on the batches that are not read again from a place that may be confirmed."""
+        while self._read_again and self._read_again[0][0] < confirmable:
+            self.relied_on = max(self.relied_on, self._read_again.popleft()[1])
+
+    def rewind(self, newest_row: int) -> None:
+        """Forget the rows behind this one, which the log is read again for."""
+        self._read_again.clear()
+        self.newest_row, self.loaded_row = newest_row, min(self.loaded_row, newest_row)

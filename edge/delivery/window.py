@@ -1,17 +1,16 @@
 """The unacknowledged window: what is in flight, what is in the spool, and what may be confirmed to the source.
 
-Sans-I/O. An in-flight tracker (edge/delivery/in_flight.py) and a spool cursor (edge/delivery/spool_cursor.py) together: the order
-of all batches is those of the spool that are loaded, those of the spool that are not, those in memory alone. What is in memory
-alone waits in `behind` while anything of the spool is not loaded, and while it is to be spooled. Not for several threads:
-edge/delivery/outbox.py guards it.
+Sans-I/O. An in-flight tracker and a spool cursor (edge/delivery/in_flight.py) together: the order of all batches is those
+of the spool that are loaded, those of the spool that are not, those in memory alone. What is in memory alone waits in `behind`
+while anything of the spool is not loaded, and while it is to be spooled. Not for several threads: edge/delivery/outbox.py guards
+it.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 
-from edge.delivery.in_flight import Entry, InFlight
-from edge.delivery.spool_cursor import SpoolCursor
+from edge.delivery.in_flight import Entry, InFlight, SpoolCursor
 from edge.records.batcher import SealedBatch
 from headrace.position import Position
 

@@ -14,8 +14,7 @@ from edge.observability.log_clock import LogClock
 from headrace import __version__
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
-from headrace.metrics.figure import counter, gauge, worked_out
-from headrace.metrics.rate import Rate
+from headrace.metrics.figure import Rate, counter, gauge, worked_out
 
 STATES = (
     "starting", "capturing", "database down", "interconnect down", "not acknowledged", "stopped",

@@ -9,13 +9,12 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, DecodedLog
 from edge.observability.figures import Figures
 from edge.postgres import setup
-from edge.postgres.catalog_columns import columns_of, enum_labels, table_names
+from edge.postgres.catalog import check_publication, columns_of, enum_labels, primary_key, table_names
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.failover import follow, guard
 from edge.postgres.key_predicate import condition
 from edge.postgres.monitor import Watch
-from edge.postgres.publication import PrimaryKeys, check_publication
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import check_server, check_slot, check_system, find_slot, log_end, retained_bytes
@@ -114,7 +113,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             database=names.database,
             epoch=checkpoint.position.epoch,
             batcher=batcher,
-            key_of=PrimaryKeys(self._database).primary_key,
+            key_of=partial(primary_key, self._database),
             records=self._config.records,
             policy=self._policy,
             history=history,

@@ -6,11 +6,10 @@ a few seconds.
 """
 
 from edge import watch
-from edge.postgres.catalog_columns import enum_labels
+from edge.postgres.catalog import check_publication, enum_labels
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.failover import guard
-from edge.postgres.publication import check_publication
 from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
 from headrace.errors import Retryable
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from edge.engine import Adoption
+from edge.postgres.catalog import check_publication, make_publication, publication_oid
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import ANEW
-from edge.postgres.publication import check_publication, make_publication, publication_oid
 from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
 from edge.progress.checkpoint import State

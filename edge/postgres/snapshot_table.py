@@ -50,7 +50,7 @@ where a.attrelid = %s::int8::oid and a.attnum > 0 and not a.attisdropped
 order by a.attnum
 """
 #: The primary key, and the index that the replica identity names, each with its key columns in order; no deferrable one
-#: (edge/postgres/publication.py).
+#: (edge/postgres/catalog.py).
 _KEYS = """
 select i.indisprimary, i.indisreplident, array_agg(k.attnum::int order by k.place),
        array_agg((select quote_ident(cn.nspname) || '.' || quote_ident(co.collname)

@@ -7,7 +7,7 @@ which have a name and a description. Called by headrace/amqp/connection.py, and 
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from headrace.certificates import words
+from headrace.certificates import handshake
 from headrace.configuration.tls import Certificates
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
@@ -103,7 +103,7 @@ class Reasons:
             return self.closed_silently(opened=False)
         if self._is_secure:
             untrusted = "certificate verify failed" in reason
-            more = words.why(self._url, self._certificates) if untrusted else words.meaning(reason)
+            more = handshake.why(self._url, self._certificates) if untrusted else handshake.meaning(reason)
             reason = f"{more} ({reason})" if more else reason
         return NotConnected(f"interconnect {self._url} cannot be reached: {reason}")
 

@@ -26,7 +26,7 @@ from proton.handlers import EndpointStateHandler, IOHandler
 from proton.reactor import AtLeastOnce, Container, LinkOption
 
 from headrace.amqp.polling import Polled
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 from headrace.wakeup import Wakeup
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Figures as Prometheus asks for them: read when it asks, so that counting never waits for it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -100,3 +100,34 @@ def _add(family: Any, metric: Metric, source: str, value: Any) -> None:
             family.add_metric([source, state], float(state == value))
     else:
         family.add_metric([source], float(value))
+
+
+class HeldCollector(Collector):
+    """`PREFIX_held{reason, exit_code}`, and for each source the state in which it waits."""
+
+    def __init__(self, prefix: str, sources: Sequence[str], state: str, reason: str, exit_code: int) -> None:
+        self._prefix = prefix
+        self._sources = sources
+        self._state = state
+        self._labels = [reason, str(exit_code)]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics."""
+        yield build_info(self._prefix)
+        held = GaugeMetricFamily(
+            f"{self._prefix}_held",
+            "1 while an error has ended the part and it stays up.",
+            labels=["reason", "exit_code"],
+        )
+        held.add_metric(self._labels, 1)
+        yield held
+        states = GaugeMetricFamily(
+            f"{self._prefix}_state", "1 for the state that the source is in.", labels=["source", "state"]
+        )
+        for source in self._sources:
+            states.add_metric([source, self._state], 1)
+        yield states
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        return text_of(self)

@@ -5,6 +5,8 @@ What is worked out of others is a property with `worked_out`. Both are read when
 figure is not shown at all. Used by edge/observability/figures.py and bridge/metrics.py.
 """
 
+import math
+import time
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import field, fields
@@ -77,3 +79,27 @@ class Seconds:
         """Count one duration."""
         self.counts[bisect_left(self.BOUNDS, seconds)] += 1
         self.sum += seconds
+
+
+_SECONDS = 10.0
+
+
+class Rate:
+    """Counts a second. Written by one thread; whoever reads sees it fade when nothing is counted."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._state = (0.0, clock())
+
+    def add(self, count: int) -> None:
+        """Count so many, now."""
+        now = self._clock()
+        self._state = (self._at(now) + count / _SECONDS, now)
+
+    def read(self) -> float:
+        """Return how many a second there were lately."""
+        return self._at(self._clock())
+
+    def _at(self, now: float) -> float:
+        rate, since = self._state
+        return rate * math.exp((since - now) / _SECONDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace import class_archive
+from headrace import java
 from headrace.errors import ReplicationError
 from infra.local import jars
 from infra.local.kafka import Kafka
@@ -23,7 +23,7 @@ _PATIENCE = 600
 
 def make(console: Console) -> None:
     """Make the archive if there is none."""
-    archive = class_archive.beside(jars.spark())
+    archive = java.class_archive(jars.spark())
     if archive.exists():
         return
     console.print("headrace: rehearsing a load, so that Spark starts with less work (once)")
@@ -45,7 +45,7 @@ def _rehearse(scratch: Path, archive: Path) -> None:
         kafka.start()
         subprocess.run(
             [sys.executable, "-m", "spark_jobs.jvm_warmup", kafka.bootstrap, str(scratch)],
-            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(class_archive.making(archive))},
+            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(java.options_to_make(archive))},
             check=True,
             capture_output=True,
             timeout=_PATIENCE,

@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
-from headrace.jar_folder import folder
+from headrace.java import jar_folder
 from infra.local import log_store
 from infra.local.ivy import Group, resolve
 
@@ -126,7 +126,7 @@ def kafka() -> list[Path]:
 
 def unpacked(group: Group) -> Path:
     """Return the folder that holds what an archive held; raise NeedsOperator if it is not there."""
-    target = folder() / group.name
+    target = jar_folder() / group.name
     if not _complete(group, target):
         raise NeedsOperator(
             f"{group.pins[0]} is not complete in {target}.",
@@ -190,7 +190,7 @@ def fetch_all(into: Path, console: Console, groups: Iterable[Group]) -> None:
 
 
 def _present(group: Group) -> list[Path]:
-    target = folder() / group.name
+    target = jar_folder() / group.name
     if not _complete(group, target):
         raise NeedsOperator(
             f"The {group.name} jars are not complete in {target}.",
@@ -236,9 +236,9 @@ def main(arguments: list[str]) -> None:
     purpose = parser.parse_args(arguments).purpose
     console = Console(highlight=False, soft_wrap=True, markup=False)
     try:
-        fetch_all(folder(), console, PURPOSES[purpose])
+        fetch_all(jar_folder(), console, PURPOSES[purpose])
         if purpose == "object-store":
-            log_store.make(folder())
+            log_store.make(jar_folder())
     except ReplicationError as error:
         console.print(f"headrace: {error.message}")
         console.print(f"What to do: {error.hint}")

@@ -3,7 +3,7 @@
 import click
 from rich.console import Console
 
-from headrace.jar_folder import folder
+from headrace.java import jar_folder
 from infra.local import jars as groups
 from infra.local import log_store
 
@@ -16,7 +16,7 @@ def jars(purposes: tuple[str, ...]) -> None:
     Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.
     """
-    into = folder()
+    into = jar_folder()
     wanted = [group for purpose in purposes or ("lake",) for group in groups.PURPOSES[purpose]]
     groups.fetch_all(into, Console(highlight=False, soft_wrap=True, markup=False), wanted)
     if "object-store" in purposes:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace import jar_folder
 from headrace.errors import NeedsOperator
+from headrace.java import jar_folder
 from infra.local import jars
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
@@ -31,7 +31,7 @@ def version() -> str:
 
 def fetch(console: Console) -> None:
     """Have the distribution in the folder of jars."""
-    jars.fetch_all(jar_folder.folder(), console, [jars.DEBEZIUM])
+    jars.fetch_all(jar_folder(), console, [jars.DEBEZIUM])
 
 
 def java() -> Path:

@@ -20,10 +20,9 @@ MAY_IMPORT = {
     "bridge": {"headrace"},
     "spark_jobs": {
         "headrace.__version__",
-        "headrace.class_archive",
         "headrace.configuration",
         "headrace.errors",
-        "headrace.jar_folder",
+        "headrace.java",
         "headrace.position",
         "headrace.schema",
     },

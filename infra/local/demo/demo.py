@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace import jar_folder
+from headrace import java
 from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
@@ -54,7 +54,7 @@ class Demo:
                 ending.callback(self._unless_kept, self._stack.stop)
                 self._stack.start()
             regions = self._regions()
-            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=jar_folder.folder())
+            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=java.jar_folder())
             ending.callback(airflow.stop)
             airflow.start()
             with stages.stage("start bridge and edges; fill the databases, captured from the start") as say:

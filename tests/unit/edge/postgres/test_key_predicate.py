@@ -8,7 +8,7 @@ from headrace.errors import NeedsOperator
 
 
 @pytest.mark.parametrize(
-    ("value", "base", "literal"),
+    ("value", "base", "quoted"),
     [
         (7, "bigint", "'7'"),
         (True, "boolean", "'true'"),
@@ -19,8 +19,8 @@ from headrace.errors import NeedsOperator
         ("AP8=", "text", "'AP8='"),
     ],
 )
-def test_a_value_stands_between_quotes(value, base, literal):
-    assert literal(_text(value, base, "s.t")) == literal
+def test_a_value_is_between_quotes(value, base, quoted):
+    assert literal(_text(value, base, "s.t")) == quoted
 
 
 @pytest.mark.parametrize(

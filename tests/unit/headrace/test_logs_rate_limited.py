@@ -1,6 +1,6 @@
 """Log lines that others can cause as often as they like are bounded."""
 
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 
 
 class Clock:

@@ -1,0 +1,110 @@
+"""What is read from the catalog: the publication, and what the log does not have of tables: primary keys, columns, enum labels.
+
+A publication is checked when a session begins and every few seconds. A primary key is read when a table whose columns all mark
+themselves as key, or none, is announced in the log. The catalog has the present state: a key that was altered after the change
+was written is seen as it is now, and a table that was dropped has no key. A deferrable primary key is none: within a transaction
+two rows may have the same one, so records by it could replace another row's. PostgreSQL does not take it as replica identity
+either.
+
+Columns are read when a table is announced that is not known, or is not as it was (edge/snapshot/table_history.py): their numbers
+last through renaming, and it is known which rows have values in them.
+"""
+
+from collections.abc import Mapping
+
+from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.connection import Database
+from edge.postgres.errors import ANEW, quoted
+from edge.postgres.relations import Relation
+from edge.records.alterations import Catalog
+from headrace.errors import NeedsOperator
+
+
+def publication_oid(database: Database, name: str) -> int:
+    """Return the oid of a publication, 0 when there is none."""
+    return database.value("select oid::int8 from pg_publication where pubname = %s", name) or 0
+
+
+def make_publication(database: Database, name: str, tables: list[str], row_filters: Mapping[str, str]) -> None:
+    """Make a publication of the listed tables, `schema.table`, or of all tables when none is listed.
+
+    `row_filters` are conditions by table: rows that do not meet theirs never leave the server. Raises NeedsOperator when a
+    table does not exist, or when the user may not.
+    """
+    listed = ", ".join(
+        ".".join(map(quoted, table.split(".", 1))) + (f" where ({row_filters[table]})" if table in row_filters else "")
+        for table in tables
+    )
+    database.rows(f"create publication {quoted(name)} for " + (f"table {listed}" if tables else "all tables"))
+
+
+def check_publication(database: Database, checkpoint: PostgresCheckpoint) -> None:
+    """Raise NeedsOperator unless the publication is there, and is the one that `init` found or made."""
+    oid = publication_oid(database, checkpoint.publication)
+    if oid == checkpoint.publication_oid:
+        return
+    gone = f"publication {checkpoint.publication!r} " + (
+        "was dropped" if oid == 0 else "was dropped and made again since 'init'"
+    )
+    raise NeedsOperator(
+        f"{gone}: changes after {checkpoint.confirmed_lsn} may not have been published",
+        hint=ANEW,
+    )
+
+
+_KEY = """
+select array_agg(a.attname::text order by k.ordinality)
+from pg_index i
+cross join lateral unnest(i.indkey::int2[]) with ordinality k(attnum, ordinality)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where i.indrelid = %s::int8::oid and i.indisprimary and i.indimmediate and k.ordinality <= i.indnkeyatts
+"""
+
+
+def primary_key(database: Database, relation: Relation) -> list[str]:
+    """Return the names of a table's key columns in key order; none for a table without a primary key that holds at once."""
+    names: list[str] = database.value(_KEY, relation.oid) or []
+    return names
+
+
+# A default that was dropped since is still there for rows of before (`atthasmissing`), unless the table was written again.
+_COLUMNS = """
+select attname::text, attnum::int, atthasdef or atthasmissing or attidentity <> '' or attgenerated <> '', relnatts::int
+from pg_attribute join pg_class c on c.oid = attrelid
+where attrelid = %s::int8::oid and attnum > 0 and not attisdropped
+"""
+_TABLES = """
+select c.oid::int8::text, n.nspname || '.' || c.relname
+from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p')
+"""
+_LABELS = "select enumtypid::regtype::text, oid::int8::text, enumlabel::text from pg_enum order by 1, 2"
+
+
+def columns_of(database: Database, relation: Relation) -> Catalog | None:
+    """Return what the catalog has of a table's columns; None where it has others by now."""
+    rows = database.rows(_COLUMNS, relation.oid)
+    catalog = Catalog(
+        {name: number for name, number, _, _ in rows},
+        {name: bool(is_filled) for name, _, is_filled, _ in rows},
+        # Columns that were dropped count: numbers are not used again.
+        max((newest for _, _, _, newest in rows), default=0),
+    )
+    return catalog if all(column.name in catalog.numbers for column in relation.columns) else None
+
+
+def enum_labels(database: Database) -> dict[str, dict[str, str]]:
+    """Return the labels of all enum types, each by its OID, which lasts through renaming."""
+    found: dict[str, dict[str, str]] = {}
+    for kind, number, label in database.rows(_LABELS):
+        found.setdefault(_name(kind), {})[number] = label
+    return found
+
+
+def table_names(database: Database) -> dict[str, str]:
+    """Return the names `schema.table` of all tables, by OID."""
+    return dict(database.rows(_TABLES))
+
+
+def _name(kind: str) -> str:
+    """Return a type's name as the log announces it: without its schema and without quotes."""
+    return kind.rpartition(".")[2].strip('"')
