@@ -151,9 +151,9 @@ def retire(path: str, *, dry_run: bool, yes: bool, force: bool, state_only: bool
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def position(path: str, *, as_json: bool) -> None:
     """Show the checkpoint and the slot."""
-    from edge.offline_status import standing
+    from edge.offline_status import position_and_server
 
-    found = standing(load(path, EdgeFile))
+    found = position_and_server(load(path, EdgeFile))
     if as_json:
         click.echo(json.dumps(found))
         return

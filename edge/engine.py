@@ -59,7 +59,7 @@ class Adoption(NamedTuple):
 class Session(Protocol):
     """A connection that carries the log from the checkpoint on, decoded into a batcher."""
 
-    #: By what the server knows this connection, so that the next session can end it; 0 for nothing.
+    #: The server's own number of this connection, so that the next session can end it; 0 for nothing.
     pid: int
 
     @property
@@ -71,8 +71,8 @@ class Session(Protocol):
         """The place up to which nothing of the source is still to be read, not within a transaction; 0 while unknown."""
 
     @property
-    def asked(self) -> int:
-        """How often the server asked for an answer."""
+    def replies_requested(self) -> int:
+        """How often the server has requested a reply."""
 
     @property
     def frames(self) -> int:
@@ -96,8 +96,8 @@ class Session(Protocol):
     def read(self, now_ms: int) -> int:
         """Decode what has arrived, up to a round of it, without blocking; return how much, 0 when nothing has."""
 
-    def confirm(self, place: int, now_ms: int, *, ask: bool = False) -> None:
-        """Tell the server what it may discard, and so that the edge is alive; `ask` it to answer."""
+    def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:
+        """Report to the server what it may discard, and that the edge is alive; `wants_reply`: and request a reply."""
 
     def flush(self, seconds: float) -> None:
         """Wait at most `seconds` until what was confirmed has left this machine."""
@@ -184,7 +184,7 @@ class Engine(Protocol):
     def watch(self, checkpoint: Callable[[], Any], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at the server; what is found goes into figures and outbox."""
 
-    def initialise(self, checkpoint: Any, adoption: Adoption | None, say: Callable[[str], None]) -> Checkpoint:
+    def initialise(self, checkpoint: Any, adoption: Adoption | None, report: Callable[[str], None]) -> Checkpoint:
         """Make, finish, or only verify what the source needs, and return its checkpoint, which is written."""
 
     def retirement(self, checkpoint: Any) -> Retirement:
@@ -196,5 +196,5 @@ class Engine(Protocol):
         Raises NeedsOperator for a table that cannot be copied, and for keys that do not identify its rows.
         """
 
-    def standing(self, checkpoint: Any) -> dict[str, str | int | None]:
+    def server_status(self, checkpoint: Any) -> dict[str, str | int | None]:
         """Return names and values of where the server is for this source."""

@@ -22,12 +22,12 @@ __all__ = ["Adoption", "initialise"]
 def initialise(
     config: EdgeFile,
     adoption: Adoption | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     snapshot: bool = False,
     replace: bool = False,
 ) -> Checkpoint:
-    """Make, finish, or only verify what the source needs, and return its checkpoint; `say` what was made.
+    """Make, finish, or only verify what the source needs, and return its checkpoint; `report` takes what was made.
 
     `snapshot` asks for a snapshot of all tables; so does the configuration, but only for a source that is not made yet.
     `replace` lets it take the place of what consumers have.
@@ -39,14 +39,16 @@ def initialise(
         is_new = checkpoint is None or checkpoint.stage == "making"
         if snapshot or (is_new and config.snapshot.mode == "initial"):
             # Ahead of the source, so that a crash leaves none without it; the request waits for the edge.
-            SnapshotStore(engine.state.folder, config.source.name).ask_once(Request(kind="snapshot", replace=replace))
-            say("Asked for a snapshot of every published table: 'headrace edge run' begins with it")
+            SnapshotStore(engine.state.folder, config.source.name).request_once(
+                Request(kind="snapshot", replace=replace)
+            )
+            report("Asked for a snapshot of every published table: 'headrace edge run' begins with it")
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
         kept = spool.promised() if checkpoint is None else None
         if kept is None:
-            made = engine.initialise(checkpoint, adoption, say)
+            made = engine.initialise(checkpoint, adoption, report)
             if adoption is not None and config.spool.megabytes:
-                say(
+                report(
                     "There is no spool here. If the lost folder held one, its changes are lost too: 'headrace verify' tells"
                 )
             return made
@@ -56,11 +58,11 @@ def initialise(
                 hint="Send them: 'headrace edge init --adopt --position POSITION' with the position that 'headrace bridge "
                 "positions' prints. To give them up, move the spool away first.",
             )
-        return _with_spool(engine, engine.initialise(checkpoint, adoption, say), spool, kept, say)
+        return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, kept, report)
 
 
 def _with_spool(
-    engine: Engine, checkpoint: Checkpoint, spool: Spool, kept: Position, say: Callable[[str], None]
+    engine: Engine, checkpoint: Checkpoint, spool: Spool, kept: Position, report: Callable[[str], None]
 ) -> Checkpoint:
     """Let the adopted checkpoint rely on the spool that is still there: the source may have discarded what it holds."""
     try:
@@ -75,5 +77,5 @@ def _with_spool(
         raise
     finally:
         spool.close()
-    say(f"Kept the spool, which has what comes after {checkpoint.acknowledged}, up to {checkpoint.spooled}")
+    report(f"Kept the spool, which has what comes after {checkpoint.acknowledged}, up to {checkpoint.spooled}")
     return checkpoint

@@ -7,7 +7,7 @@ from headrace.errors import ReplicationError
 from headrace.status.answer import SourceStatus
 
 
-def standing(config: EdgeFile) -> dict[str, str | int | None]:
+def position_and_server(config: EdgeFile) -> dict[str, str | int | None]:
     """Return names and values; those of a checkpoint, or of something of the server, that does not exist are None."""
     engine = engine_of(config)
     checkpoint = engine.state.read(config.source.name)
@@ -16,7 +16,7 @@ def standing(config: EdgeFile) -> dict[str, str | int | None]:
         "acknowledged": checkpoint.acknowledged if checkpoint else None,
         "spooled": checkpoint.spooled or None if checkpoint else None,
         "epoch": checkpoint.position.epoch if checkpoint else None,
-    } | engine.standing(checkpoint)
+    } | engine.server_status(checkpoint)
 
 
 def durable(config: EdgeFile) -> list[SourceStatus]:
@@ -26,7 +26,7 @@ def durable(config: EdgeFile) -> list[SourceStatus]:
     running = engine.state.in_use()
     warnings, retained = [], None
     try:
-        retained = engine.standing(checkpoint)["retained_wal_bytes"]
+        retained = engine.server_status(checkpoint)["retained_wal_bytes"]
     except ReplicationError as error:
         warnings.append(error.message)
     return [

@@ -29,12 +29,12 @@ _log = logging.getLogger(__name__)
 
 #: The server hears from the edge at least so often, in seconds.
 _STATUS_SECONDS = 2.0
-#: The server's wish for an answer is met after at most so long, in seconds.
-_ANSWER_SECONDS = 0.05
-#: A server asks about twice a minute. One that goes on asking, each time at once, is shutting down: it gets so long, in
-#: seconds, to be satisfied.
-_FAREWELL_SECONDS = 3.0
-#: A server that does not answer for so long, in seconds, is gone; from a quarter of that on it is asked to.
+#: A reply that the server requests is sent after at most so long, in seconds.
+_REPLY_SECONDS = 0.05
+#: A server requests a reply about twice a minute. One that requests one after the other is shutting down: after so long, in
+#: seconds, the edge disconnects.
+_SHUTDOWN_SECONDS = 3.0
+#: A server that does not answer for so long, in seconds, is gone; from a quarter of that on a reply is requested.
 _SILENCE_SECONDS = 120.0
 #: Figures travel at most so often, in seconds.
 _FIGURES_SECONDS = 1.0
@@ -69,11 +69,11 @@ class CaptureSession:
         self._session = engine.open(progress.checkpoint, former_pid)
         self.pid = self._session.pid
         now = time.monotonic()
-        self._put_at = self._told_at = self._logged_at = self._heard_at = now
+        self._put_at = self._confirmed_at = self._logged_at = self._heard_at = now
         self._figures_at = 0.0
         self._open_since: float | None = None
-        self._reached = self._told = self._asked = self._frames = 0
-        self._asks_at = self._asks_since = 0.0
+        self._reached = self._confirmed = self._replies_requested = self._frames = 0
+        self._requested_at = self._requests_since = 0.0
         self._snapshots: SnapshotCoordinator | None = None
         try:
             self._begin(engine)
@@ -148,7 +148,7 @@ class CaptureSession:
         while not self._outbox.empty and (left := deadline - time.monotonic()) > 0:
             self._wakeup.clear()
             self._outbox.check()
-            self._tell(time.monotonic())
+            self._report(time.monotonic())
             bell.poll(min(left, _STATUS_SECONDS) * 1000)
         self._progress.save_now()
         self._confirm(time.monotonic())
@@ -166,7 +166,7 @@ class CaptureSession:
 
     def _run_due(self, now: float, *, dry: bool) -> float:
         """Do what is due besides reading; return for how many seconds nothing will be."""
-        wait = self._tell(now)
+        wait = self._report(now)
         figures = self._figures
         figures.turned_at = now
         self._history.save_due()
@@ -217,39 +217,39 @@ class CaptureSession:
         figures.read_lsn = max(figures.read_lsn, batches[-1].confirm)
         self._outbox.put(batches)
 
-    def _tell(self, now: float) -> float:
+    def _report(self, now: float) -> float:
         """Save progress and confirm it to the server, when due; return the seconds until that may be due again."""
         wait = self._progress.save(now)
-        since = now - self._told_at
-        if self._session.asked != self._asked:
-            if since < _ANSWER_SECONDS:
-                return _ANSWER_SECONDS - since
-            self._asked = self._session.asked
-            self._check_farewell(now)
+        since = now - self._confirmed_at
+        if self._session.replies_requested != self._replies_requested:
+            if since < _REPLY_SECONDS:
+                return _REPLY_SECONDS - since
+            self._replies_requested = self._session.replies_requested
+            self._check_shutdown(now)
             self._confirm(now)
-        elif self._progress.confirmed != self._told or since >= _STATUS_SECONDS:
+        elif self._progress.confirmed != self._confirmed or since >= _STATUS_SECONDS:
             self._confirm(now)
         return _STATUS_SECONDS if wait is None else wait
 
     def _listen(self, now: float, *, heard: bool) -> None:
-        """Notice a server that is silent although it was asked to answer, as a half-open connection is."""
+        """Notice a server that is silent although a reply was requested, as a half-open connection is."""
         if heard or self._session.frames != self._frames:
             self._frames, self._heard_at = self._session.frames, now
         elif now - self._heard_at > _SILENCE_SECONDS:
             raise NotConnected(f"nothing was heard from {self._address} for {_SILENCE_SECONDS:.0f} s")
 
     def _confirm(self, now: float) -> None:
-        self._told = self._figures.confirmed_lsn = self._progress.confirmed
-        self._told_at = now
+        self._confirmed = self._figures.confirmed_lsn = self._progress.confirmed
+        self._confirmed_at = now
         silent = now - self._heard_at > _SILENCE_SECONDS / 4
-        self._session.confirm(self._told, time.time_ns() // 1_000_000, ask=silent)
+        self._session.confirm(self._confirmed, time.time_ns() // 1_000_000, wants_reply=silent)
 
-    def _check_farewell(self, now: float) -> None:
-        """Let a server go that shuts down: it waits for what only the far side's acknowledgement could confirm."""
-        if now - self._asks_at > 1.0:
-            self._asks_since = now
-        self._asks_at = now
-        if now - self._asks_since > _FAREWELL_SECONDS:
+    def _check_shutdown(self, now: float) -> None:
+        """Disconnect from a server that shuts down: it waits for what only the far side's acknowledgement could confirm."""
+        if now - self._requested_at > 1.0:
+            self._requests_since = now
+        self._requested_at = now
+        if now - self._requests_since > _SHUTDOWN_SECONDS:
             raise NotConnected(f"the server of {self._address} is shutting down")
 
     def _due_figures(self) -> BatchFigures:

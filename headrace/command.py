@@ -111,7 +111,7 @@ def main() -> NoReturn:
             traceback.print_exc()
             sys.exit(error.exit_code)
         if logs.structured():
-            logs.tell(error)
+            logs.log_error(error)
             sys.exit(error.exit_code)
         from rich.console import Console
         from rich.markup import escape

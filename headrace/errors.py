@@ -7,7 +7,7 @@
     │   │   └── ServerIdTaken               MariaDB, MySQL: another replica has the server id
     │   └── LogEnded                    MariaDB, MySQL: the part of the binlog that is read again ends
     ├── Retryable                   the step failed and will be done again
-    │   ├── NoRoom                      the disk takes nothing now
+    │   ├── NoSpace                      the disk takes nothing now
     │   ├── CheckpointChanged           edge: another checkpoint is right, as after a failover
     │   ├── NotOwner, OldGeneration     bridge: the source, or the group, has another owner or generation
     │   ├── PartitionsFailed            bridge: Kafka refuses some partitions of a transaction
@@ -25,7 +25,7 @@
 | NotConnected | the loop | connects again after a jittered pause, for ever | 5, of a command that does not loop |
 | LogTaken | the loop, then a person | as NotConnected; NeedsOperator when it lasts longer than 15 s | 3 |
 | Retryable | the loop | does the same step again after a jittered pause | 5, as above |
-| NoRoom | the loop | goes on without writing, confirms nothing that is not durable, and writes again later | 5, as above |
+| NoSpace | the loop | goes on without writing, confirms nothing that is not durable, and writes again later | 5, as above |
 | CheckpointChanged | the loop | writes the new checkpoint and opens the session again | |
 | NeedsOperator | a person | stops; the hint says what to run; nothing was skipped or confirmed | 3 |
 | ConfigurationError | a person | stops before anything was done | 2 |
@@ -70,7 +70,7 @@ class Retryable(ReplicationError):  # noqa: N818 - as above.
     exit_code = 5
 
 
-class NoRoom(Retryable):
+class NoSpace(Retryable):
     """The disk takes nothing now: it is full, a limit is reached, or it fails in a way that may pass."""
 
 

@@ -9,9 +9,9 @@ import errno
 import os
 from pathlib import Path
 
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 
-#: Errors of a disk, or of a process, that pass: by making room, or by themselves.
+#: Errors of a disk, or of a process, that pass: by freeing space, or by themselves.
 _PASSING = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR,
     errno.ESTALE, errno.ETIMEDOUT,
@@ -21,7 +21,7 @@ _PASSING = {
 def write_private(path: Path, data: bytes) -> None:
     """Put a file in the place of the old one, durable when this returns.
 
-    Where it fails the old file is there, or the new one, and nothing else. Raises NoRoom when that may pass, else NeedsOperator.
+    Where it fails the old file is there, or the new one, and nothing else. Raises NoSpace when that may pass, else NeedsOperator.
     """
     fresh = path.with_suffix(".new")
     try:
@@ -50,11 +50,11 @@ def make_private_folder(path: Path) -> None:
         raise problem(path, "made", error) from error
 
 
-def problem(path: Path, what: str, error: OSError) -> NoRoom | NeedsOperator:
-    """Return the error of a file that cannot be `written`, `read` or the like: NoRoom when that may pass."""
+def problem(path: Path, what: str, error: OSError) -> NoSpace | NeedsOperator:
+    """Return the error of a file that cannot be `written`, `read` or the like: NoSpace when that may pass."""
     message = f"{path} cannot be {what}: {error.strerror or error}"
     if error.errno in _PASSING:
-        return NoRoom(message)
+        return NoSpace(message)
     return NeedsOperator(
         message, hint="Make the folder writable for the edge's user, or fix the disk; nothing is lost meanwhile."
     )

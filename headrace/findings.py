@@ -25,9 +25,9 @@ class Finding(NamedTuple):
     check: str
     level: Level
     #: A sentence.
-    said: str
+    text: str
     #: What to do or to run; SQL where it is SQL. Empty when nothing is to be done.
-    mend: str = ""
+    fix: str = ""
 
 
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
@@ -55,16 +55,16 @@ def as_json(findings: list[Finding]) -> str:
 
 
 def show(findings: list[Finding], console: Console) -> None:
-    """Print a line a finding, what mends it below, whole so that it can be copied, and a verdict."""
+    """Print a line a finding, what fixes it below, whole so that it can be copied, and a verdict."""
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         line = Table.grid(padding=(0, 1, 0, 0))
         for column in (7, width, None):
             line.add_column(min_width=column, overflow="fold")
-        line.add_row(f"[{_STYLES[finding.level]}]{finding.level}[/]", escape(finding.check), escape(finding.said))
+        line.add_row(f"[{_STYLES[finding.level]}]{finding.level}[/]", escape(finding.check), escape(finding.text))
         console.print(line)
-        if finding.mend:
-            console.print(f"        [bold]{escape(finding.mend)}[/]", soft_wrap=True)
+        if finding.fix:
+            console.print(f"        [bold]{escape(finding.fix)}[/]", soft_wrap=True)
     wrong, warnings = (sum(finding.level == level for finding in findings) for level in ("wrong", "warning"))
     style = _STYLES["wrong" if wrong else "warning" if warnings else "ok"]
     plural = "" if warnings == 1 else "s"

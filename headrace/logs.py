@@ -63,7 +63,7 @@ def structured() -> bool:
     return _Setting.structured
 
 
-def tell(error: ReplicationError) -> None:
+def log_error(error: ReplicationError) -> None:
     """Log the error that ends a command, with its hint."""
     fields = {"hint": error.hint, "error": type(error).__name__, "exit_code": error.exit_code}
     logging.getLogger("headrace").error("%s", error.message, extra=fields)
@@ -112,18 +112,18 @@ _QUIET_SECONDS = 10.0
 class RateLimitedLog:
     """Logs at most one line every ten seconds, with the number of lines that were left out."""
 
-    def __init__(self, say: Callable[..., None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
+    def __init__(self, log: Callable[..., None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
         self._clock = clock
         self._until = 0.0
-        self._unsaid = 0
+        self._left_out = 0
 
     def __call__(self, text: str, *values: object) -> None:
-        """Say it, or count it."""
+        """Log a line, or count it."""
         now = self._clock()
         if now < self._until:
-            self._unsaid += 1
+            self._left_out += 1
             return
-        more, self._unsaid = self._unsaid, 0
+        more, self._left_out = self._left_out, 0
         self._until = now + _QUIET_SECONDS
-        self._say(text + (f" (and {more} others before)" if more else ""), *values)
+        self._log(text + (f" (and {more} others before)" if more else ""), *values)

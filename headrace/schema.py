@@ -61,7 +61,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "type": "CREATE",
             "id": f'"{self.schema}"."{self.table}"',
-            "table": {"primaryKeyColumnNames": self.key, "columns": [_told(column) for column in self.columns]}
+            "table": {"primaryKeyColumnNames": self.key, "columns": [_as_json(column) for column in self.columns]}
             | ({"excluded": self.excluded} if self.excluded else {}),
         }
 
@@ -89,7 +89,7 @@ def copy_mark(value: str | bytes) -> str | None:
     return found if found in {COPY_BEGINS, COPY_ENDS} else None
 
 
-def _told(column: Column) -> dict[str, Any]:
+def _as_json(column: Column) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(column)
     for name in ("form", "policy"):
         if told[name] is None:

@@ -14,12 +14,12 @@ from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile, Mysql, Postgresql
 from headrace.findings import Check, Finding
 from headrace.position import Position
-from headrace.status.ask import ask
+from headrace.status.client import fetch
 
 #: Addresses of this machine; PostgreSQL's may be a socket's folder.
 _LOCAL = ("127.", "localhost", "::1", "/")
-#: Room that the state folder needs besides the spool, in bytes.
-_ROOM = 64 << 20
+#: Space that the state folder needs in addition to the spool, in bytes.
+_SPACE = 64 << 20
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
 _PATIENCE = 5.0
 _NO_CREDIT = (
@@ -30,17 +30,17 @@ _NO_CREDIT = (
 
 def state_folder(config: EdgeFile) -> Iterator[Finding]:
     """Look at the state folder: whether it can be written, and has space for the spool."""
-    folder = config.beside(config.state.folder)
+    folder = config.resolve(config.state.folder)
     there = _nearest(folder)
     if not os.access(there, os.W_OK | os.X_OK):
         yield Finding("state folder", "wrong", f"{there} cannot be written", "Let the edge's user write there.")
         return
     free, spool = shutil.disk_usage(there).free, config.spool.megabytes << 20
     summary = f"{folder}, {_megabytes(free)} free"
-    if free < _ROOM:
+    if free < _SPACE:
         yield Finding("state folder", "wrong", summary, "Free some space: the checkpoint could not be written.")
-    elif free < spool + _ROOM and not (folder / "spool.sqlite").exists():
-        fix = f"Free some space, or set [spool] megabytes to at most {max(0, free - _ROOM) >> 20}."
+    elif free < spool + _SPACE and not (folder / "spool.sqlite").exists():
+        fix = f"Free some space, or set [spool] megabytes to at most {max(0, free - _SPACE) >> 20}."
         yield Finding("state folder", "warning", f"{summary}, the spool may take {_megabytes(spool)}", fix)
     else:
         yield Finding("state folder", "ok", summary)
@@ -80,7 +80,7 @@ def interconnect(config: EdgeFile) -> Iterator[Finding]:
 
 def _of_running(config: EdgeFile) -> Finding:
     """Return what the edge that runs reports of its link."""
-    answer = ask(Path(config.path)) if config.metrics.listen is not None else None
+    answer = fetch(Path(config.path)) if config.metrics.listen is not None else None
     found = answer.sources[0] if answer is not None and answer.running else None
     if found is None:
         summary = "not tried, because the edge that runs has the link; with [metrics] listen it could be asked"

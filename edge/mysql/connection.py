@@ -14,11 +14,11 @@ from pymysql import Error, MySQLError
 from pymysql.cursors import DictCursor
 
 from edge import database
-from edge.mysql.errors import asking, connecting, running
+from edge.mysql.errors import connecting, running, statement_failed
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected, ReplicationError
 
-__all__ = ["DictCursor", "Error", "MySQLError", "connect", "said"]
+__all__ = ["DictCursor", "Error", "MySQLError", "connect", "number_and_text"]
 
 
 def connect(config: Mysql, source: str) -> Any:
@@ -34,7 +34,7 @@ def connect(config: Mysql, source: str) -> Any:
             program_name=f"headrace {source}",
         )
     except MySQLError as error:
-        raise connecting(*said(error), str(config), config.user) from error
+        raise connecting(*number_and_text(error), str(config), config.user) from error
     except OSError as error:
         raise NotConnected(f"server {config} cannot be reached: {error}") from error
     raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
@@ -44,7 +44,7 @@ def connect(config: Mysql, source: str) -> Any:
     return connection
 
 
-def said(error: MySQLError) -> tuple[int, str]:
+def number_and_text(error: MySQLError) -> tuple[int, str]:
     """Return an error's number and its words; 0 where it has none."""
     number, *words = error.args or (0, "")
     return (number, str(words[0]) if words else "") if isinstance(number, int) else (0, str(number))
@@ -93,7 +93,7 @@ class Database(database.Database):
         try:
             yield
         except MySQLError as error:
-            raise self._problem(*said(error)) from error
+            raise self._problem(*number_and_text(error)) from error
         except OSError as error:
             raise NotConnected(f"the connection to {self._address} was lost: {error}") from error
 
@@ -171,7 +171,7 @@ class SnapshotConnection(Database):
             yield body
 
     def _problem(self, number: int, words: str) -> ReplicationError:
-        return asking(number, words, self._address)
+        return statement_failed(number, words, self._address)
 
 
 def _ends(packet: bytes) -> bool:

@@ -36,7 +36,7 @@ class MysqlEngine:
     def __init__(self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"]) -> None:
         self._config, self._names, self._engine = config, names, engine
         self.address = str(names)
-        self.state = State(config.beside(config.state.folder), MysqlCheckpoint)
+        self.state = State(config.resolve(config.state.folder), MysqlCheckpoint)
         #: What was read and is not in the checkpoint yet: shared with the session that runs.
         self._gtids = GtidProgress()
         # Of files that are whole, by their numbers: a session that follows need not read them again.
@@ -69,12 +69,12 @@ class MysqlEngine:
         return Watch(self._config, self._database, checkpoint, figures, outbox)
 
     def initialise(
-        self, checkpoint: MysqlCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
+        self, checkpoint: MysqlCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
     ) -> MysqlCheckpoint:
         """Make or verify the checkpoint."""
         with self._database() as database:
             return setup.initialise(
-                self._config.source.name, self._engine, database, self.state, checkpoint, adoption, say
+                self._config.source.name, self._engine, database, self.state, checkpoint, adoption, report
             )
 
     def retirement(self, checkpoint: MysqlCheckpoint | None) -> MysqlRetirement:
@@ -86,7 +86,7 @@ class MysqlEngine:
         with self._database() as database:
             return condition(database, table, keys)
 
-    def standing(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
+    def server_status(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed place and what the server has behind it."""
         with self._database() as database:
             found = log(database)
@@ -151,7 +151,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         self._checkpoint = checkpoint
         self._decoder = SnapshotDecoder(
             prepared_reader=self._prepared_reader,
-            ordinals=SnapshotOrdinals(self._config.beside(self._config.state.folder), *sent),
+            ordinals=SnapshotOrdinals(self._config.resolve(self._config.state.folder), *sent),
             server_id=checkpoint.server_id,
             epoch=checkpoint.position.epoch,
             base=checkpoint.base,
@@ -185,8 +185,8 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         return self._decoder.passed
 
     @property
-    def asked(self) -> int:
-        """Nothing: these servers do not ask."""
+    def replies_requested(self) -> int:
+        """Return 0: these servers request none."""
         return 0
 
     @property
@@ -207,8 +207,8 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         decoder.arrive(now_ms)
         return fed
 
-    def confirm(self, place: int, now_ms: int, *, ask: bool = False) -> None:
-        """Tell nothing: the server keeps its binlog by age, whoever has read it."""
+    def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:
+        """Report nothing: the server keeps its binlog by age, whoever has read it."""
 
     def flush(self, seconds: float) -> None:
         """Wait for nothing."""

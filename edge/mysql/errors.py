@@ -80,7 +80,7 @@ def running(number: int, words: str, address: str, user: str) -> ReplicationErro
     return NotConnected(f"server {address}: {line}")
 
 
-def asking(number: int, words: str, address: str) -> ReplicationError:
+def statement_failed(number: int, words: str, address: str) -> ReplicationError:
     """Return the error of a question about a table, which an operator's own condition may be part of."""
     line = first_line(words)
     if number in _PASSING:

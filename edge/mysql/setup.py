@@ -34,9 +34,9 @@ def initialise(
     state: State[MysqlCheckpoint],
     checkpoint: MysqlCheckpoint | None,
     adoption: Adoption | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> MysqlCheckpoint:
-    """Make or only verify the source's checkpoint, and return it; `say` what was made."""
+    """Make or only verify the source's checkpoint, and return it; `report` takes what was made."""
     check_settings(database, mariadb=engine == "mariadb")
     if adoption is not None:
         made = _adopted(source, engine, database, state, checkpoint, adoption)
@@ -44,13 +44,13 @@ def initialise(
         check_identity(database, checkpoint)
         check_log(database, checkpoint)
         check_gtids(database, checkpoint)
-        say(f"Already made: checkpoint {state.path}, after GTID {checkpoint.gtids or 'none'}")
+        report(f"Already made: checkpoint {state.path}, after GTID {checkpoint.gtids or 'none'}")
         return checkpoint
     else:
         made = _at_end(source, engine, database, Position.start(new_epoch()))
     state.write(made)
-    say(f"Wrote checkpoint {state.path}: epoch {made.position.epoch}")
-    say(f"Changes that commit after {made.place} are captured")
+    report(f"Wrote checkpoint {state.path}: epoch {made.position.epoch}")
+    report(f"Changes that commit after {made.place} are captured")
     return made
 
 

@@ -15,7 +15,7 @@ from psycopg.errors import Diagnostic
 from psycopg.rows import tuple_row
 
 from edge import database
-from edge.postgres.errors import asking, connecting, running
+from edge.postgres.errors import connecting, running, statement_failed
 from headrace.configuration.edge import Postgresql
 
 __all__ = ["Diagnostic", "Error", "connect", "pq", "text"]
@@ -79,12 +79,12 @@ class Database(database.Database):
             cursor = self._connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
-    def asked(self, query: str) -> list[tuple[Any, ...]]:
+    def checked_rows(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
         try:
             return self._connection.execute(query).fetchall()
         except Error as error:
-            raise asking(error.sqlstate, str(error), self._address, self._user) from error
+            raise statement_failed(error.sqlstate, str(error), self._address, self._user) from error
 
     def copied(self, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool]:
         """Run a COPY to stdout; return its rows without line feeds, their size, and whether those are all.
@@ -116,7 +116,7 @@ class Database(database.Database):
             state = text(result.error_field(pq.DiagnosticField.SQLSTATE)) if result is not None else ""
             if not (cancelled and state == _CANCELLED):
                 words = result.get_error_message() if result is not None else "the server ended the connection"
-                raise asking(state or None, words, self._address, self._user)
+                raise statement_failed(state or None, words, self._address, self._user)
         return rows, size, not cancelled
 
     def close(self) -> None:

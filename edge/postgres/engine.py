@@ -36,7 +36,7 @@ class PostgresEngine:
         self._config = config
         self._names = names
         self.address = str(names)
-        self.state = State(config.beside(config.state.folder), PostgresCheckpoint)
+        self.state = State(config.resolve(config.state.folder), PostgresCheckpoint)
 
     def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
         """Return a session whose stream and slot agree with the checkpoint."""
@@ -53,10 +53,10 @@ class PostgresEngine:
         return Watch(self._config, self._database, checkpoint, figures, outbox)
 
     def initialise(
-        self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, say: Callable[[str], None]
+        self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
     ) -> PostgresCheckpoint:
         """Make, finish, or verify publication, slot and checkpoint."""
-        return setup.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, say)
+        return setup.initialise(self._config.source.name, self._names, self.state, checkpoint, adoption, report)
 
     def retirement(self, checkpoint: PostgresCheckpoint | None) -> PostgresRetirement:
         """Return what has to be removed from the server."""
@@ -67,7 +67,7 @@ class PostgresEngine:
         with self._database() as database:
             return condition(database, self._names.publication, table, keys, self._config.records)
 
-    def standing(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
+    def server_status(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed LSN and what the server knows of the slot."""
         with self._database() as database:
             slot = find_slot(database, self._names.slot)
@@ -132,9 +132,9 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         return reached if decoder.in_transaction else max(reached, decoder.end_lsn)
 
     @property
-    def asked(self) -> int:
-        """How often the server asked for an answer."""
-        return self._stream.asked
+    def replies_requested(self) -> int:
+        """How often the server has requested a reply."""
+        return self._stream.replies_requested
 
     @property
     def frames(self) -> int:

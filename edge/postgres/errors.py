@@ -95,7 +95,7 @@ def running(state: str | None, words: str, address: str, user: str) -> Replicati
     return NotConnected(f"database {address}: {line}")
 
 
-def asking(state: str | None, words: str, address: str, user: str) -> ReplicationError:
+def statement_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a question that an operator's own condition is part of."""
     if state is not None and state[:2] in {"22", "42", "0A", "2B", "54"} and state != "42501":
         return NeedsOperator(

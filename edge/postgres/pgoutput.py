@@ -115,14 +115,14 @@ class Decoder:
             raise self._corrupt(message) from error
         batcher = self._batcher
         size = len(value)
-        if size > batcher.room:
+        if size > batcher.free_bytes:
             value = writer.fitted(self._tables[_INT32(message, 1)[0]], value, ordinal)
             size = len(value)
-            if size > batcher.room and batcher.values:
+            if size > batcher.free_bytes and batcher.values:
                 batcher.cut(ordinal)
         batcher.keys.append(key)
         batcher.values.append(value)
-        batcher.room -= size
+        batcher.free_bytes -= size
         writer.ordinal = ordinal + 1
 
     def _corrupt(self, message: bytes) -> CorruptInput:

@@ -59,7 +59,7 @@ class ReplicationStream:
         #: Frames that came, keepalives included.
         self.frames = 0
         #: How often the server asked for an answer.
-        self.asked = 0
+        self.replies_requested = 0
 
     def identify(self) -> System:
         """Return the server's identity, its timeline and how far its log reaches."""
@@ -116,8 +116,8 @@ class ReplicationStream:
                     fed += 1
                     taken += size
                 elif frame[0] == _KEEPALIVE and not self._unpublished:
-                    self.reached, _, asks = _KEEPALIVE_BODY.unpack_from(frame, 1)
-                    self.asked += asks
+                    self.reached, _, wants_reply = _KEEPALIVE_BODY.unpack_from(frame, 1)
+                    self.replies_requested += wants_reply
         except Error as error:
             raise self._lost(error) from error
         self.frames += frames
@@ -130,11 +130,11 @@ class ReplicationStream:
             )
         return fed
 
-    def confirm(self, lsn: int, now_ms: int, *, ask: bool = False) -> None:
-        """Tell the server that it may discard the log below `lsn`, and so that the edge is alive; `ask` it to answer."""
+    def confirm(self, lsn: int, now_ms: int, *, wants_reply: bool = False) -> None:
+        """Report that the log below `lsn` may be discarded, and that the edge is alive; `wants_reply`: and request a reply."""
         clock = now_ms * 1000 - _EPOCH_2000_MICROSECONDS
         with self._translated():
-            self._raw.put_copy_data(_FEEDBACK.pack(b"r", lsn, lsn, lsn, clock, ask))
+            self._raw.put_copy_data(_FEEDBACK.pack(b"r", lsn, lsn, lsn, clock, wants_reply))
             self._raw.flush()
 
     def flush(self, seconds: float) -> None:

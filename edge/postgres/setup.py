@@ -29,9 +29,9 @@ def initialise(
     state: State[PostgresCheckpoint],
     checkpoint: PostgresCheckpoint | None,
     adoption: Adoption | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> PostgresCheckpoint:
-    """Make, finish, or only verify what the source needs, and return its checkpoint; `say` what was made.
+    """Make, finish, or only verify what the source needs, and return its checkpoint; `report` takes what was made.
 
     Raises NeedsOperator when what exists cannot be what a former `init` left.
     """
@@ -43,7 +43,7 @@ def initialise(
     with Database(names, source) as database:
         check_server(database)
         check_failover(names, database)
-        return SourceSetup(source, names, state, system, database, say).run(checkpoint, adoption)
+        return SourceSetup(source, names, state, system, database, report).run(checkpoint, adoption)
 
 
 class SourceSetup(NamedTuple):
@@ -54,7 +54,7 @@ class SourceSetup(NamedTuple):
     state: State[PostgresCheckpoint]
     system: System
     database: Database
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
     def run(self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None) -> PostgresCheckpoint:
         """Make, finish or verify publication, slot and checkpoint."""
@@ -97,7 +97,7 @@ class SourceSetup(NamedTuple):
         check_publication(self.database, checkpoint)
         if self.names.failover and not slot.failover:
             self._make_failover(slot)
-        self.say(
+        self.report(
             f"Already made: slot {checkpoint.slot}, publication {checkpoint.publication}, checkpoint {self.state.path}"
         )
         return checkpoint
@@ -120,14 +120,14 @@ class SourceSetup(NamedTuple):
     def _publish(self) -> None:
         names = self.names
         if publication_oid(self.database, names.publication):
-            self.say(f"Found publication {names.publication}: used as it is")
+            self.report(f"Found publication {names.publication}: used as it is")
             return
         make_publication(self.database, names.publication, names.tables, names.row_filters)
-        self.say(f"Made publication {names.publication} for {', '.join(names.tables) or 'all tables'}")
+        self.report(f"Made publication {names.publication} for {', '.join(names.tables) or 'all tables'}")
 
     def _make_slot(self) -> Slot:
         name = self.names.slot
-        self.say(f"Making slot {name} (waits for the transactions that run now)")
+        self.report(f"Making slot {name} (waits for the transactions that run now)")
         more = ", failover => true" if self.names.failover else ""
         lsn = self.database.value(
             f"select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput'{more})",  # noqa: S608 - ours.
@@ -136,7 +136,7 @@ class SourceSetup(NamedTuple):
         slot = find_slot(self.database, name)
         if slot is None:
             raise NeedsOperator(f"slot {name!r} vanished while it was made", hint="Run 'headrace edge init' again.")
-        self.say(f"Made slot {name}: changes that commit from {lsn} on are captured")
+        self.report(f"Made slot {name}: changes that commit from {lsn} on are captured")
         return slot
 
     def _make_failover(self, slot: Slot) -> None:
@@ -145,7 +145,7 @@ class SourceSetup(NamedTuple):
             stream.make_failover(slot.name)
         finally:
             stream.close()
-        self.say(f"Made slot {slot.name} a failover slot: standbys with sync_replication_slots keep it ready")
+        self.report(f"Made slot {slot.name} a failover slot: standbys with sync_replication_slots keep it ready")
 
     def _complete(self, checkpoint: PostgresCheckpoint, confirmed: int) -> PostgresCheckpoint:
         made = msgspec.structs.replace(
@@ -155,7 +155,7 @@ class SourceSetup(NamedTuple):
             publication_oid=publication_oid(self.database, checkpoint.publication),
         )
         self.state.write(made)
-        self.say(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}")
+        self.report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}")
         return made
 
     def _adopt(
@@ -181,5 +181,5 @@ class SourceSetup(NamedTuple):
                 hint=ANEW,
             )
         adopted = self._complete(self._draft(adoption.start), slot.confirmed)
-        self.say(f"Adopted slot {slot.name} at {adopted.confirmed_lsn}, going on after {adopted.tail}")
+        self.report(f"Adopted slot {slot.name} at {adopted.confirmed_lsn}, going on after {adopted.tail}")
         return adopted

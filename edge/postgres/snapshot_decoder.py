@@ -110,12 +110,12 @@ class SnapshotDecoder(Decoder):
                     again.append(snapshot_reader.key_of(row, chunk_table))
                 continue
             size = len(value)
-            if size > batcher.room or not table.schema_sent or self._records.transactions:
+            if size > batcher.free_bytes or not table.schema_sent or self._records.transactions:
                 writer.add(table, key, value)
             else:
                 batcher.keys.append(key)
                 batcher.values.append(value)
-                batcher.room -= size
+                batcher.free_bytes -= size
                 writer.ordinal = ordinal + 1
         put = writer.ordinal > first
         return Put(Position(self._epoch, self._commit, writer.ordinal - 1) if put else None, again)

@@ -128,7 +128,7 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
                 hint="Name it in [policy] include_tables, or take it out of exclude_tables.",
             )
         table = describe(self._database, self._publication, name)
-        (plan,) = self._database.asked(table.estimate(where))[0][0]
+        (plan,) = self._database.checked_rows(table.estimate(where))[0][0]
         return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names))
 
     def write_watermark(self, content: bytes) -> None:

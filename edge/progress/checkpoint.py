@@ -150,7 +150,7 @@ class State(Generic[C]):
     def write(self, checkpoint: Checkpoint) -> None:
         """Make the checkpoint durable: when this returns it survives a crash of the machine.
 
-        Raises NoRoom when the disk takes nothing now, and NeedsOperator when it refuses otherwise.
+        Raises NoSpace when the disk takes nothing now, and NeedsOperator when it refuses otherwise.
         """
         files.write_private(self.path, msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
 

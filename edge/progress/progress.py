@@ -13,7 +13,7 @@ import msgspec
 
 from edge.delivery.outbox import Outbox
 from edge.progress.checkpoint import Checkpoint, State
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Progress:
             return wait
         try:
             self._write(position, place, spooled)
-        except NoRoom as error:
+        except NoSpace as error:
             self._wait_for_room(error)
         return None
 
@@ -69,13 +69,13 @@ class Progress:
         """Write the checkpoint if what is acknowledged or spooled moved; where the disk is full, leave it as it was."""
         try:
             self._save()
-        except NoRoom as error:
+        except NoSpace as error:
             self._wait_for_room(error)
 
     def restart(self) -> Position:
         """Go back to what is acknowledged or spooled, write that, and return the position that the next batch follows.
 
-        The log is then to be read again from the checkpoint's confirmed place. Raises NoRoom when the disk is full.
+        The log is then to be read again from the checkpoint's confirmed place. Raises NoSpace when the disk is full.
         """
         self._outbox.rewind()
         self._save()
@@ -120,7 +120,7 @@ class Progress:
         self._no_room = False
         self._outbox.saved(position)
 
-    def _wait_for_room(self, error: NoRoom) -> None:
+    def _wait_for_room(self, error: NoSpace) -> None:
         """Confirm nothing to the source until there is space; what is read meanwhile is read again after a crash."""
         self._written_at = time.monotonic()
         if not self._no_room:

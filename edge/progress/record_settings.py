@@ -48,7 +48,7 @@ class RecordSettings:
     def begin(self, acknowledged: Position, log_end: Callable[[], int]) -> int:
         """Return the place up to which each change needs its schema record, 0 for none; call it before anything is sent.
 
-        `log_end` returns the place where the source's log ends now: no former process has sent anything beyond it. Raises NoRoom
+        `log_end` returns the place where the source's log ends now: no former process has sent anything beyond it. Raises NoSpace
         or NeedsOperator when the note cannot be written.
         """
         found = self._read()

@@ -117,7 +117,7 @@ class Spool:
     def append(self, batches: Sequence[tuple[SealedBatch, int, float]]) -> None:
         """Make batches durable behind the newest: each with the place that it lets be confirmed and when it was captured.
 
-        Raises NoRoom, with nothing of them kept, when they do not fit.
+        Raises NoSpace, with nothing of them kept, when they do not fit.
         """
         row = self.last_row
         try:
@@ -141,7 +141,7 @@ class Spool:
     def read(self, row: int, limit_bytes: int, after: Position) -> list[Kept]:
         """Return the batches from a row on, which follows a position: about as many bytes as the limit allows, at least one.
 
-        Raises NoRoom when the first of them cannot be read now, and NeedsOperator when it is damaged.
+        Raises NoSpace when the first of them cannot be read now, and NeedsOperator when it is damaged.
         """
         kept: list[Kept] = []
         try:
@@ -160,7 +160,7 @@ class Spool:
     def forget(self, acknowledged: Position) -> None:
         """Delete the batches up to an acknowledged position; the file goes with the last one.
 
-        Raises NoRoom when a full disk does not even let rows go.
+        Raises NoSpace when a full disk does not even let rows go.
         """
         while self._file.is_open and len(self):
             if self.end is not None and self.end <= acknowledged:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace import files
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 from headrace.formats import SPOOL
 
 #: Of 64 kB batches so large a page wastes little; it is also the unit of the limit.
@@ -103,12 +103,12 @@ class SpoolFile:
         except OSError as error:
             raise files.problem(self.path, "removed", error) from error
 
-    def problem(self, error: Exception, needed: int = 0) -> NoRoom | NeedsOperator:
+    def problem(self, error: Exception, needed: int = 0) -> NoSpace | NeedsOperator:
         """Return the error of a write of so many bytes that failed."""
         if may_pass(error):
             if needed and self._is_at_limit(needed):
-                return NoRoom(f"the spool is full: no more fits into its {self._limit_bytes / 1e6:.1f} MB")
-            return NoRoom(f"the disk of {self.path.parent} takes no more ({error})")
+                return NoSpace(f"the spool is full: no more fits into its {self._limit_bytes / 1e6:.1f} MB")
+            return NoSpace(f"the disk of {self.path.parent} takes no more ({error})")
         return NeedsOperator(
             f"spool {self.path} cannot be written: {error}",
             hint="Fix the disk, then start the edge again: what the spool holds is checked first.",

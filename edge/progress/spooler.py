@@ -16,7 +16,7 @@ from edge.delivery.in_flight import Entry
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
 from edge.progress.spool import Kept, Spool
-from headrace.errors import NoRoom
+from headrace.errors import NoSpace
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -26,9 +26,9 @@ _BLOCKED_SECONDS = 2.0
 #: Bytes that become durable together.
 _WRITE_BYTES = 8 << 20
 #: Between two looks when nothing wakes the thread, and between two attempts while there is no space, in seconds.
-_LOOK_SECONDS, _ROOM_SECONDS = 0.5, 2.0
+_LOOK_SECONDS, _RETRY_SECONDS = 0.5, 2.0
 #: While some is accepted now and then, space comes and goes: that there is none is logged at most so often, in seconds.
-_SAY_SECONDS = 60.0
+_WARN_SECONDS = 60.0
 
 
 class Spooler:
@@ -43,12 +43,12 @@ class Spooler:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="spooler", daemon=True)
         #: Until when, by the monotonic clock, nothing is written because there is no space; 0 while there is.
-        self._no_room_until = 0.0
-        self._said_at = -_SAY_SECONDS
+        self._full_until = 0.0
+        self._warned_at = -_WARN_SECONDS
         outbox.window.open_spool(spool.first_row, spool.last_row, spool.end)
         outbox.wake_spooler = self._bell.set
         outbox.rewind_spool = self._rewind
-        self._tell()
+        self._show()
 
     def start(self) -> None:
         """Start the thread."""
@@ -69,7 +69,7 @@ class Spooler:
             self._forget()
             more = self._write()
             more |= self._load()
-            self._tell()
+            self._show()
         return more
 
     def _run(self) -> None:
@@ -88,7 +88,7 @@ class Spooler:
             if before and not len(self._spool):
                 _log.info("the spool is empty: its last batch was accepted")
             if before != len(self._spool):
-                self._no_room_until = 0.0
+                self._full_until = 0.0
 
     def _write(self) -> bool:
         outbox, window = self._outbox, self._outbox.window
@@ -101,7 +101,7 @@ class Spooler:
             return False
         if began and not len(self._spool):
             _log.warning("nothing is accepted: batches go to the spool %s", self._spool.path)
-        if now < self._no_room_until:
+        if now < self._full_until:
             return False
         written = self._written(entries)
         if not written:
@@ -109,7 +109,7 @@ class Spooler:
         with outbox.lock:
             window.spool(written)
             window.unload(outbox.limit_bytes // 2)
-        self._no_room_until = 0.0
+        self._full_until = 0.0
         outbox.wake_capture()
         return True
 
@@ -119,7 +119,7 @@ class Spooler:
             while entries:
                 try:
                     self._spool.append([(entry.batch, entry.confirm, entry.put_at) for entry in entries])
-                except NoRoom:
+                except NoSpace:
                     if len(entries) == 1:
                         raise
                     entries = entries[: len(entries) // 2]
@@ -131,14 +131,14 @@ class Spooler:
         outbox, window = self._outbox, self._outbox.window
         with outbox.lock:
             joined = window.join()
-            room = outbox.limit_bytes // 2 - window.loaded_bytes
+            space = outbox.limit_bytes // 2 - window.loaded_bytes
             row, after = window.loaded_row + 1, window.acknowledged
             # Many at once, and not one for each that was accepted.
-            wanted = window.unloaded and room > outbox.limit_bytes // 4
+            wanted = window.unloaded and space > outbox.limit_bytes // 4
         kept: list[Kept] = []
         if wanted:
             with self._room():
-                kept = self._spool.read(row, min(room, _WRITE_BYTES), after)
+                kept = self._spool.read(row, min(space, _WRITE_BYTES), after)
             with outbox.lock:
                 for one in kept:
                     window.load(*one)
@@ -159,7 +159,7 @@ class Spooler:
 
     def _rewind(self, place: int) -> tuple[int, Position | None]:
         self._spool.rewind(place)
-        self._tell()
+        self._show()
         return self._spool.last_row, self._spool.end
 
     @contextlib.contextmanager
@@ -167,19 +167,19 @@ class Spooler:
         """Let the thread go on when the disk or the spool is full."""
         try:
             yield
-        except NoRoom as error:
+        except NoSpace as error:
             now = time.monotonic()
-            if now - self._said_at > _SAY_SECONDS:
-                self._said_at = now
+            if now - self._warned_at > _WARN_SECONDS:
+                self._warned_at = now
                 _log.warning(
                     "%s: capture waits, and from here on the source keeps its log. It goes on when there is space",
                     error.message,
                 )
             self._figures.warned["spool"] = error.message
-            self._no_room_until = now + _ROOM_SECONDS
+            self._full_until = now + _RETRY_SECONDS
 
-    def _tell(self) -> None:
+    def _show(self) -> None:
         figures, spool = self._figures, self._spool
         figures.spool_bytes, figures.spool_limit_bytes = spool.bytes, spool.limit_bytes or None
-        if not self._no_room_until:
+        if not self._full_until:
             figures.warned.pop("spool", None)

@@ -60,7 +60,7 @@ class Batcher:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         #: By how many bytes the values may grow before the batch is cut; the decoder takes from it what it adds.
-        self.room = 0
+        self.free_bytes = 0
         #: Batches that were cut and not taken yet.
         self.closed: list[SealedBatch] = []
         #: Transactions that ended since somebody last set this to 0.
@@ -87,14 +87,14 @@ class Batcher:
         self._aim()
 
     def limit_values(self, largest: int) -> None:
-        """Keep the room at most this large, in bytes, so that the decoder looks at whatever is larger."""
+        """Keep the free space at most this large, in bytes, so that the decoder looks at whatever is larger."""
         self._largest = min(LARGEST, largest)
         self._aim()
 
     @property
     def open_bytes(self) -> int:
         """Size of the open batch's values, in bytes; 0 when nothing is open."""
-        return self._limit - self.room
+        return self._limit - self.free_bytes
 
     def begin(self, commit: int, commit_ms: int) -> None:
         """Start a transaction, which commits at an LSN and a time in milliseconds."""
@@ -122,7 +122,7 @@ class Batcher:
         self._close_segment()
         self.keys.append(key)
         self.values.append(value)
-        self.room -= len(value or b"")
+        self.free_bytes -= len(value or b"")
         self._segments.append((self._commit, ordinal, 1))
         self._since = len(self.values)
 
@@ -231,4 +231,4 @@ class Batcher:
         )
 
     def _aim(self) -> None:
-        self._limit = self.room = int(min(self._largest, max(SMALLEST, self._target * self._ratio)))
+        self._limit = self.free_bytes = int(min(self._largest, max(SMALLEST, self._target * self._ratio)))

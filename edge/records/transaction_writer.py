@@ -72,7 +72,7 @@ class History(Protocol):
     def announce(self, table: TableDescription, place: int, *, is_copied: bool = False) -> Announcement:
         """Note a table ahead of its schema record in the transaction at a place; the same answer each time there.
 
-        `is_copied`: whether a copy of the whole table begins just there. Raises NoRoom or NeedsOperator where what was found
+        `is_copied`: whether a copy of the whole table begins just there. Raises NoSpace or NeedsOperator where what was found
         cannot be made durable.
         """
 
@@ -161,33 +161,33 @@ class TransactionWriter(Generic[T]):
         ahead = self._ahead(table, len(values)) if (self._with_ends or not table.schema_sent) and values else []
         with_tombstone = are_deletes and self._with_tombstones
         size = sum(map(len, values))  # type: ignore[arg-type]
-        if size <= batcher.room and not ahead and not with_tombstone:
+        if size <= batcher.free_bytes and not ahead and not with_tombstone:
             batcher.keys += keys
             batcher.values += values
-            batcher.room -= size
+            batcher.free_bytes -= size
             self.ordinal = ordinal + len(values)
             return
-        held_keys, held_values, room = batcher.keys, batcher.values, batcher.room
+        held_keys, held_values, free = batcher.keys, batcher.values, batcher.free_bytes
         for key, value in zip(keys, values, strict=True):
             assert value is not None
             size = len(value)
-            # The room is never larger than a record may be.
-            if size > room or ahead or with_tombstone:
-                batcher.room = room
+            # There is never more space than a record may take.
+            if size > free or ahead or with_tombstone:
+                batcher.free_bytes = free
                 self._add(key, self.fitted(table, value, ordinal), ordinal, ahead, with_tombstone=with_tombstone)
                 ahead = []
-                held_keys, held_values, room = batcher.keys, batcher.values, batcher.room
+                held_keys, held_values, free = batcher.keys, batcher.values, batcher.free_bytes
             else:
                 held_keys.append(key)
                 held_values.append(value)
-                room -= size
+                free -= size
             ordinal += 1
-        batcher.room, self.ordinal = room, ordinal
+        batcher.free_bytes, self.ordinal = free, ordinal
 
     def add_outside(self, commit: int, key: bytes, value: bytes, end: int) -> None:
         """Add a message that belongs to no transaction: a commit number of its own, which ends at a place in the log."""
         batcher = self._batcher
-        if batcher.values and len(value) > batcher.room:
+        if batcher.values and len(value) > batcher.free_bytes:
             batcher.cut(0)
         batcher.begin(commit, self.now_ms)
         self._append(key, value)
@@ -237,7 +237,7 @@ class TransactionWriter(Generic[T]):
     ) -> None:
         """Add a change with the records ahead of it and its tombstone, all in one batch."""
         batcher = self._batcher
-        if batcher.values and len(value) + sum(len(record) for _, record in ahead) > batcher.room:
+        if batcher.values and len(value) + sum(len(record) for _, record in ahead) > batcher.free_bytes:
             batcher.cut(ordinal)
         for ahead_key, record in ahead:
             batcher.add_ahead(record, ordinal, ahead_key)
@@ -278,7 +278,7 @@ class TransactionWriter(Generic[T]):
     def _append(self, key: bytes | None, value: bytes) -> None:
         self._batcher.keys.append(key)
         self._batcher.values.append(value)
-        self._batcher.room -= len(value)
+        self._batcher.free_bytes -= len(value)
 
 
 def too_large(table: str, position: Position, size: int, largest: int) -> NeedsOperator:

@@ -8,7 +8,7 @@ from pathlib import Path
 from edge.snapshot.plan import Key, LogTable, Plan, State, TablePlan
 from edge.snapshot.ports import Reader
 from edge.snapshot.store import Request, SnapshotStore
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class ActivePlan:
             self._save_if_possible()
 
     def save(self) -> None:
-        """Write the plan, and then remove the requests that it follows from; raise NoRoom or NeedsOperator."""
+        """Write the plan, and then remove the requests that it follows from; raise NoSpace or NeedsOperator."""
         self._dirty = True
         self._folder.save(self.plan)
         self._dirty = self._is_full = False
@@ -138,7 +138,7 @@ class ActivePlan:
             return
         try:
             self.save()
-        except NoRoom as error:
+        except NoSpace as error:
             if not self._is_full:
                 self._is_full = True
                 _log.warning("%s: the snapshot goes on, and notes how far it is when there is space", error.message)

@@ -66,7 +66,7 @@ def snapshot(
     with op 'r'. Interrupted snapshots go on by themselves at the last acknowledged chunk.
     """
     config = load(path, EdgeFile)
-    folder = SnapshotStore(config.beside(config.state.folder), config.source.name)
+    folder = SnapshotStore(config.resolve(config.state.folder), config.source.name)
     steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
     shows = status or watch
     copies = (bool(tables) and not cancel) or every
@@ -87,13 +87,15 @@ def snapshot(
     if copies:
         if bad := [name for name in tables if "." not in name]:
             raise ConfigurationError(f"{bad[0]!r} is no table's name", hint="Name it with its schema: public.orders.")
-        folder.ask(Request(kind="snapshot", tables=[unquoted(name) for name in tables], where=where, replace=replace))
+        folder.request(
+            Request(kind="snapshot", tables=[unquoted(name) for name in tables], where=where, replace=replace)
+        )
         click.echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
     elif letters is not None:
         _ask_again(folder, config, letters.read())
     elif steer:
         (kind,) = steer
-        folder.ask(Request(kind=kind, tables=[unquoted(name) for name in tables]))  # type: ignore[arg-type]
+        folder.request(Request(kind=kind, tables=[unquoted(name) for name in tables]))  # type: ignore[arg-type]
         click.echo(f"Asked to {kind} snapshots.")
     else:
         _show(folder, watch=watch, as_json=as_json)
@@ -107,8 +109,8 @@ def _ask_again(folder: SnapshotStore, config: EdgeFile, listed: bytes) -> None:
     # All of them are made before one is left: a table that is refused leaves nothing half asked for.
     asked = requests(chosen, config, engine_of(config).condition)
     for request in asked:
-        folder.ask(request)
-    for words in chosen.said:
+        folder.request(request)
+    for words in chosen.left_out:
         click.echo(words)
     if not asked:
         click.echo("No row is to be copied.")

@@ -30,7 +30,7 @@ from edge.snapshot.store import Request
 from edge.snapshot.table_copy import TableCopy
 from edge.snapshot.worker import Job, Worker
 from headrace.backoff import Backoff
-from headrace.errors import NeedsOperator, NoRoom, NotConnected, Retryable
+from headrace.errors import NeedsOperator, NoSpace, NotConnected, Retryable
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS
 
@@ -125,7 +125,7 @@ class SnapshotCoordinator:
         try:
             asked = self._active.oldest()
             self._unreadable = ""
-        except (NoRoom, NeedsOperator) as error:
+        except (NoSpace, NeedsOperator) as error:
             # Nobody but the snapshots waits for it.
             if error.message != self._unreadable:
                 self._unreadable = error.message
@@ -191,7 +191,7 @@ class SnapshotCoordinator:
         if not self._only_end:
             try:
                 self._active.started(plan, described.estimate, described.log_table)
-            except NoRoom as error:
+            except NoSpace as error:
                 self._reset()
                 self._pause(error)
                 return

@@ -34,7 +34,7 @@ class Chosen(msgspec.Struct, kw_only=True):
     """Keys to be copied, by table, and what is reported of dead letters that are left."""
 
     keys: dict[str, list[dict[str, object]]] = {}
-    said: list[str] = []
+    left_out: list[str] = []
 
 
 def parse(data: bytes) -> list[Letter]:
@@ -58,12 +58,12 @@ def choose(letters: list[Letter], config: EdgeFile) -> Chosen:
             f"none of these dead letters is of {name}: they are of {', '.join(others)}",
             hint="Give them to the edges of those sources.",
         )
-    _say(chosen, len(letters) - len(own), f"of other sources, for their edges: {', '.join(others)}")
+    _note(chosen, len(letters) - len(own), f"of other sources, for their edges: {', '.join(others)}")
     kept = [letter for letter in own if letter.state == "open" and letter.op not in {"d", "t"}]
-    _say(chosen, len(own) - len(kept), "replaced since, or a delete's: there is nothing to copy")
+    _note(chosen, len(own) - len(kept), "replaced since, or a delete's: there is nothing to copy")
     keyed = [letter for letter in kept if letter.key is not None]
     without = sorted({letter.table for letter in kept if letter.key is None})
-    _say(chosen, len(kept) - len(keyed), f"without a key, copy with --all or by name: {', '.join(without)}")
+    _note(chosen, len(kept) - len(keyed), f"without a key, copy with --all or by name: {', '.join(without)}")
     largest = config.records.largest_bytes
     if large := [letter for letter in keyed if letter.bytes > largest]:
         most = max(letter.bytes for letter in large)
@@ -125,6 +125,6 @@ def _key(letter: Letter) -> dict[str, object]:
     return key
 
 
-def _say(chosen: Chosen, count: int, words: str) -> None:
+def _note(chosen: Chosen, count: int, words: str) -> None:
     if count:
-        chosen.said.append(f"{count} left: {words}")
+        chosen.left_out.append(f"{count} left: {words}")

@@ -3,7 +3,7 @@
 A request is a file of its own, so that a command leaves one whether the edge runs or not; the edge takes them in the order in
 which they were left. Everything written is durable when the call returns, private to the edge's user since it holds keys of rows,
 and a crash leaves a file whole, old or new. A request is removed after the plan that follows from it is written: at worst it is
-taken twice, which changes nothing. What the disk refuses raises NoRoom where that may pass, else NeedsOperator.
+taken twice, which changes nothing. What the disk refuses raises NoSpace where that may pass, else NeedsOperator.
 """
 
 import logging
@@ -44,7 +44,7 @@ class SnapshotStore:
         self._requests = folder / "snapshot-requests"
 
     def plan(self) -> Plan:
-        """Return the plan, an empty one when there is none; raise NoRoom or NeedsOperator when it cannot be read."""
+        """Return the plan, an empty one when there is none; raise NoSpace or NeedsOperator when it cannot be read."""
         try:
             data = self._plan.read_bytes()
         except FileNotFoundError:
@@ -57,16 +57,16 @@ class SnapshotStore:
         """Make the plan durable."""
         files.write_private(self._plan, msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
 
-    def ask(self, request: Request) -> None:
+    def request(self, request: Request) -> None:
         """Leave a request for the edge."""
         files.make_private_folder(self._requests)
         name = f"{time.time_ns():020}-{os.getpid()}.json"
         files.write_private(self._requests / name, msgspec.json.encode(request))
 
-    def ask_once(self, request: Request) -> None:
+    def request_once(self, request: Request) -> None:
         """Leave a request unless the same one waits."""
         if all(waits != request for _, waits in self.waiting()):
-            self.ask(request)
+            self.request(request)
 
     def waiting(self) -> list[tuple[Path, Request]]:
         """Return the requests that wait, oldest first. A damaged one is removed, and the log says so.

@@ -108,7 +108,7 @@ class TableHistory:
     def announce(self, table: TableDescription, place: int, *, is_copied: bool = False) -> Announcement:
         """Note what a table looks like in the transaction at a place, ahead of its schema record there.
 
-        `is_copied`: whether a copy of the whole table begins just there. Raises NoRoom or NeedsOperator where what was found
+        `is_copied`: whether a copy of the whole table begins just there. Raises NoSpace or NeedsOperator where what was found
         cannot be made durable.
         """
         forms = self._known.tables.get(table.identity, [])
@@ -235,7 +235,7 @@ class TableHistory:
         """Note that a table needs a copy, and ask for it where that is wanted."""
         if self._copies:
             # Before the mark: after a failure in between the alteration is found again.
-            self._requests.ask_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))
+            self._requests.request_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))
         former = self._known.needs_copy.get(table)
         listed = [*(former.reasons if former else []), *reasons]
         self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)

@@ -235,7 +235,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     @property
     def root(self) -> str:
         """Return the lake's root: a URI as it is, a path made absolute."""
-        return self.lake.root if urlsplit(self.lake.root).scheme else str(self.beside(self.lake.root))
+        return self.lake.root if urlsplit(self.lake.root).scheme else str(self.resolve(self.lake.root))
 
     @property
     def folder(self) -> Path | None:

@@ -47,7 +47,7 @@ class File(Section, frozen=True, kw_only=True):
     profile: Literal["", "production"] = ""
     commands: Commands = Commands()
 
-    def beside(self, name: str) -> Path:
+    def resolve(self, name: str) -> Path:
         """Return a path of the file made absolute: relative names are relative to the file."""
         return (Path(self.path).parent / name).absolute()
 

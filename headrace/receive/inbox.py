@@ -68,6 +68,6 @@ class Inbox:
             if len(self._accepted) > _REMEMBERED:
                 self._accepted.popitem(last=False)
 
-    def knows(self, message: Received) -> bool:
+    def contains(self, message: Received) -> bool:
         """Return whether a message was accepted before, by this process."""
         return message.id in self._accepted

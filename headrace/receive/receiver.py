@@ -87,7 +87,7 @@ def _handle_all(inbox: Inbox, handle: Handle, rules: Rules, stopping: threading.
                     raise NotConnected(f"no connection within {rules.timeout:g} s", hint="See the lines above.")
                 return rules.messages is None
             continue
-        if inbox.knows(waiting.message):
+        if inbox.contains(waiting.message):
             # Sent again, as its outcome was lost on the way.
             _settle(waiting, "accept")
         elif handle(waiting.message):

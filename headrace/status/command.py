@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from headrace.errors import ReplicationError
 from headrace.status.answer import Answer
-from headrace.status.ask import ask
+from headrace.status.client import fetch
 from headrace.status.table import console, screen
 
 #: Between two looks of --watch, in seconds.
@@ -60,7 +60,7 @@ def status(
     elif watch:
         _watch(paths, at, as_json=as_json)
     else:
-        answers = [ask(path, at) for path in paths]
+        answers = [fetch(path, at) for path in paths]
         _print(answers, as_json=as_json, indent=1)
         sys.exit(0 if all(answer.running and answer.ready for answer in answers) else 1)
 
@@ -77,13 +77,13 @@ def _print(answers: list[Answer], *, as_json: bool, indent: int = 0) -> None:
 def _watch(paths: tuple[Path, ...], at: tuple[str, ...], *, as_json: bool) -> None:
     if as_json:
         while True:
-            _print([ask(path, at) for path in paths], as_json=True, indent=-1)
+            _print([fetch(path, at) for path in paths], as_json=True, indent=-1)
             time.sleep(_EVERY)
     out = console()
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
             try:
-                shown = screen([ask(path, at) for path in paths], out.width)
+                shown = screen([fetch(path, at) for path in paths], out.width)
             except ReplicationError as error:
                 # It may be back at the next look.
                 shown = escape(f"{error.message}. {error.hint}")

@@ -38,11 +38,11 @@ class Source:
         batcher.begin(self._commit, 0)
         for ordinal in range(changes):
             value = b'{"t":%d,"padding":"%b%d"}' % (time.monotonic_ns(), _PADDING, self._commit * 7919 + ordinal)
-            if len(value) > batcher.room and batcher.values:
+            if len(value) > batcher.free_bytes and batcher.values:
                 batcher.cut(ordinal)
             batcher.keys.append(b'{"id":%d}' % (self._commit * 1000 + ordinal))
             batcher.values.append(value)
-            batcher.room -= len(value)
+            batcher.free_bytes -= len(value)
         batcher.commit(self._commit)
         self.opened_at = self.opened_at or time.monotonic()
 

@@ -135,7 +135,7 @@ def _write(
     waits = TablePlan(name="public.entries", where="id > 10", replace=True, asked_ms=messages.NOW_MS)
     snapshots = SnapshotStore(state, SOURCE)
     snapshots.save(Plan(source=SOURCE, epoch=batches[0].last.epoch, tables=[copied, waits]))
-    snapshots.ask(Request(kind="snapshot", tables=["public.loans"], where="id < 5"))
+    snapshots.request(Request(kind="snapshot", tables=["public.loans"], where="id < 5"))
     sent = [
         {
             "properties": batch.properties,

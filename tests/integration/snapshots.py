@@ -14,7 +14,7 @@ def folder(edge):
 
 def ask(edge, *names, **asked):
     """Leave a request, as the command does."""
-    folder(edge).ask(Request(**{"kind": "snapshot", "tables": list(names)} | asked))
+    folder(edge).request(Request(**{"kind": "snapshot", "tables": list(names)} | asked))
 
 
 def plans(edge):

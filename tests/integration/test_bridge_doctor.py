@@ -19,7 +19,7 @@ pytest_plugins = ["tests.fix_bridge"]
 
 def found(path, *levels):
     return [
-        (each.check, each.level, each.said)
+        (each.check, each.level, each.text)
         for each in examine(load(path, BridgeFile))
         if not levels or each.level in levels
     ]
@@ -72,7 +72,7 @@ def test_the_command_ends_with_3_when_something_is_wrong(kafka, tmp_path):
     )
     assert done.returncode == 3, done.stderr
     (topic,) = [each for each in json.loads(done.stdout) if each["check"] == "topic"]
-    assert topic["mend"] == "Run 'headrace bridge init' to make it."
+    assert topic["fix"] == "Run 'headrace bridge init' to make it."
 
 
 def test_a_kafka_that_is_away_is_one_finding_and_the_rest_is_looked_at(tmp_path, monkeypatch):

@@ -31,15 +31,15 @@ def test_before_init_a_sound_source_has_nothing_wrong_and_nothing_is_made(health
     assert [each for each in findings.values() if each.level == "wrong"] == []
     # This server's own settings: no limit.
     assert [name for name, each in findings.items() if each.level == "warning"] == ["max_slot_wal_keep_size"]
-    assert "alter system set max_slot_wal_keep_size" in findings["max_slot_wal_keep_size"].mend
+    assert "alter system set max_slot_wal_keep_size" in findings["max_slot_wal_keep_size"].fix
     healthy.database.execute("create role rds_superuser")
     try:
         managed = found(healthy, "warning")["max_slot_wal_keep_size"]
     finally:
         healthy.database.execute("drop role rds_superuser")
-    assert managed.mend == "Set max_slot_wal_keep_size = 50GB in the parameter group."
-    assert findings["checkpoint"].said.startswith("none yet")
-    assert findings["interconnect"].said.endswith("takes batches of jakarta/bank")
+    assert managed.fix == "Set max_slot_wal_keep_size = 50GB in the parameter group."
+    assert findings["checkpoint"].text.startswith("none yet")
+    assert findings["interconnect"].text.endswith("takes batches of jakarta/bank")
     assert not (healthy.folder / "state").exists()
     assert healthy.database.execute("select count(*) from pg_publication") == [(0,)]
 
@@ -50,9 +50,9 @@ def test_beside_a_running_edge_it_leaves_the_link_alone(healthy, interconnect):
         eventually(lambda: agent.figures.state == "capturing")
         findings = found(healthy)
         assert [each for each in findings.values() if each.level == "wrong"] == []
-        assert "an edge runs" in findings["checkpoint"].said
-        assert findings["interconnect"].said.startswith("not tried")
-        assert findings["slot"].said.startswith(f"{healthy.database.name}: reserved, retains")
+        assert "an edge runs" in findings["checkpoint"].text
+        assert findings["interconnect"].text.startswith("not tried")
+        assert findings["slot"].text.startswith(f"{healthy.database.name}: reserved, retains")
         assert interconnect.attached == 1
 
 
@@ -83,14 +83,14 @@ def test_tables_whose_updates_would_fail_are_named_with_the_sql_that_mends_them(
     findings = found(healthy)
     refused = findings["replica identity"]
     assert refused.level == "wrong"
-    assert 'public."No Key", public.nothing' in refused.said
-    assert "public.whole" in findings["primary key"].said
+    assert 'public."No Key", public.nothing' in refused.text
+    assert "public.whole" in findings["primary key"].text
     # It is so, and what is said mends it.
     for table in ('"No Key"', "nothing"):
         database.execute(f"insert into {table} values (1)")
         with pytest.raises(Exception, match="does not have a replica identity"):
             database.execute(f"update {table} set id = 2")
-    database.execute(refused.mend)
+    database.execute(refused.fix)
     for table in ('"No Key"', "nothing"):
         database.execute(f"update {table} set id = 2")
     assert found(healthy)["replica identity"].level == "ok"
@@ -103,9 +103,9 @@ def test_a_publication_that_leaves_something_out_is_named(edges, database, inter
     database.execute(f"alter publication {database.name} drop table u")
     database.execute(f"alter publication {database.name} set (publish = 'insert, update')")
     wrong = [each for each in examine(edge.config) if each.check == "publication" and each.level == "wrong"]
-    assert ["does not publish delete, truncate" in wrong[0].said, "lacks public.u" in wrong[1].said] == [True, True]
+    assert ["does not publish delete, truncate" in wrong[0].text, "lacks public.u" in wrong[1].text] == [True, True]
     for each in wrong:
-        database.execute(each.mend)
+        database.execute(each.fix)
     assert found(edge)["publication"].level == "ok"
 
 
@@ -115,15 +115,15 @@ def test_a_role_that_may_not_is_told_what_it_lacks(healthy, postgres):
     try:
         healthy.path.write_text(healthy.path.read_text().replace('user = "postgres"', f'user = "{name}"'))
         findings = found(healthy)
-        assert findings["replication privilege"].mend == f'Run as a superuser: alter role "{name}" replication;'
+        assert findings["replication privilege"].fix == f'Run as a superuser: alter role "{name}" replication;'
         assert findings["publication"].level == "wrong"
-        assert "for all tables;  -- as a superuser" in findings["publication"].mend
-        for statement in (findings["replication privilege"].mend, findings["publication"].mend):
+        assert "for all tables;  -- as a superuser" in findings["publication"].fix
+        for statement in (findings["replication privilege"].fix, findings["publication"].fix):
             healthy.database.execute(statement.removeprefix("Run as a superuser: "))
         findings = found(healthy)
         assert findings["replication privilege"].level == "ok"
         assert findings["select privilege"].level == "warning"
-        healthy.database.execute(findings["select privilege"].mend)
+        healthy.database.execute(findings["select privilege"].fix)
         assert found(healthy)["select privilege"].level == "ok"
     finally:
         healthy.database.execute(f"drop owned by {name}")
@@ -135,17 +135,17 @@ def test_a_slot_that_is_gone_is_wrong(healthy):
     healthy.database.execute(f"select pg_drop_replication_slot('{healthy.database.name}')")
     gone = found(healthy, "wrong")
     assert list(gone) == ["slot"]
-    assert "is gone" in gone["slot"].said
+    assert "is gone" in gone["slot"].text
 
 
 def test_a_far_side_that_refuses_or_is_away_is_said_in_its_words(healthy, interconnect):
     interconnect.refusal = ("amqp:unauthorized-access", "not for you")
     refused = found(healthy, "wrong")["interconnect"]
-    assert "not for you" in refused.said
+    assert "not for you" in refused.text
     interconnect.refusal, interconnect.credit = None, 0
-    assert "gave no credit" in found(healthy, "warning")["interconnect"].said
+    assert "gave no credit" in found(healthy, "warning")["interconnect"].text
     healthy.path.write_text(healthy.path.read_text().replace(interconnect.url, f"amqp://127.0.0.1:{free_port()}"))
-    assert "refused" in found(healthy, "wrong")["interconnect"].said
+    assert "refused" in found(healthy, "wrong")["interconnect"].text
 
 
 def test_the_command_prints_a_line_a_check_and_ends_with_3_when_something_is_wrong(healthy):
@@ -157,12 +157,12 @@ def test_the_command_prints_a_line_a_check_and_ends_with_3_when_something_is_wro
     done = healthy.command("doctor", "--json")
     assert done.returncode == 3
     told = {each["check"]: each for each in json.loads(done.stdout)}
-    assert told["replica identity"]["mend"] == "alter table public.t replica identity default;"
+    assert told["replica identity"]["fix"] == "alter table public.t replica identity default;"
 
 
 def test_a_database_that_is_away_is_one_finding_and_the_rest_is_looked_at(healthy, postgres):
     healthy.path.write_text(healthy.path.read_text().replace(f"port = {postgres.port}", f"port = {free_port()}"))
     findings = found(healthy)
-    assert "cannot be reached" in findings["connection"].said
+    assert "cannot be reached" in findings["connection"].text
     assert findings["state folder"].level == "ok"
     assert findings["interconnect"].level == "ok"

@@ -167,7 +167,7 @@ def test_rows_stand_once_and_in_order_whatever_happens_to_two_of_three_brokers(c
     file = load(bridge_file(tmp_path, cluster.bootstrap, SOURCES, topic=TOPIC), BridgeFile)
 
     def found():
-        wrong = {each.check: each.said for each in examine(file) if each.level == "wrong"}
+        wrong = {each.check: each.text for each in examine(file) if each.level == "wrong"}
         fewer = "partitions [0, 1] have fewer replicas in sync than min.insync.replicas=2"
         return wrong.keys() >= {"topic", "__consumer_offsets", "__transaction_state"} and fewer in wrong["topic"]
 

@@ -235,9 +235,9 @@ def refused(asked):
 def test_what_a_bridge_may_do_is_enough_for_its_doctor(secure_kafka):
     topic = secure_kafka.topic()
     findings = list(examine(file_of(secure_kafka.user(bridge_run(topic)), topic)))
-    assert [each.said for each in findings if each.level == "wrong"] == []
+    assert [each.text for each in findings if each.level == "wrong"] == []
     (settings,) = [each for each in findings if each.check == "Kafka settings"]
-    assert "DescribeConfigs on the cluster" in settings.mend
+    assert "DescribeConfigs on the cluster" in settings.fix
 
 
 def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka, caplog):

@@ -298,14 +298,14 @@ def test_doctor_sees_as_much_with_the_documented_grants_as_an_administrator(mari
 
     found = json.loads(edge.command("doctor", "--json", env=os.environ | {"CAPTOR": "secret"}).stdout)
 
-    tables = [finding["said"] for finding in found if finding["check"] == "tables"]
+    tables = [finding["text"] for finding in found if finding["check"] == "tables"]
     assert tables == [
         "5 are captured",
         f"1 have no key: their records have none, and they cannot be copied: {own_maria.name}.keyless",
     ]
     (keys,) = [finding for finding in found if finding["check"] == "foreign keys"]
     assert keys["level"] == "warning"
-    assert keys["said"].endswith(f": {own_maria.name}.child")
+    assert keys["text"].endswith(f": {own_maria.name}.child")
     own_maria.execute("drop user captor")
 
 
@@ -346,9 +346,9 @@ def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(mari
     about = {"connection", "TLS", "binlog_row_metadata", "server_id", "checkpoint", "tables", "foreign keys"}
     assert {finding["level"] for finding in well if finding["check"] in about} == {"ok"}
     said = {(finding["check"], finding["level"]): finding for finding in ill}
-    assert said["binlog_row_metadata", "wrong"]["mend"] == "set global binlog_row_metadata = 'FULL'"
-    assert "convert to character set utf8mb4" in said["character set", "wrong"]["mend"]
-    assert f": {own_maria.name}.numbered" in said["versions", "wrong"]["said"]
-    assert f"{own_maria.name}.odd" in said["tables", "warning"]["said"]
-    assert f": {own_maria.name}.child" in said["foreign keys", "warning"]["said"]
+    assert said["binlog_row_metadata", "wrong"]["fix"] == "set global binlog_row_metadata = 'FULL'"
+    assert "convert to character set utf8mb4" in said["character set", "wrong"]["fix"]
+    assert f": {own_maria.name}.numbered" in said["versions", "wrong"]["text"]
+    assert f"{own_maria.name}.odd" in said["tables", "warning"]["text"]
+    assert f": {own_maria.name}.child" in said["foreign keys", "warning"]["text"]
     assert done.returncode != 0

@@ -148,7 +148,7 @@ class Session:
                 batcher.begin(each.commit, now_ms)
                 self.in_transaction, self._row = True, 0
             while self._row < each.rows and done < most:
-                if batcher.room < 0 and batcher.values:
+                if batcher.free_bytes < 0 and batcher.values:
                     batcher.cut(self._row)
                 position = Position(database.epoch, each.commit, self._row)
                 value = b'{"source":{"name":"%s","position":"%s"},"pad":"%s"}' % (
@@ -158,7 +158,7 @@ class Session:
                 )
                 batcher.keys.append(b"%d" % (self._row % 3))
                 batcher.values.append(value)
-                batcher.room -= len(value)
+                batcher.free_bytes -= len(value)
                 self._row += 1
                 done += 1
             if self._row == each.rows:

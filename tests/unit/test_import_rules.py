@@ -65,7 +65,7 @@ LAYERS = (
     {"command", "jvm_warmup", "submit"},
 )
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
-#: Clients of servers, and how many modules of each package may import them: one, where nothing else is said.
+#: Clients of servers, and how many modules of each package may import them: one, where nothing else is number_and_text.
 CLIENTS = {"psycopg", "pymysql", "psycopg2", "confluent_kafka"}
 #: Clients that one module imports for all packages, which use what it makes of them.
 ONLY_IN = {"proton": "headrace.amqp.transport"}

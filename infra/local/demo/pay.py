@@ -111,7 +111,7 @@ class Pay(Region):
     def confirmed(self) -> str:
         """Return file and offset before which all is acknowledged: the server keeps its binlog by age."""
         config = load(self.edge_file, EdgeFile)
-        known = State(config.beside(config.state.folder), MysqlCheckpoint).read(self.source)
+        known = State(config.resolve(config.state.folder), MysqlCheckpoint).read(self.source)
         return f"{known.file}:{known.offset}" if known else "nothing"
 
     def has_confirmed(self, position: str) -> bool:

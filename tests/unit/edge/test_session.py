@@ -59,7 +59,7 @@ class Session:
     def start(self, _checkpoint, _batcher, _history):
         pass
 
-    def confirm(self, _place, _now_ms, *, ask=False):
+    def confirm(self, _place, _now_ms, *, wants_reply=False):
         pass
 
     def close(self):

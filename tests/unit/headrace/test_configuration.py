@@ -76,7 +76,7 @@ def test_a_whole_edge_file_is_read(read, tmp_path):
     edge = read(EDGE, EdgeFile)
     assert edge.source.name == "jakarta/bank"
     assert edge.source.postgresql.tables == ["public.accounts"]
-    assert edge.beside(edge.state.folder) == tmp_path / "state"
+    assert edge.resolve(edge.state.folder) == tmp_path / "state"
 
 
 def test_a_whole_bridge_file_is_read(read):

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import logs
 from headrace.errors import NeedsOperator, NotConnected
-from tests.unit.headrace.status.test_ask import EDGE
+from tests.unit.headrace.status.test_client import EDGE
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from edge.mysql.events import Group
 from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.records.batcher import Batcher
-from headrace.errors import NoRoom
+from headrace.errors import NoSpace
 from headrace.position import Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -106,7 +106,7 @@ def test_a_session_that_follows_a_full_disk_starts_after_what_the_former_one_had
     edge = Edge(tmp_path)
     edge.read(11, 900)
 
-    with full_disk(), pytest.raises(NoRoom):
+    with full_disk(), pytest.raises(NoSpace):
         edge.progress.restart()
     edge.progress.restart()
 

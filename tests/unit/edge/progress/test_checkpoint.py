@@ -9,7 +9,7 @@ import pytest
 
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.progress.checkpoint import State
-from headrace.errors import CorruptInput, NeedsOperator, NoRoom
+from headrace.errors import CorruptInput, NeedsOperator, NoSpace
 from headrace.position import Position
 
 LSN = 0x16_B374D848
@@ -69,7 +69,7 @@ def test_full_disk_is_no_operators_matter(state, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(NoRoom, match="No space left on device"):
+    with pytest.raises(NoSpace, match="No space left on device"):
         state.write(checkpoint())
 
 

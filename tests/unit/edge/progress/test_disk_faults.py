@@ -26,7 +26,7 @@ from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace import files
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
 from tests.unit.edge.delivery.test_window import START, position
 from tests.unit.edge.mysql import test_gtid_progress as gtids
@@ -107,7 +107,7 @@ class SnapshotPlan(File):
 
 class SnapshotRequest(File):
     def write(self, number):
-        SnapshotStore(self.folder, SOURCE).ask(Request(kind="snapshot", tables=["s.t"], where=f"id = {number}"))
+        SnapshotStore(self.folder, SOURCE).request(Request(kind="snapshot", tables=["s.t"], where=f"id = {number}"))
 
     def read(self):
         waiting = SnapshotStore(self.folder, SOURCE).waiting()
@@ -170,7 +170,7 @@ def test_a_file_is_whole_and_private_whichever_call_fails_and_the_next_write_suc
                 try:
                     file.write(2)
                     failed = False
-                except (NoRoom, Killed):
+                except (NoSpace, Killed):
                     failed = True
             finally:
                 os.umask(former)
@@ -223,13 +223,13 @@ class TestTheEdgeWaits:
 
     def test_a_snapshot_that_is_asked_for(self, tmp_path, disk, call, error):
         folder = SnapshotStore(tmp_path, SOURCE)
-        folder.ask(Request(kind="snapshot", tables=["s.t"]))
+        folder.request(Request(kind="snapshot", tables=["s.t"]))
         control = ActivePlan(folder, 7)
         disk.failing = (call, 0, error)
         control.take(*control.oldest(), ["s.t"])
         assert [it.name for it in control.plan.tables] == ["s.t"]
         assert control.oldest() is None
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoSpace):
             control.started(control.plan.tables[0], 5, None)
         control.ended(control.plan.tables[0], "failed", "x")
         control.save_rest()
@@ -244,7 +244,7 @@ class TestTheEdgeWaits:
     def test_ordinals(self, tmp_path, disk, call, error):
         ordinals = SnapshotOrdinals(tmp_path)
         disk.failing = (call, 0, error)
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoSpace):
             ordinals.take(7, 10)
 
         disk.failing = ("", 0, None)
@@ -257,15 +257,15 @@ class TestTheEdgeWaits:
 def test_a_request_that_cannot_be_read_now_is_kept_and_those_behind_it_wait(tmp_path, monkeypatch, error):
     """E16."""
     folder = SnapshotStore(tmp_path, SOURCE)
-    folder.ask(Request(kind="snapshot", tables=["s.t"]))
-    folder.ask(Request(kind="cancel"))
+    folder.request(Request(kind="snapshot", tables=["s.t"]))
+    folder.request(Request(kind="cancel"))
 
     def refused(_path):
         raise OSError(error, os.strerror(error))
 
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.read_bytes", refused)
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoSpace):
             folder.waiting()
 
     assert [request.kind for _, request in folder.waiting()] == ["snapshot", "cancel"]
@@ -284,7 +284,7 @@ def test_leaving_the_database_succeeds_whatever_the_snapshot_leaves_undone(tmp_p
     class Part:
         def close(self):
             closed.append(self)
-            raise NoRoom("full")
+            raise NoSpace("full")
 
     class Session:
         def close(self):
@@ -296,7 +296,7 @@ def test_leaving_the_database_succeeds_whatever_the_snapshot_leaves_undone(tmp_p
     capture = object.__new__(CaptureSession)
     capture._snapshots, capture._session, capture._figures = Part(), Session(), Figures()
     capture._history = TableHistory(tmp_path, SOURCE)
-    with pytest.raises(NoRoom, match="full"):
+    with pytest.raises(NoSpace, match="full"):
         capture.close()
 
     assert len(closed) == 2
@@ -318,9 +318,9 @@ class TestSpool:
 
         with monkeypatch.context() as patch:
             patch.setattr(sqlite3, "connect", refused)
-            with pytest.raises(NoRoom):
+            with pytest.raises(NoSpace):
                 spool.append([(full(2), 200, 1.0)])
-            with pytest.raises(NoRoom):
+            with pytest.raises(NoSpace):
                 Spool(tmp_path, SOURCE, 8 << 20).open(START, position(1), 100)
         spool.append([(full(2), 200, 1.0)])
         spool.close()
@@ -335,7 +335,7 @@ class TestSpool:
     def test_a_spool_that_cannot_be_made_now_leaves_no_file(self, tmp_path, disk, call, error):
         spool = Spool(tmp_path, SOURCE, 8 << 20)
         disk.failing = (call, 0, error)
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoSpace):
             spool.append([(full(1), 100, 1.0)])
         assert files_of(tmp_path) == []
 

@@ -6,7 +6,7 @@ from edge.delivery.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
 from tests.unit.edge.delivery.test_window import batch
 from tests.unit.edge.progress.test_checkpoint import LSN, checkpoint
@@ -107,13 +107,13 @@ def test_full_disk_tells_nothing_and_is_tried_again(state, outbox, progress, mon
     acknowledge(outbox, 1)
 
     def full(_checkpoint):
-        raise NoRoom("no space")
+        raise NoSpace("no space")
 
     with monkeypatch.context() as patched:
         patched.setattr(state, "write", full)
         progress.save_now()
         progress.save_now()
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoSpace):
             progress.restart()
     assert progress.confirmed == 50
     assert caplog.text.count("no space") == 1

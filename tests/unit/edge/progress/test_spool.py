@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from edge.progress.spool import Spool
-from headrace.errors import NeedsOperator, NoRoom
+from headrace.errors import NeedsOperator, NoSpace
 from tests.unit.edge.delivery.test_window import START, batch, position
 
 SOURCE = "jakarta/bank"
@@ -134,7 +134,7 @@ def test_spool_with_nothing_but_the_beginning_of_a_transaction_is_emptied_by_goi
 
 def test_full_spool_keeps_what_it_has_and_takes_more_when_some_has_gone(spools):
     spool = spools(megabytes=1)
-    with pytest.raises(NoRoom, match=r"the spool is full: no more fits into its 1\.0 MB"):
+    with pytest.raises(NoSpace, match=r"the spool is full: no more fits into its 1\.0 MB"):
         fill_up(spool)
     count = len(spool)
     assert 12 <= count <= 20
@@ -149,7 +149,7 @@ def test_full_spool_keeps_what_it_has_and_takes_more_when_some_has_gone(spools):
 
 def test_batches_that_do_not_all_fit_are_not_kept_in_part(spools):
     spool = spools(megabytes=1)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoSpace):
         fill(spool, *range(1, 100))
 
     assert len(spool) == 0
@@ -168,7 +168,7 @@ def test_full_disk_is_told_from_a_full_spool_and_nothing_is_lost(tmp_path):
         spool.open(START, None, 1)
         try:
             fill_up(spool)
-        except NoRoom as error:
+        except NoSpace as error:
             print(error.message)
         count = len(spool)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-from headrace.errors import NoRoom
+from headrace.errors import NoSpace
 from tests.unit.edge.delivery.test_window import START, batch, position
 from tests.unit.edge.progress.spooling import SIZE, SOURCE
 
@@ -125,7 +125,7 @@ def test_source_that_says_only_that_it_is_idle_writes_nothing_and_its_log_is_con
 
 def test_full_spool_makes_capture_wait_says_so_and_goes_on_when_there_is_room(processes, monkeypatch):
     edge = processes()
-    refusal = NoRoom("the spool is full")
+    refusal = NoSpace("the spool is full")
 
     def refuse(_batches):
         raise refusal

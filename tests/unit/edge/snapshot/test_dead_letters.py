@@ -47,7 +47,7 @@ def test_open_letters_of_this_source_are_asked_for_by_table_each_key_once(config
         (["s.t"], 's.t: [{"id": 1}, {"id": 2}]'),
         (["s.u"], 's.u: [{"id": 1}]'),
     ]
-    assert chosen.said == []
+    assert chosen.left_out == []
 
 
 def test_many_keys_are_asked_for_in_parts(config):
@@ -62,7 +62,7 @@ def test_what_is_left_is_said_with_the_reason(config):
     letters = listed({"source": "lima/bank"}, {"state": "replaced"}, {"op": "d"}, {"key": None, "table": "s.none"})
     chosen = choose(letters, config())
     assert chosen.keys == {}
-    assert chosen.said == [
+    assert chosen.left_out == [
         "1 left: of other sources, for their edges: lima/bank",
         "2 left: replaced since, or a delete's: there is nothing to copy",
         "1 left: without a key, copy with --all or by name: s.none",

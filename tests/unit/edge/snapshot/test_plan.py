@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 def test_requests_take_effect_in_the_order_in_which_they_were_left(folder):
     for kind in ("snapshot", "pause", "cancel", "resume"):
-        folder.ask(Request(kind=kind, tables=["s.t"] if kind == "snapshot" else []))
+        folder.request(Request(kind=kind, tables=["s.t"] if kind == "snapshot" else []))
     control = ActivePlan(folder, 5)
     while (oldest := control.oldest()) is not None:
         control.take(*oldest, oldest[1].tables)
@@ -65,7 +65,7 @@ def test_a_plan_that_is_damaged_or_anothers_needs_an_operator(folder, tmp_path, 
 
 
 def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path):
-    folder.ask(Request(kind="pause"))
+    folder.request(Request(kind="pause"))
     (tmp_path / "snapshot-requests" / "0.json").write_text("{")
 
     assert [request.kind for _, request in folder.waiting()] == ["pause"]

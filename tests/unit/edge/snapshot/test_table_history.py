@@ -14,7 +14,7 @@ from edge.snapshot.plan import Plan
 from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.policy import ColumnRule, Policy
-from headrace.errors import NoRoom, NotConnected
+from headrace.errors import NoSpace, NotConnected
 from headrace.position import Position
 from tests.unit.edge.mysql import events
 from tests.unit.edge.mysql.test_decoder import ANA, ID, NAME, mysql_gtid, query, rows, table_map, xid
@@ -148,11 +148,11 @@ def test_copy_is_asked_for_before_the_record_is_passed_on_and_clears_the_warning
 
     # Where the disk takes no request, the record does not pass, and the next session finds the alteration again.
     def full(*_):
-        raise NoRoom("full")
+        raise NoSpace("full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SnapshotStore, "ask", full)
-        with pytest.raises(NoRoom):
+        patch.setattr(SnapshotStore, "request", full)
+        with pytest.raises(NoSpace):
             session(tmp_path, new, catalog_of=altered, copies=True)
     assert TableHistory(tmp_path, SOURCE).warnings == {}
     assert schemas(session(tmp_path, new, catalog_of=altered, copies=True))[0][1] is not None
@@ -228,7 +228,7 @@ def test_copy_that_the_disk_refused_is_asked_for_by_the_next_session_of_the_same
 
     with monkeypatch.context() as patch:
         patch.setattr("headrace.files.write_private", refused)
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoSpace):
             alter()
     (found,) = schemas(alter())
 
@@ -238,7 +238,7 @@ def test_copy_that_the_disk_refused_is_asked_for_by_the_next_session_of_the_same
 
 
 def refused(*_):
-    raise NoRoom("full")
+    raise NoSpace("full")
 
 
 def test_server_that_is_down_while_a_table_is_described_leaves_no_trace(tmp_path):

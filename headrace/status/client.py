@@ -29,7 +29,7 @@ _SERVING = "serving"
 Durable = Callable[[EdgeFile | BridgeFile], list[SourceStatus]]
 
 
-def ask(path: Path, at: tuple[str, ...] = ()) -> Answer:
+def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
     """Return what the part of a file answers, or what is durable where nobody does.
 
     Args:
