@@ -1,7 +1,7 @@
 """The edge agent: from log to interconnect and back, until it is stopped.
 
 Guarantees that the two connections fail and recover apart from each other; that a lost database session leaves nothing behind
-but the checkpoint; that stopping waits for what is on the way, and confirms it. Raises what only an operator can pass.
+but the checkpoint; that stopping waits for what is in flight, and confirms it. Raises what only an operator can pass.
 """
 
 import logging

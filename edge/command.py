@@ -36,7 +36,7 @@ edge.add_command(snapshot)
 def run(path: str, *, hold: bool) -> None:
     """Capture and send until SIGTERM or SIGINT.
 
-    Stopping waits up to ten seconds for what is on the way to be acknowledged. Exit codes: 0 stopped; 2 the
+    Stopping waits up to ten seconds for what is in flight to be acknowledged. Exit codes: 0 stopped; 2 the
     configuration is wrong; 3 an operator must decide; 4 the log holds what cannot be decoded.
     """
     from edge.agent import Agent
@@ -66,7 +66,7 @@ def run(path: str, *, hold: bool) -> None:
     "--new-epoch", is_flag=True, help="With --adopt: start a new epoch; what the slot still has is sent again."
 )
 @click.option("--snapshot", "copies", is_flag=True, help="Ask for a snapshot of every published table.")
-@click.option("--replace", is_flag=True, help="With --snapshot: consumers are first asked to forget what they have.")
+@click.option("--replace", is_flag=True, help="With --snapshot: a truncate record goes ahead of each table's rows.")
 def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: bool, replace: bool) -> None:
     """Make publication, slot and checkpoint; what is there already is verified and left as it is.
 
@@ -77,7 +77,7 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
     if adopt != (text is not None or new_epoch) or (text is not None and new_epoch):
         raise ConfigurationError(
             "--adopt goes with exactly one of --position POSITION and --new-epoch",
-            hint="Ask 'headrace bridge positions' for the position; without --adopt give neither.",
+            hint="Take the position from 'headrace bridge positions'; without --adopt give neither.",
         )
     if replace and not copies:
         raise ConfigurationError("--replace goes with --snapshot", hint="Give both, or neither.")
@@ -89,7 +89,7 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
 @_CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(path: str, *, as_json: bool) -> None:
-    """Look at everything that the source needs, change nothing, and say what is wrong and what fixes it.
+    """Look at everything that the source needs, change nothing, and report what is wrong and how to fix it.
 
     Before 'init' and at any time after it, next to a running edge too. Exit code 3 when something is wrong; warnings alone
     are 0.

@@ -1,6 +1,6 @@
-"""What a database engine gives the agent: sessions that read its log, and everything around them that knows the engine.
+"""What a database engine gives the agent: sessions that read its log, and all else that depends on the engine.
 
-An engine says where its log can be read again by a number that only grows, the *place*: an LSN, or a binlog's file number and
+An engine names where its log can be read again by a number that only grows, the *place*: an LSN, or a binlog's file number and
 offset. Batches, window and progress know places and positions alone; the engine's checkpoint holds what its server needs
 besides.
 """

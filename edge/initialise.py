@@ -29,7 +29,7 @@ def initialise(
 ) -> Checkpoint:
     """Make, finish, or only verify what the source needs, and return its checkpoint; `report` takes what was made.
 
-    `snapshot` asks for a snapshot of all tables; so does the configuration, but only for a source that is not made yet.
+    `snapshot` requests a snapshot of all tables; so does the configuration, but only for a source that is not made yet.
     `replace` lets it take the place of what consumers have.
     Raises NeedsOperator when what exists cannot be what a former `init` left.
     """
@@ -42,21 +42,21 @@ def initialise(
             SnapshotStore(engine.state.folder, config.source.name).request_once(
                 Request(kind="snapshot", replace=replace)
             )
-            report("Asked for a snapshot of every published table: 'headrace edge run' begins with it")
+            report("Requested a snapshot of every published table: 'headrace edge run' begins with it")
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
         kept = spool.promised() if checkpoint is None else None
         if kept is None:
             made = engine.initialise(checkpoint, adoption, report)
             if adoption is not None and config.spool.megabytes:
                 report(
-                    "There is no spool here. If the lost folder held one, its changes are lost too: 'headrace verify' tells"
+                    "There is no spool here. If the lost folder held one, its changes are lost too: 'headrace verify' shows"
                 )
             return made
         if adoption is None or adoption.position is None:
             raise NeedsOperator(
                 f"spool {spool.path} is of a former epoch, and has batches up to {kept} that may not have been sent",
                 hint="Send them: 'headrace edge init --adopt --position POSITION' with the position that 'headrace bridge "
-                "positions' prints. To give them up, move the spool away first.",
+                "positions' prints. To give them up, move the spool to another folder first.",
             )
         return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, kept, report)
 

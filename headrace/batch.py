@@ -67,7 +67,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def starts_epoch(self) -> bool:
-        """Whether the batch says that it is the first of its epoch."""
+        """Whether the batch is the first of its epoch."""
         return self.follows.is_start
 
     def positions(self) -> Iterator[Position]:
@@ -176,7 +176,7 @@ def _check(batch: Batch, count: int) -> None:
     commit, ordinal, length = batch.segments[-1]
     first, last = Position(epoch, *batch.segments[0][:2]), Position(epoch, commit, ordinal + length - 1)
     if first != batch.first or last != batch.last:
-        raise CorruptInput("the ends of a batch are not where its properties say")
+        raise CorruptInput("the ends of a batch are not those in its properties")
     before = (0, -1)
     for commit, ordinal, length in batch.segments:
         if (commit, ordinal) < before:

@@ -23,7 +23,7 @@ _ABOUT = {
     "down": "Stop the local servers that 'up' started.",
     "edge": "Capture one database and send its changes.",
     "jars": "Fetch the jars that the lake's Spark needs, once.",
-    "lake": "Load streams into Delta tables, and ask them in SQL.",
+    "lake": "Load streams into Delta tables, and query them in SQL.",
     "receive": "Print what is delivered to an address, or give it to a command.",
     "source": "Show what a new source needs at every place, and what of it is done.",
     "status": "Show how sources are doing, by the file of an edge or a bridge; else the local servers.",

@@ -27,7 +27,7 @@
 | Retryable | the loop | does the same step again after a jittered pause | 5, as above |
 | NoSpace | the loop | goes on without writing, confirms nothing that is not durable, and writes again later | 5, as above |
 | CheckpointChanged | the loop | writes the new checkpoint and opens the session again | |
-| NeedsOperator | a person | stops; the hint says what to run; nothing was skipped or confirmed | 3 |
+| NeedsOperator | a person | stops; the hint has what to run; nothing was skipped or confirmed | 3 |
 | ConfigurationError | a person | stops before anything was done | 2 |
 | CorruptInput | nobody can pass it | stops, or replaces it by a dead letter, by policy | 4 |
 | NotOwner, OldGeneration, PartitionsFailed, Fenced | the bridge | aborts the transaction, releases its deliveries | |

@@ -1,7 +1,7 @@
 """Logs: for people as lines of text, for machines one JSON object a line.
 
 A command speaks to a person, so it logs text. A part that runs for long (`serve`) logs JSON unless a terminal reads it, and each
-line says of which source it is. No line holds row values or secrets, by rule of whoever logs. An error that is expected has no
+line names its source. No line holds row values or secrets, by a rule for every caller. An error that is expected has no
 traceback; one that is not has. Called by the root command, by the `run` of edge and bridge, and by a source's thread.
 """
 
@@ -54,7 +54,7 @@ def serve(part: str, source: str = "") -> None:
 
 
 def about(source: str) -> None:
-    """Have what this thread logs from now on said to be of a source."""
+    """Have what this thread logs from now on attributed to a source."""
     _source.set(source)
 
 

@@ -15,7 +15,7 @@ _LIMITS = (1 << 32, 1 << 64, 1 << 32)
 
 
 class Position(NamedTuple):
-    """Where a change stands in its source's log.
+    """The place of a change in its source's log.
 
     `epoch` names the lineage of the log (seconds since 1970 at its creation), `commit` is the transaction's commit LSN or
     the binlog's file number and offset, `ordinal` is the index of the change in its transaction, from 0.

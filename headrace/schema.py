@@ -28,7 +28,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scale: int | None = None
     #: From 1.
     position: int
-    #: Whether null is possible as far as the log tells: False for key columns only.
+    #: Whether null is possible as far as the log has it: False for key columns only.
     optional: bool = True
     #: How the records write its values, as Debezium names it; None for the ordinary way, and then not in the record.
     form: str | None = None
@@ -47,14 +47,14 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[Column]
     #: Columns that the edge's policy keeps in the region; not in the record when there are none.
     excluded: list[str] = []
-    #: Why existing rows changed with the schema, where the edge saw that: no change in the log says so. None: not known.
+    #: Why existing rows changed with the schema, where the edge saw that: no change in the log has it. None: not known.
     rewritten: list[str] | None = None
 
     @property
     def treated(self) -> dict[str, str]:
         """What the edge's policy does, by column."""
-        told = {column.name: column.policy for column in self.columns if column.policy is not None}
-        return told | dict.fromkeys(self.excluded, "exclude")
+        treated = {column.name: column.policy for column in self.columns if column.policy is not None}
+        return treated | dict.fromkeys(self.excluded, "exclude")
 
     def change(self) -> dict[str, Any]:
         """Return the element of `tableChanges`."""
@@ -90,11 +90,11 @@ def copy_mark(value: str | bytes) -> str | None:
 
 
 def _as_json(column: Column) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(column)
+    found: dict[str, Any] = msgspec.to_builtins(column)
     for name in ("form", "policy"):
-        if told[name] is None:
-            del told[name]
-    return told
+        if found[name] is None:
+            del found[name]
+    return found
 
 
 class _Table(msgspec.Struct):

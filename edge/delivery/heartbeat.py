@@ -27,7 +27,7 @@ class Heartbeat:
         self._sent_at = time.monotonic()
 
     def tick(self) -> None:
-        """Say how things are, when it is time and nothing else is on the way."""
+        """Send the figures, when it is time and nothing else is in flight."""
         figures, now = self._figures, time.monotonic()
         figures.turned_at = now
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
@@ -35,7 +35,7 @@ class Heartbeat:
             self._send()
 
     def final(self, state: str, reason: str) -> None:
-        """Say that the edge ends and why; wait a moment until that has arrived, and before that for what is on the way."""
+        """Report that the edge ends and why; wait a moment until that has arrived, and before that for what is in flight."""
         self._figures.ended_state, self._figures.ended = state, reason
         if reason:
             self._wait()

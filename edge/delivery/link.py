@@ -134,7 +134,7 @@ class SourceConnection(Connection):
             self.on_credit()
             _log.info("%s gives credit for %d batches at %s", self.url, event.link.credit, self._address)
         self._send()
-        # What is left when a router drains the link it wants back at once; otherwise nothing happens.
+        # When a router drains the link, it waits for the credit that is left; otherwise nothing happens.
         event.link.drained()
 
     def on_delivery(self, event: Event) -> None:
@@ -233,7 +233,7 @@ def rejected(source: str, condition: Any) -> ReplicationError:
     """Return what to raise when a batch was rejected."""
     if condition is not None and condition.name == TOO_LARGE:
         return NeedsOperator(
-            f"a batch of {source} was rejected on the way: {described(condition)}", hint=_ROLE.if_too_large
+            f"a batch of {source} was rejected before the bridge: {described(condition)}", hint=_ROLE.if_too_large
         )
     return NeedsOperator(
         f"the far side rejected a batch of {source}: {described(condition)}",

@@ -14,7 +14,7 @@ from edge.records.batcher import SealedBatch
 from headrace.errors import Retryable
 from headrace.position import Position
 
-#: While batches are on the way, the next one is left open, to gather more, for this part of the time that the newest acknowledged
+#: While batches are in flight, the next one is left open, to gather more, for this part of the time that the newest acknowledged
 #: one took, within these bounds in seconds: a far side with much to do gets fewer and larger ones.
 _LINGER_PART, _SHORTEST_LINGER, _LONGEST_LINGER = 0.25, 0.004, 0.05
 
@@ -65,7 +65,7 @@ class Outbox:
 
     @property
     def linger(self) -> float:
-        """For how many seconds the next batch may be left open to gather more: not at all while nothing is on the way."""
+        """For how many seconds the next batch may be left open to gather more: 0 while nothing is in flight."""
         return 0.0 if self.empty else min(_LONGEST_LINGER, max(_SHORTEST_LINGER, self._took * _LINGER_PART))
 
     @property

@@ -1,4 +1,4 @@
-"""What of this machine and of the interconnect an edge needs, whatever its engine."""
+"""What of this machine and of the interconnect an edge needs, with every engine."""
 
 import os
 import shutil
@@ -23,8 +23,8 @@ _SPACE = 64 << 20
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
 _PATIENCE = 5.0
 _NO_CREDIT = (
-    "Does a bridge run that receives from this source's address? Its log says whether it waits for Kafka or for an operator. "
-    "Routers between say in theirs whether their policy lets the address through."
+    "Does a bridge run that receives from this source's address? Its log shows whether it waits for Kafka or for an operator. "
+    "Logs of routers between show whether their policy permits the address."
 )
 
 
@@ -70,7 +70,7 @@ def certificates(config: EdgeFile) -> Iterator[Finding]:
 
 
 def interconnect(config: EdgeFile) -> Iterator[Finding]:
-    """Attach to the source's address at every interconnect; where an edge runs that would take its link, so it is asked."""
+    """Attach to the source's address at every interconnect; of an edge that runs, and would lose its link, read the status."""
     if engine_of(config).state.in_use():
         yield _of_running(config)
         return
@@ -83,7 +83,7 @@ def _of_running(config: EdgeFile) -> Finding:
     answer = fetch(Path(config.path)) if config.metrics.listen is not None else None
     found = answer.sources[0] if answer is not None and answer.running else None
     if found is None:
-        summary = "not tried, because the edge that runs has the link; with [metrics] listen it could be asked"
+        summary = "not tried, because the edge that runs has the link; with [metrics] listen its status could be read"
         return Finding("interconnect", "ok", summary)
     summary = f"the edge that runs is {found.state!r}{found.reason and f': {found.reason}'}"
     if found.state in {"interconnect down", "not acknowledged"}:
@@ -107,7 +107,9 @@ def _attach(config: EdgeFile, url: str) -> Finding:
         return Finding("interconnect", "ok", f"{url} takes batches of {config.source.name}")
     if not connection.attached:
         summary = f"{url} did not answer within {_PATIENCE:.0f} s"
-        return Finding("interconnect", "wrong", summary, "Check the address, and firewalls on the way out.")
+        return Finding(
+            "interconnect", "wrong", summary, "Check the address, and that firewalls permit connections out."
+        )
     summary = f"{url} lets {config.source.name} attach, and gave no credit within {_PATIENCE:.0f} s"
     return Finding("interconnect", "warning", summary, _NO_CREDIT)
 

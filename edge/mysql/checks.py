@@ -1,6 +1,6 @@
 """What a server has to be and to have for an edge to go on: its settings, its identity, its binlog.
 
-Guarantees that nothing is made or changed here: whatever does not fit is a NeedsOperator that says what happened, what is lost
+Guarantees that nothing is made or changed here: whatever does not fit is a NeedsOperator with what happened, what is lost
 if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/monitor.py.
 """
 
@@ -17,9 +17,9 @@ from headrace.errors import NeedsOperator
 _log = logging.getLogger(__name__)
 
 
-#: Releases of MySQL that say it in other words.
+#: Releases of MySQL with another statement for it.
 _SHOW_REPLICAS = (8, 0, 22)
-#: The release of MySQL from which on it says where its binlog ends in other words.
+#: The release of MySQL from which on another statement shows where its binlog ends.
 _BINARY_LOG_STATUS = (8, 2)
 #: The GTID that an event gives to a transaction, as MySQL shows it.
 _NEXT = re.compile(r"'([0-9a-f-]{36}:\d+)'", re.IGNORECASE)
@@ -206,8 +206,8 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
             f"at {where} no event of the binlog begins: it was reset, or the server was restored from a backup",
             hint=ANEW,
         ) from error
-    for _, _, kind, _, _, said in events:
-        gtid = _NEXT.search(str(said))
+    for _, _, kind, _, _, text in events:
+        gtid = _NEXT.search(str(text))
         if kind == "Gtid" and gtid and checkpoint.gtid_set.covers(MysqlGtids.parse(gtid[1])):
             raise NeedsOperator(
                 f"at {where} the binlog goes on with GTID {gtid[1]}, which the checkpoint has: it was reset, or the server was "
@@ -220,7 +220,7 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
     """Raise ServerIdTaken while another replica with this number reads the binlog.
 
     `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
-    it is gone, and is asked to end.
+    it is gone, and is ended.
     """
     hosts = replicas(database)
     if server_id == int(database.value("select @@global.server_id")):

@@ -16,7 +16,7 @@ from headrace.errors import NeedsOperator
 
 
 class ColumnCodec(NamedTuple):
-    """The way of one column. In `read`, `lines`, `form` and `arguments` the variable is `{v}`."""
+    """How one column becomes JSON. In `read`, `lines`, `form` and `arguments` the variable is `{v}`."""
 
     type_name: str
     #: The struct code of a fixed column, empty for others.
@@ -32,7 +32,7 @@ class ColumnCodec(NamedTuple):
     scope: dict[str, Any] = {}
     length: int | None = None
     scale: int | None = None
-    #: What the edge's policy does to the values; `exclude` for a column that is read and not told.
+    #: What the edge's policy does to the values; `exclude` for a column that is read and not sent.
     policy: str | None = None
 
 
@@ -58,7 +58,7 @@ _BLOB_NAMES = {
 
 
 def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> ColumnCodec:
-    """Return a column's way; `kind` is the server's name for what the log shows as bytes, `where` names the column.
+    """Return a column's codec; `kind` is the server's name for what the log shows as bytes, `where` names the column.
 
     Raises NeedsOperator for a type or character set that is not read.
     """
@@ -82,27 +82,27 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) 
     )
 
 
-def without_zero_dates(way: ColumnCodec) -> ColumnCodec:
-    """Return the way of a column whose zero dates are null."""
-    if way.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:
-        return way
-    line = f"{{v}} = dated({way.form.encode()!r} % ({', '.join(way.arguments)},))"
-    return way._replace(lines=(*way.lines, line), form="%b", arguments=("{v}",))
+def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
+    """Return the codec of a column whose zero dates are null."""
+    if codec.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:
+        return codec
+    line = f"{{v}} = dated({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
+    return codec._replace(lines=(*codec.lines, line), form="%b", arguments=("{v}",))
 
 
-def treated(way: ColumnCodec, treatment: Treatment) -> ColumnCodec:
-    """Return the way of a column that the edge's policy hides."""
+def treated(codec: ColumnCodec, treatment: Treatment) -> ColumnCodec:
+    """Return the codec of a column that the edge's policy hides."""
     if treatment.hide is None:
-        return way._replace(policy=treatment.action)
-    text = "{v}" if way.is_text else f"plain({way.form.encode()!r} % ({', '.join(way.arguments)},))"
+        return codec._replace(policy=treatment.action)
+    text = "{v}" if codec.is_text else f"plain({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
     return ColumnCodec(
         "TEXT",
-        way.fixed,
-        way.read,
-        (*way.lines, f"{{v}} = hide_{{v}}({text})"),
+        codec.fixed,
+        codec.read,
+        (*codec.lines, f"{{v}} = hide_{{v}}({text})"),
         _QUOTED,
         is_text=True,
-        scope=way.scope | {"hide_{v}": treatment.hide},
+        scope=codec.scope | {"hide_{v}": treatment.hide},
         policy=treatment.action,
     )
 
@@ -169,7 +169,7 @@ def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> Col
 
 
 def _decimal(field: Field) -> ColumnCodec:
-    """Groups of nine digits in four bytes, big-endian, the odd digits outermost; the first bit tells the sign."""
+    """Groups of nine digits in four bytes, big-endian, the odd digits outermost; the first bit is the sign."""
     precision, scale = field.meta >> 8, field.meta & 0xFF
     size, whole, parts = values.decimal_layout(precision, scale)
     top = 8 * size - 1
@@ -229,14 +229,14 @@ def _bit(field: Field) -> ColumnCodec:
 
 
 def _sized(type_name: str, line: str, form: str) -> Callable[[Field], ColumnCodec]:
-    """Return the way of a column whose metadata says how many bytes its length has."""
+    """Return the codec of a column whose metadata has the number of bytes of its length."""
 
-    def way(field: Field) -> ColumnCodec:
+    def codec(field: Field) -> ColumnCodec:
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
         return ColumnCodec(type_name, read=read, lines=(line,), form=form)
 
-    return way
+    return codec
 
 
 _SIMPLE: dict[int, Callable[[Field], ColumnCodec]] = {

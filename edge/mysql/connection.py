@@ -37,7 +37,7 @@ def connect(config: Mysql, source: str) -> Any:
         raise connecting(*number_and_text(error), str(config), config.user) from error
     except OSError as error:
         raise NotConnected(f"server {config} cannot be reached: {error}") from error
-    raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
+    raw = connection._sock  # noqa: SLF001 - the driver has no public name for its socket.
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
         raw.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -102,7 +102,7 @@ _QUERY = 0x03
 _END, _FULL_PACKET = 0xFE, 0xFFFFFF
 #: An answer that does not go on for so long, in seconds, does not come.
 _SILENCE_SECONDS = 660.0
-#: Values keep the character set of their column. A chunk that waits for a lock gives way, and so does one that takes too long.
+#: Values keep the character set of their column. A chunk that waits for a lock is given up, and so is one that takes too long.
 _SETTINGS = (
     "set session transaction isolation level repeatable read",
     "set session character_set_results = null, sql_mode = '', lock_wait_timeout = 10",
@@ -150,8 +150,8 @@ class SnapshotConnection(Database):
         self._connection._force_close()  # noqa: SLF001 - as above.
 
     def _packets(self) -> Iterator[bytes]:
-        """Yield packets, Int24 length, Int8 number and the body; raise what the server says in place of one."""
-        read: Any = self._connection._rfile.read  # noqa: SLF001 - the driver gives its file no other way.
+        """Yield packets, Int24 length, Int8 number and the body; raise the error that the server sends in place of one."""
+        read: Any = self._connection._rfile.read  # noqa: SLF001 - the driver has no public name for its file.
         while True:
             body, full = b"", True
             while full:

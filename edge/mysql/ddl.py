@@ -33,7 +33,7 @@ class Form(Enum):
 
     #: A keyword, a name without quotes, or a number.
     WORD = "word"
-    #: A name in quotes. One in double quotes that is a string says so by the place where it is.
+    #: A name in quotes. Whether one in double quotes is a string depends on where it is.
     NAME = "name"
     STRING = "string"
     #: One character of punctuation.
@@ -93,7 +93,7 @@ class Kind(Enum):
     ROLLBACK = "rollback"
     #: Tables lose all their rows: TRUNCATE, DROP, CREATE OR REPLACE.
     EMPTIES = "empties"
-    #: Rows move or vanish in a way that no row event tells: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged.
+    #: Rows move or vanish without a row event: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged.
     MOVES = "moves"
     #: An XA transaction's rows begin, and end; one that was prepared is decided upon.
     XA_START = "xa start"

@@ -30,7 +30,7 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 
-#: Images of a rows event from a place to another, whose they are, and the type of event that tells them.
+#: Images of a rows event from a place to another, their table, and the type of event that they are of.
 Located = tuple[Table, int, bytes, int, int]
 
 
@@ -97,13 +97,13 @@ class Decoder:
             raise self._corrupt(found, "cannot be decoded") from error
 
     def _pass(self, found: bytes, end: int) -> None:
-        """Take no notice: the event says nothing of rows."""
+        """Ignore an event without rows."""
 
     def _unknown(self, found: bytes, _end: int) -> None:
         if found[4] in errors.EVENTS:
             raise errors.EVENTS[found[4]](self._where(found))
         if not found[17] & events.MAY_BE_IGNORED:
-            raise self._corrupt(found, "is of an unknown type, and the log does not say that it may be passed over")
+            raise self._corrupt(found, "is of an unknown type, and the log does not mark it as one to be ignored")
 
     def _map(self, found: bytes, end: int) -> None:
         body = found[events.HEADER_SIZE : end]
@@ -114,18 +114,18 @@ class Decoder:
         transaction = writer.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
-        for table, told, images, at, until in self._located(found, end):
+        for table, kind, images, at, until in self._located(found, end):
             first = writer.ordinal
-            if told in events.INSERTS:
+            if kind in events.INSERTS:
                 keys, values = table.inserts(images, at, until, transaction, first, now_ms)
-            elif told in events.UPDATES:
+            elif kind in events.UPDATES:
                 keys, values = table.updates(images, at, until, transaction, first, now_ms)
             else:
                 keys, values = table.deletes(images, at, until, transaction, first, now_ms)
-            writer.add_rows(table, keys, values, are_deletes=told in events.DELETES)
+            writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
 
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
-        """Return where the images of a rows event are that are told; none of a table that is not captured."""
+        """Return where the images of a rows event are that are sent; none of a table that is not captured."""
         kind = found[4]
         table = self._mapped[int.from_bytes(found[19:25], "little")]
         if table is None:

@@ -228,7 +228,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         return self._charsets[collation]
 
     def _kinds_of(self, database: str, table: str) -> dict[str, str]:
-        # A period's columns are told from others by how they are made.
+        # A period's columns differ from others by how they are generated.
         kind = (
             "case when generation_expression in ('ROW START', 'ROW END') then generation_expression else data_type end"
         )

@@ -14,7 +14,7 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retry
 
 #: What to do when changes are lost to the source.
 ANEW = (
-    "Move the checkpoint file away, run 'headrace edge init' for a new epoch, and copy the tables again. "
+    "Move the checkpoint file to another folder, run 'headrace edge init' for a new epoch, and copy the tables again. "
     "Then keep the binlog longer (binlog_expire_logs_seconds)."
 )
 #: What to do when the log is whole, and positions of before and after cannot be compared.
@@ -39,7 +39,7 @@ class ServerIdTaken(LogTaken):
         self._server_id = server_id
 
     def lasting(self) -> NeedsOperator:
-        """Return the error that says what to change."""
+        """Return the error with what to change."""
         return NeedsOperator(
             f"server id {self._server_id} is used by another replica or edge of this server",
             hint="Stop the other edge, or give this one a server_id that no other replica has.",
@@ -120,7 +120,7 @@ def streaming(number: int, words: str, address: str, user: str, server_id: int, 
 
 
 def first_line(words: str) -> str:
-    """Return the first line of what a server said, shortened."""
+    """Return the first line of a server's message, shortened."""
     return " ".join(words.split("\n", 1)[0].split())[:300] or "no reason given"
 
 
@@ -161,7 +161,7 @@ def load_data(where: str) -> NeedsOperator:
     return by_statement(Statement(Kind.REFUSED, opening="LOAD DATA"), where)
 
 
-#: The events that say so by their type alone.
+#: The errors that follow from an event's type alone.
 EVENTS: Final[dict[int, Callable[[str], NeedsOperator]]] = {
     events.INCIDENT: lost_events, events.ANONYMOUS_GTID: no_gtid, events.GTID_TAGGED: tagged_gtid,
     events.PARTIAL_UPDATE: partial_json, events.BEGIN_LOAD: load_data, events.EXECUTE_LOAD: load_data,

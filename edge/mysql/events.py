@@ -2,7 +2,7 @@
 
 Header, 19 bytes, little-endian: Int32 timestamp, Int8 type, Int32 server id, Int32 length of the event, Int32 end position,
 Int16 flags. Where the log is checksummed, a CRC-32 of everything before it ends the event. Bodies raise ValueError,
-struct.error or IndexError when they are not what their type says; edge/mysql/decoder.py turns that into CorruptInput.
+struct.error or IndexError when they do not match their type; edge/mysql/decoder.py turns that into CorruptInput.
 """
 
 import struct
@@ -37,7 +37,7 @@ SECOND = frozenset({WRITE_2, UPDATE_2, DELETE_2, WRITE_2_COMPRESSED, UPDATE_2_CO
 COMPRESSED = frozenset(range(WRITE_1_COMPRESSED, DELETE_2_COMPRESSED + 1))
 #: Rows, and what describes them.
 ROWS = INSERTS | UPDATES | DELETES | {TABLE_MAP}
-#: Events that say nothing of rows.
+#: Events without rows.
 PASSED = frozenset({
     STOP, FORMAT, INTVAR, RAND, USER_VAR, IGNORABLE, ROWS_QUERY, ANNOTATE, BINLOG_CHECKPOINT, GTID_LIST, PREVIOUS_GTIDS,
     TRANSACTION_CONTEXT, VIEW_CHANGE, START_ENCRYPTION, HEARTBEAT_2,
@@ -147,7 +147,7 @@ def query(event: bytes, end: int, *, compressed: bool) -> Query:
     _thread, _seconds, length, _error, variables = _QUERY(event, HEADER_SIZE)
     at = HEADER_SIZE + 13 + variables
     if event[at + length] != 0:
-        raise ValueError("a query's database does not end where its length says")
+        raise ValueError("a query's database has another length than stated")
     words = event[at + length + 1 : end]
     sql_mode, collation = _variables(event[at - variables : at])
     return Query(event[at : at + length].decode(), unpacked(words) if compressed else words, collation, sql_mode)
@@ -177,7 +177,7 @@ def unpacked(data: bytes) -> bytes:
     """Int8 header (0x80, algorithm in bits 4 to 6, bytes of the length in bits 0 to 2), big-endian length, deflated data."""
     size = data[0] & 0x07
     if data[0] & 0xF0 != 0x80 or not 1 <= size <= 4:
-        raise ValueError("a compressed event is compressed in an unknown way")
+        raise ValueError("a compressed event has an unknown compression")
     length = int.from_bytes(data[1 : 1 + size], "big")
     if length > _LARGEST:
         raise ValueError("a compressed event unpacks to too much")
@@ -187,7 +187,7 @@ def unpacked(data: bytes) -> bytes:
     except zlib.error as error:
         raise ValueError("a compressed event is damaged") from error
     if len(plain) != length:
-        raise ValueError("a compressed event unpacks to another length than it says")
+        raise ValueError("a compressed event unpacks to another length than stated")
     return plain
 
 
@@ -212,7 +212,7 @@ def compressed_events(body: bytes) -> Iterator[bytes]:
         except zstandard.ZstdError as error:
             raise ValueError("a compressed transaction is damaged") from error
     elif fields[2] != _PLAIN:
-        raise ValueError("a transaction is compressed in an unknown way")
+        raise ValueError("a transaction has an unknown compression")
     at = 0
     while at < len(data):
         size = int.from_bytes(data[at + 9 : at + 13], "little")

@@ -18,7 +18,7 @@ from edge.snapshot.dead_letters import check_keys, unclear
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
-#: What stands between quotes as it is, once nothing else can be in it.
+#: Written between quotes without escapes, after a check of what is in it.
 _QUOTED = frozenset({"date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"})
 _PLAIN = re.compile(r"[0-9a-fA-F:.T -]+Z?", re.ASCII)
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?", re.ASCII)

@@ -20,7 +20,7 @@ from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NotConnected
 
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
-#: An idle server says so often that it is still there, in seconds.
+#: An idle server sends a heartbeat so often, in seconds.
 HEARTBEAT_SECONDS = 1.0
 #: So long the server waits until more of the log is taken, in seconds.
 _PATIENCE_SECONDS = 3600
@@ -47,7 +47,7 @@ class ReplicationStream:
     def __init__(self, config: Mysql, source: str) -> None:
         self._address, self._user, self._server_id = str(config), config.user, config.server_id
         self._database = Database(config, source)
-        self._socket: Any = self._database._connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
+        self._socket: Any = self._database._connection._sock  # noqa: SLF001 - the driver has no public name for its socket.
         self.pid = self._database.pid
         #: Frames that came, heartbeats included.
         self.frames = 0
@@ -182,7 +182,7 @@ class ReplicationStream:
 
     def _prepare(self) -> None:
         nanoseconds = int(HEARTBEAT_SECONDS * 1e9)
-        # Of the event that names the first file; from then on each file says so itself.
+        # Of the event that names the first file; from then on it is in each file.
         self._checksummed = (self._database.variable("binlog_checksum") or "").upper() == "CRC32"
         for name in ("master", "source"):
             self._database.rows(f"set @{name}_binlog_checksum = @@global.binlog_checksum")
@@ -196,7 +196,7 @@ class ReplicationStream:
         host = b"headrace"
         body = struct.pack("<BIB", _REGISTER, self._server_id, len(host)) + host + struct.pack("<BBHII", 0, 0, 0, 0, 0)
         self._send(body)
-        with self._database._translated():  # noqa: SLF001 - one room.
+        with self._database._translated():  # noqa: SLF001 - one package.
             self._database._connection._read_ok_packet()  # noqa: SLF001 - the driver has no command for it.
 
     def _begin(self, command: bytes, since: str) -> None:

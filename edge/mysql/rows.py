@@ -41,7 +41,7 @@ class Table:
         names = [json.encode(field.name) for field in described.fields]
         index = {field.name: number for number, field in enumerate(described.fields)}
         key = [index[name] for name in described.key]
-        told = [(field, code) for field, code in zip(described.fields, codes, strict=True) if code.policy != "exclude"]
+        sent = [(field, code) for field, code in zip(described.fields, codes, strict=True) if code.policy != "exclude"]
         self.envelope = shared
         self.schema = TableSchema(
             schema=described.database,
@@ -57,7 +57,7 @@ class Table:
                     optional=field.nullable,
                     policy=code.policy,
                 )
-                for number, (field, code) in enumerate(told, 1)
+                for number, (field, code) in enumerate(sent, 1)
             ],
             excluded=[
                 field.name

@@ -22,7 +22,7 @@ _MOST_PATTERNS = 64
 
 
 class Images(dict[bytes, Image]):
-    """A table's functions by the bytes that tell an image's nulls.
+    """A table's functions by the bytes that mark an image's nulls.
 
     Where values are `taken` from a row already, `m` is the tuple of them.
     """

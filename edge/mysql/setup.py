@@ -1,7 +1,7 @@
 """Making a MariaDB or MySQL source: nothing is made in the server, so there is a checkpoint and what it is based on.
 
 Guarantees that a new epoch begins at the end of the binlog as it is now, that GTID set and place agree, and that a checkpoint is
-taken to another server only when asked to (`adopt`), after the last transaction that is acknowledged.
+taken to another server only on request (`adopt`), after the last transaction that is acknowledged.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ def _adopted(
         )
     if engine == "mysql":
         raise NeedsOperator(
-            "MySQL does not tell the GTID set of a place in its binlog, so a lost checkpoint cannot be made again",
+            "MySQL does not show the GTID set of a place in its binlog, so a lost checkpoint cannot be made again",
             hint="Run 'headrace edge init' without --adopt for a new epoch from now on, and copy the tables again.",
         )
     found = log(database)
@@ -131,7 +131,7 @@ def _boundary_before(database: Database, file: str, offset: int) -> tuple[str, i
     while offset > FIRST and before < start < offset:
         events = database.rows(f"show binlog events in '{file}' from {start} limit 2000")
         for _, begins, kind, _, ends, _ in events:
-            # Within a transaction the log does not say where events end.
+            # Within a transaction the log does not have where events end.
             if int(ends) == offset:
                 return file, int(begins) if kind == "Gtid" else offset
         start, before = int(events[-1][1]) if events else 0, start
@@ -155,7 +155,7 @@ def _carried_over(
             f"the spool holds changes up to {checkpoint.spooled} that are not acknowledged, and the checkpoint's GTID is behind "
             "them: a new epoch would leave them out",
             hint="If the former server can be reached, run the edge there until the far side has everything. Otherwise move the "
-            "state folder away, run 'headrace edge init' for a new epoch from now on, and copy the tables again.",
+            "state folder elsewhere, run 'headrace edge init' for a new epoch from now on, and copy the tables again.",
         )
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
     base, number = split_name(log(database).files[0][0])

@@ -1,8 +1,8 @@
 """A column of a copied table: what SQL selects of it, so that its record has the bytes that the log's would have.
 
-The catalog's description becomes the field that the log would tell, and so the same way into JSON; only what is taken from a
+The catalog's description becomes the field that the log would have, and so the same JSON; only what is taken from a
 row image there is taken here from the server's text (MySQL manual, "Text Resultset"). Texts come as the table stores them,
-since the connection asks for no conversion. A key's value is kept as text, and goes back into SQL as the literal that the
+since the connection requests no conversion. A key's value is kept as text, and goes back into SQL as the literal that the
 column's own order is compared with.
 """
 
@@ -57,7 +57,7 @@ class Catalogued(NamedTuple):
     collation: str | None
 
 
-#: What is asked for a Catalogued.
+#: What is queried for a Catalogued.
 CATALOGUED = (
     "column_name, data_type, column_type, is_nullable, character_octet_length, numeric_precision, numeric_scale, "
     "datetime_precision, character_set_name, collation_name"
@@ -65,7 +65,7 @@ CATALOGUED = (
 
 
 def field(column: Catalogued, where: str) -> Field:
-    """Return the field that the log would tell; raise NeedsOperator for a type that is not read."""
+    """Return the field that the log would have; raise NeedsOperator for a type that is not read."""
     kind = column.data_type
     code, meta = _coded(column, kind)
     if code is None:
@@ -92,7 +92,7 @@ def _coded(column: Catalogued, kind: str) -> tuple[int | None, int]:
     elif kind in _TIMES:
         coded = _TIMES[kind], column.fraction or 0
     elif kind in _STRINGS:
-        # A compressed one is told with the byte ahead of what is compressed.
+        # The length of a compressed one includes the byte ahead of the compressed bytes.
         coded = _STRINGS[kind], octets + ("COMPRESSED" in column.column_type)
     elif kind == "decimal":
         coded = types.NEWDECIMAL, precision << 8 | (column.scale or 0)
@@ -119,25 +119,25 @@ def selected(column: Catalogued) -> str:
     return name
 
 
-def taken(way: ColumnCodec, known: Field, column: Catalogued, where: str) -> ColumnCodec:
-    """Return the way of a column whose value is what `selected` gave."""
-    kind, lines, form = known.type, way.lines, '"%b"'
+def taken(codec: ColumnCodec, known: Field, column: Catalogued, where: str) -> ColumnCodec:
+    """Return the codec of a column whose value is what `selected` gave."""
+    kind, lines, form = known.type, codec.lines, '"%b"'
     if kind in _BYTES:
-        return way._replace(fixed="", read=())
+        return codec._replace(fixed="", read=())
     if kind in _AS_TEXT:
         lines = ()
     elif kind in {types.DATETIME2, types.TIMESTAMP2}:
         zone = "Z" if kind == types.TIMESTAMP2 else ""
         lines = (f"{{v}} = server_moment({{v}}, b{zone!r})",)
     elif kind == types.BIT:
-        lines = (f"{{v}} = format(int({{v}}), '0{way.length}b').encode()",)
+        lines = (f"{{v}} = format(int({{v}}), '0{codec.length}b').encode()",)
     elif kind in {types.FLOAT, types.DOUBLE}:
-        lines, form = ("{v} = float({v})", *way.lines), "%b"
+        lines, form = ("{v} = float({v})", *codec.lines), "%b"
     elif kind in {types.ENUM, types.SET, types.JSON}:
         lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}))",), "%b"
     else:
         lines, form = (), "%b"
-    return way._replace(fixed="", read=(), lines=lines, form=form, arguments=("{v}",), scope={})
+    return codec._replace(fixed="", read=(), lines=lines, form=form, arguments=("{v}",), scope={})
 
 
 def _codec(column: Catalogued, where: str) -> str:
@@ -187,7 +187,7 @@ class KeyColumn(NamedTuple):
         if not self._is_text and _NUMBER.fullmatch(text):
             return f"{text}e0" if self.kind in {"float", "double"} and "e" not in text else text
         raise NeedsOperator(
-            f"the snapshot plan holds a key that {self.name} cannot have", hint="Ask for the snapshot again."
+            f"the snapshot plan holds a key that {self.name} cannot have", hint="Request the snapshot again."
         )
 
     @property

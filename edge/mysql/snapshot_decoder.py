@@ -1,6 +1,6 @@
 """The decoder of a source that is copied from: puts chunks between transactions, and reports changes to the window.
 
-A watermark is a place that the binlog had reached when it was asked. It comes back between the first two transactions of the
+A watermark is a place that the binlog had reached when it was queried. It comes back between the first two transactions of the
 stream behind that place; on an idle server at once, or with a heartbeat. What was sent before is ahead of that place, or at
 it with other ordinals (edge/mysql/snapshot_ordinals.py): no position is used twice. A chunk is a transaction of its own, without
 a GTID; on reading the log again it is not there.
@@ -29,7 +29,7 @@ from headrace.position import Position
 
 #: So many transactions are remembered, for those that are in the log and not visible yet.
 _RECENT = 4096
-#: Statements that say nothing of a table.
+#: Statements that change no table.
 _PLAIN = frozenset({
     Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK, Kind.XA_START, Kind.XA_END, Kind.XA_COMMIT, Kind.XA_ROLLBACK,
 })  # fmt: skip
@@ -52,7 +52,7 @@ class SnapshotDecoder(Decoder):
         #: Watermarks that are waited for, oldest first; the snapshot's thread adds to it.
         self.watermarks: deque[Watermark] = deque()
         self._ordinals, self._server_id = ordinals, server_id
-        self._tells_ends = options["records"].transactions
+        self._sends_ends = options["records"].transactions
         self._clock_ms = 0
         self._recent: deque[Mark] = deque(maxlen=_RECENT)
         # Transactions that are ahead of the window.
@@ -141,8 +141,8 @@ class SnapshotDecoder(Decoder):
 
     def _begin_own(self, count: int) -> tuple[int, Transaction]:
         """Begin a transaction of our own here; return the ordinal of its first change, and the transaction."""
-        # Where ends are told, they have positions of their own.
-        first = self._ordinals.take(self.passed, count + self._tells_ends)
+        # Where END records are sent, they have positions of their own.
+        first = self._ordinals.take(self.passed, count + self._sends_ends)
         transaction = Transaction(
             epoch=self._epoch,
             commit=self.passed,

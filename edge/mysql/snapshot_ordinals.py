@@ -67,5 +67,5 @@ class SnapshotOrdinals:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise NeedsOperator(
                 f"{self._path} is damaged",
-                hint="Stop the edge, move the file away, and start it again when the source has committed something.",
+                hint="Stop the edge, move the file to another folder, and start it when the source has committed something.",
             ) from error

@@ -1,8 +1,8 @@
-"""Reads chunks, each in a short read-only transaction with a consistent snapshot, and tells where the binlog is.
+"""Reads chunks, each in a short read-only transaction with a consistent snapshot, and looks up where the binlog ends.
 
 Nothing is written at the source: a watermark is the end of the binlog as it is then, and it comes back when the stream has got
-there. MariaDB says at which place of the binlog a snapshot is, MySQL which transactions it saw at least: so one that is in
-the log already and that readers do not see yet is noticed. Used by the snapshot's thread alone.
+there. MariaDB reports the place of the binlog at which a snapshot is, MySQL which transactions it has at least: so one that is
+in the log already and that readers do not see yet is noticed. Used by the snapshot's thread alone.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
     ) -> None:
         self._connect, self._tables, self._watermarks, self._decided = connect, tables, watermarks, decided
         super().__init__(connect())
-        # What the stream does not tell any more, until a snapshot was seen to have it.
+        # What the stream does not carry any more, until a snapshot was seen to have it.
         self._behind: MysqlCheckpoint | None = checkpoint
 
     def published(self) -> list[str]:
@@ -105,12 +105,12 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
 
     def _place(self) -> int:
         """Return where in the binlog the snapshot is."""
-        said = self._database.rows("show status like 'binlog_snapshot_%'")
-        found = {str(name).lower(): str(value) for name, value in said}
+        shown = self._database.rows("show status like 'binlog_snapshot_%'")
+        found = {str(name).lower(): str(value) for name, value in shown}
         return place(split_name(found["binlog_snapshot_file"])[1], int(found["binlog_snapshot_position"]))
 
     def _check_behind(self, saw: Seen) -> None:
-        """Raise Retryable while a snapshot does not see what the stream told before this session, and tells no more."""
+        """Raise Retryable while a snapshot does not see what the stream carried before this session, and not again."""
         behind = self._behind
         if behind is None:
             return
@@ -127,7 +127,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
     def _check_decided(self) -> None:
         """Raise Retryable while the server still commits an XA transaction whose commit is in the log.
 
-        The place at which a snapshot is does not tell of those.
+        The place at which a snapshot is does not include those.
         """
         for form, length, _, data in self._database.rows("xa recover"):
             name = bytes(data) if isinstance(data, bytes) else str(data).encode()

@@ -1,8 +1,8 @@
-"""A table that is copied: what the catalog says of it, and the statements that read it in key order.
+"""A table that is copied: what the catalog has of it, and the statements that read it in key order.
 
 Guarantees that rows are ordered and compared by the server alone, in the key's own types and collations; that a description is
-of one moment, whose sum every chunk has to fit; that a key leads to a chunk, whatever statistics say. Called by the snapshot's
-reader.
+of one moment, whose sum every chunk has to fit; that a chunk is read by the key's index, independently of statistics. Called by
+the snapshot's reader.
 """
 
 import re
@@ -77,7 +77,7 @@ class SnapshotTable:
             raise NeedsOperator(
                 f"the key of {self.described.database}.{self.described.table} was altered while the table was copied: "
                 f"it was {order}, and is {self._order}",
-                hint="Ask for the snapshot again: rows in another order cannot be gone on with.",
+                hint="Request the snapshot again: it cannot continue in another order.",
             )
         return [(column.name, column.literal(text)) for column, text in zip(self.key, texts, strict=True)]
 
@@ -149,7 +149,7 @@ def _key(database: Database, name: str, where: str, columns: list[str]) -> tuple
     """Return the index that the log takes for the key, and its columns: the primary key, or the first that is as good."""
     indexes: dict[str, list[dict[str, object]]] = {}
     for row in database.dictionaries(f"show index from {name}"):
-        # The end of a period tells former rows apart, and is the same in all current ones.
+        # The end of a period distinguishes former rows, and is the same in all current ones.
         if row["Column_name"] is None or row["Column_name"] in columns:
             indexes.setdefault(str(row["Key_name"]), []).append(row)
     for index, parts in sorted(indexes.items(), key=lambda it: it[0] != "PRIMARY"):
@@ -158,5 +158,5 @@ def _key(database: Database, name: str, where: str, columns: list[str]) -> tuple
             return index, [str(part["Column_name"]) for part in parts]
     raise NeedsOperator(
         f"table {where} has no key, so its rows cannot be distinguished",
-        hint="Give it a primary key, or a unique index over columns that are not null; then ask for the snapshot again.",
+        hint="Give it a primary key, or a unique index over columns that are not null; then request the snapshot again.",
     )

@@ -1,7 +1,7 @@
 """Tables `WITH SYSTEM VERSIONING`: which images of a rows event are of rows that are current.
 
 MariaDB keeps former rows in the table itself: it logs an update as the row's new form and an insert of its former one, and a
-delete as an update that ends the row. Guarantees that what is told is what a plain `SELECT` would see change: former rows are
+delete as an update that ends the row. Guarantees that records are what a plain `SELECT` would see change: former rows are
 left out, and an update that ends a row is a delete. The two columns of the period are in no record. Called by
 edge/mysql/decoder.py.
 """
@@ -15,7 +15,7 @@ from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.rows_compiled import Images
 from edge.mysql.table_map import TableMap
 
-#: What the catalog says of a period's columns, and their names where it does not list them.
+#: How the catalog describes a period's columns, and their names where it does not list them.
 START, END = "row start", "row end"
 _UNLISTED = ("row_start", "row_end")
 #: Of a row that is current: the last moment of 32 bits, signed before MariaDB 11.5 and unsigned from then on.
@@ -23,7 +23,7 @@ _CURRENT: Final = (b'{"":"2038-01-19T03:14:07.999999Z"}', b'{"":"2106-02-07T06:2
 
 
 class Run(NamedTuple):
-    """Images that are told in the same way: as an event of this type would."""
+    """Images that are sent as those of an event of one type."""
 
     kind: int
     images: bytes
@@ -41,15 +41,15 @@ class SystemVersioning:
         self._bytes = (len(codes) + 7) // 8
 
     def runs(self, kind: int, m: bytes, p: int, e: int) -> Iterator[Run]:
-        """Yield what is told of the images from `p` to `e`."""
+        """Yield what is sent of the images from `p` to `e`."""
         count = 2 if kind in events.UPDATES else 1
-        for told, images in groupby(self._told(kind, m, p, e, count), key=lambda found: found[0]):
-            if told:
+        for kind_sent, images in groupby(self._sent(kind, m, p, e, count), key=lambda found: found[0]):
+            if kind_sent:
                 joined = b"".join(image for _, image in images)
-                yield Run(told, joined, 0, len(joined))
+                yield Run(kind_sent, joined, 0, len(joined))
 
-    def _told(self, kind: int, m: bytes, p: int, e: int, count: int) -> Iterator[tuple[int, bytes]]:
-        """Yield for each row the type of event that tells it, 0 for none, and the images that do."""
+    def _sent(self, kind: int, m: bytes, p: int, e: int, count: int) -> Iterator[tuple[int, bytes]]:
+        """Yield for each row the type of event as which it is sent, 0 for none, and its images."""
         while p < e:
             ends = [self._image(m, p)]
             if count > 1:

@@ -1,7 +1,7 @@
 """The tables of a source: which are captured, and how each is decoded, by the table maps that the log brings.
 
 Guarantees that the same description is compiled once, and that a table's schema record goes ahead again when the table is
-described otherwise. Asks the catalog only for what the log does not tell: which character set a collation is of, whether
+described otherwise. Queries the catalog only for what the log does not have: which character set a collation is of, whether
 bytes are an address or a UUID, and which columns are the period of a table with versions.
 """
 
@@ -44,7 +44,7 @@ class Chosen:
         self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
 
     def __call__(self, database: str, table: str) -> bool:
-        """Say whether a table is captured."""
+        """Return whether a table is captured."""
         name = f"{database}.{table}"
         if self._tables:
             chosen = name in self._tables
@@ -54,7 +54,7 @@ class Chosen:
 
 
 class Copied(NamedTuple):
-    """A table that is copied: how the source selects it, what the log would make of it, and its rows' way into records."""
+    """A table that is copied: how the source selects it, what the log would make of it, and how its rows become records."""
 
     source: SnapshotTable
     table: Table
@@ -62,7 +62,7 @@ class Copied(NamedTuple):
 
 
 class TableCache:
-    """TableCache by description."""
+    """The tables by their descriptions in the log."""
 
     def __init__(
         self,
@@ -150,13 +150,13 @@ class TableCache:
     def copied(self, source: SnapshotTable) -> Copied:
         """Return a table that the catalog describes, which changes nothing here. Raises as `of` does."""
         described = source.described
-        ways = []
+        codecs = []
         for field, column in zip(described.fields, source.columns, strict=True):
             where, of = f"{described.database}.{described.table}.{field.name}", column.charset or BINARY
-            ways.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where))  # type: ignore[misc]
-        ways = self._hidden(described, ways)
-        table = self._made(described, ways)
-        return Copied(source, table, Rows([field.name for field in described.fields], ways, list(source.places)))
+            codecs.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where))  # type: ignore[misc]
+        codecs = self._hidden(described, codecs)
+        table = self._made(described, codecs)
+        return Copied(source, table, Rows([field.name for field in described.fields], codecs, list(source.places)))
 
     def current_table(self, copied: Copied) -> Table:
         """Return the table that rows put into the stream now belong to: the stream's own, unless it has another shape."""
@@ -236,14 +236,14 @@ class TableCache:
         return table
 
     def _hidden(self, described: TableMap, codes: list[ColumnCodec]) -> list[ColumnCodec]:
-        """Return the ways as settings and policy want them."""
+        """Return the codecs as settings and policy require."""
         if self._zero_dates == "null":
-            codes = [without_zero_dates(way) for way in codes]
+            codes = [without_zero_dates(codec) for codec in codes]
         names = [field.name for field in described.fields]
         treatments = self._policy.treatments(described.database, described.table, names, described.key)
         return [
-            way if treatment is None else treated(way, treatment)
-            for way, treatment in zip(codes, treatments, strict=True)
+            codec if treatment is None else treated(codec, treatment)
+            for codec, treatment in zip(codes, treatments, strict=True)
         ]
 
     def _shared(self, described: TableMap) -> envelope.Table:

@@ -77,7 +77,7 @@ def parse(body: bytes, *, mariadb: bool) -> TableMap:
 def _name(body: bytes, at: int) -> tuple[str, int]:
     length = body[at]
     if body[at + 1 + length] != 0:
-        raise ValueError("a name does not end where its length says")
+        raise ValueError("a name has another length than stated")
     return body[at + 1 : at + 1 + length].decode(), at + 2 + length
 
 
@@ -138,7 +138,7 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool) -> Table
 def _sign(fields: list[Field], kinds: frozenset[int], value: bytes) -> None:
     numeric = [number for number, field in enumerate(fields) if field.type in kinds]
     if len(value) != (len(numeric) + 7) // 8:
-        raise ValueError("signedness is told of other columns than are numbers")
+        raise ValueError("signedness is stated for columns that are no numbers")
     for place, number in enumerate(numeric):
         fields[number] = replace(fields[number], unsigned=bool(value[place >> 3] << (place & 7) & 0x80))
 
@@ -176,7 +176,7 @@ def _enumerate(fields: list[Field], code: int, value: bytes) -> None:
             at += length
         fields[number] = replace(field, members=tuple(members))
     if at != len(value):
-        raise ValueError("members are told of more columns than have them")
+        raise ValueError("members are stated for more columns than have them")
 
 
 def _strings(value: bytes) -> Iterator[bytes]:

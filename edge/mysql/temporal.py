@@ -15,7 +15,7 @@ _DAY = 86_400
 
 
 class _Table(dict[int, bytes], ABC):
-    """Texts by number, made when they are first asked for."""
+    """Texts by number, made when they are first needed."""
 
     def __missing__(self, number: int) -> bytes:
         if len(self) >= _MOST:

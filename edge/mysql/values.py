@@ -1,6 +1,6 @@
 """Values that need more than their bytes: numbers with a fraction, bits, members, addresses, compressed columns.
 
-Each function returns what is in the record, with its quotes where the name of the function says JSON and without them
+Each function returns what is in the record, with its quotes where the function's name has JSON in it, and without them
 elsewhere. Bytes that no server writes raise ValueError, struct.error or IndexError.
 """
 
@@ -138,7 +138,7 @@ def inflated(value: bytes) -> bytes:
     if method == 0:
         return value[1:]
     if method != 8 or not 1 <= size <= 4:
-        raise ValueError("a column is compressed in an unknown way")
+        raise ValueError("a column has an unknown compression")
     length = int.from_bytes(value[1 : 1 + size], "big")
     try:
         inflate = zlib.decompressobj(-zlib.MAX_WBITS if value[0] & 8 else zlib.MAX_WBITS)
@@ -146,7 +146,7 @@ def inflated(value: bytes) -> bytes:
     except zlib.error as error:
         raise ValueError("a compressed column is damaged") from error
     if len(plain) != length:
-        raise ValueError("a compressed column unpacks to another length than it says")
+        raise ValueError("a compressed column unpacks to another length than stated")
     return plain
 
 

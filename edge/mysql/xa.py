@@ -24,7 +24,7 @@ _DECIDED: Final = 4096
 class XaTransactions:
     """Follows XA in one phase and in two.
 
-    `feed` decodes an event, `end` ends the present transaction at an event, `where` says where in the log an event is.
+    `feed` decodes an event, `end` ends the present transaction at an event, `where` describes where in the log an event is.
     """
 
     def __init__(

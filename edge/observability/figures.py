@@ -20,7 +20,7 @@ STATES = (
     "starting", "capturing", "database down", "interconnect down", "not acknowledged", "stopped",
     "needs an operator",
 )  # fmt: skip
-#: With batches on the way and nothing accepted for so long, in seconds, the far side is stuck.
+#: With batches in flight and nothing accepted for so long, in seconds, the far side is stuck.
 STUCK_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 #: Of the space for WAL or of the spool, so much taken is worth a warning.
@@ -112,9 +112,9 @@ class Figures:
         return None if self.server_lsn is None else self.log_clock.behind(self.accepted_place())
 
     @property
-    @worked_out("stuck_seconds", "How long batches have been on the way without any being accepted.")
+    @worked_out("stuck_seconds", "Seconds since a batch was accepted, while batches are in flight.")
     def stuck(self) -> float:
-        """Seconds since the last outcome `accepted` while something is on the way."""
+        """Seconds since the last outcome `accepted` while something is in flight."""
         return time.monotonic() - self.accepted_at if self.unacknowledged_batches else 0.0
 
     @property
@@ -149,7 +149,7 @@ class Figures:
         if self.ended_state:
             return self.ended
         waits = str(self.credit_wait) if self.credit_wait.is_long else ""
-        stuck = f"{self.unacknowledged_batches} batches are on the way, none accepted for {self.stuck:.0f} s"
+        stuck = f"{self.unacknowledged_batches} batches are in flight, none accepted for {self.stuck:.0f} s"
         explained = {
             "database down": self.database_problem,
             "interconnect down": waits or self.interconnect_problem,

@@ -3,7 +3,7 @@
 Somebody looks at the source's log every few seconds and notes where it ends. A place that reaches the newest end lags by
 nothing, however long ago the last change was; one that does not lags by the age of the oldest end that it has not reached, and
 that grows while nothing arrives. Once looks fail the log is not known, so the time since the last look counts. One clock
-is used, this machine's. The watch looks; capture and whoever asks for figures read.
+is used, this machine's. The watch writes; capture and readers of figures read.
 """
 
 import threading
@@ -28,7 +28,7 @@ class LogClock:
         self._looked_at = clock()
 
     def look(self, end: int, reached: int) -> None:
-        """Note that the log ends at `end` now; nobody will ask for a place before `reached` any more."""
+        """Note that the log ends at `end` now; places before `reached` are not queried any more."""
         now = self._clock()
         with self._lock:
             kept = [look for look in self._looks if reached < look[1] <= end]

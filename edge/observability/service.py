@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.metrics.collector import FiguresCollector
 
 PREFIX = "headrace_edge"
-#: A capturing thread that did not turn for so long, in seconds, hangs: every call it makes ends sooner, one way or another.
+#: A capturing thread that did nothing for so long, in seconds, hangs: every call that it makes ends sooner.
 _HUNG_SECONDS = 180.0
 
 
@@ -33,20 +33,20 @@ class EdgeService:
         return FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures})
 
     def live(self) -> Health:
-        """Tell whether the capturing thread still turns."""
+        """Return whether the capturing thread still runs."""
         silent = time.monotonic() - self._figures.turned_at
         if silent > _HUNG_SECONDS:
-            return Health(well=False, reason=f"the capturing thread has not turned for {silent:.0f} s")
-        return Health(well=True, reason=f"the capturing thread turned {silent:.1f} s ago")
+            return Health(well=False, reason=f"the capturing thread has done nothing for {silent:.0f} s")
+        return Health(well=True, reason=f"the capturing thread worked {silent:.1f} s ago")
 
     def ready(self) -> Health:
-        """Tell whether changes are captured and acknowledged."""
+        """Return whether changes are captured and acknowledged."""
         figures = self._figures
         state, reason = figures.state, figures.reason
         return Health(well=state == "capturing", reason=f"{state}: {reason}" if reason else state)
 
     def status(self) -> Answer:
-        """Tell how the source is doing."""
+        """Return the source's status."""
         figures, ready = self._figures, self.ready()
         return Answer(
             part="edge",

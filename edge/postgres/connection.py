@@ -60,7 +60,7 @@ def text(value: bytes | None) -> str:
     return "" if value is None else value.decode()
 
 
-#: A statement was cancelled as asked.
+#: A statement was cancelled on request.
 _CANCELLED = "57014"
 
 

@@ -68,7 +68,7 @@ class PostgresEngine:
             return condition(database, self._names.publication, table, keys, self._config.records)
 
     def server_status(self, checkpoint: PostgresCheckpoint | None) -> dict[str, str | int | None]:
-        """Return the confirmed LSN and what the server knows of the slot."""
+        """Return the confirmed LSN and the slot as the server shows it."""
         with self._database() as database:
             slot = find_slot(database, self._names.slot)
             retained = retained_bytes(database, slot) if slot else None
@@ -160,7 +160,7 @@ def open_stream(
     """Return a checked replication connection, and an ordinary one next to it.
 
     `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
-    that it is gone, and is asked to end. Raises NeedsOperator, NotConnected, or CheckpointChanged.
+    that it is gone, and is ended. Raises NeedsOperator, NotConnected, or CheckpointChanged.
     """
     if (config.slot, config.publication, config.database) != (
         checkpoint.slot,

@@ -12,14 +12,14 @@ from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Replicati
 
 #: What to do when changes are lost to the slot.
 ANEW = (
-    "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file away (and the spool, whose "
-    "batches are then given up), and run 'headrace edge init --snapshot --replace' for a new slot, a new epoch and a copy of "
-    "the tables that takes the place of what consumers have, rows that were deleted meanwhile included."
+    "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file to another folder (and the "
+    "spool, whose batches are then given up), and run 'headrace edge init --snapshot --replace' for a new slot, a new epoch and "
+    "a copy of the tables that takes the place of what consumers have, rows that were deleted meanwhile included."
 )
 #: What to do when the slot is whole, and positions of before and after cannot be compared.
 NEW_EPOCH = (
-    "Move the checkpoint file away and run 'headrace edge init --adopt --new-epoch': the source starts a new epoch, in "
-    "which what the slot still has is sent again."
+    "Move the checkpoint file to another folder and run 'headrace edge init --adopt --new-epoch': the source starts a new epoch, "
+    "in which what the slot still has is sent again."
 )
 
 
@@ -29,11 +29,11 @@ class SlotTaken(LogTaken):
     def __init__(self, message: str, slot: str, pid: int) -> None:
         super().__init__(message)
         self.slot = slot
-        #: The server's process that has the slot; 0 when the server did not say.
+        #: The server's process that has the slot; 0 when the server did not name it.
         self.pid = pid
 
     def lasting(self) -> NeedsOperator:
-        """Return the error that says how to end the process."""
+        """Return the error with how to end the process."""
         return NeedsOperator(
             f"slot {self.slot!r} is taken by process {self.pid} of the server",
             hint=f"Stop the other edge that reads it, or end the process: select pg_terminate_backend({self.pid});",

@@ -1,7 +1,7 @@
 """Tables and types as the log announces them, in Relation and Type messages, each from there on.
 
 Assumes that the server announces a relation before its first change and again whenever it was altered. Called by the decoder;
-asks for a table's key where the log does not have it.
+queries a table's key where the log does not have it.
 """
 
 import hashlib

@@ -58,7 +58,7 @@ class ReplicationStream:
         self.reached = 0
         #: Frames that came, keepalives included.
         self.frames = 0
-        #: How often the server asked for an answer.
+        #: How often the server has requested a reply.
         self.replies_requested = 0
 
     def identify(self) -> System:
@@ -87,7 +87,7 @@ class ReplicationStream:
 
         Raises SlotTaken while another process reads the slot.
         """
-        # Logical messages always come: those that nobody asked for count in positions all the same.
+        # Logical messages always come: those that are not wanted count in positions all the same.
         options = f"(proto_version '1', publication_names '{quoted(publication)}', messages 'true')"
         command = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {format_lsn(lsn)} {options}"
         with self._translated():
@@ -98,7 +98,7 @@ class ReplicationStream:
     def read(self, feed: Callable[[bytes, int], None], now_ms: int) -> int:
         """Feed the messages that have arrived, up to a round of them; return how many, 0 when none has.
 
-        Never blocks. Raises what ended the stream. A keepalive is only noted, in `reached` and `asked`.
+        Never blocks. Raises what ended the stream. A keepalive is only noted, in `reached` and `replies_requested`.
         """
         get = self._raw.get_copy_data
         fed = size = taken = frames = 0

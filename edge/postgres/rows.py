@@ -1,4 +1,4 @@
-"""A table's changes, from message to key and value: the exact way, column by column, whatever a tuple holds.
+"""A table's changes, from message to key and value: exactly, column by column, for every tuple.
 
 edge/postgres/rows_compiled.py does the same faster for what comes often and holds nothing unusual, and leaves the others to this.
 Every message is padded with four bytes, so that the kind and length of a trailing null can be read at once. Whatever is not a
@@ -32,7 +32,7 @@ Change = Callable[..., KeyAndValue]
 
 
 class Table:
-    """One relation's way from tuples to records."""
+    """How one relation's tuples become records."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Table:
         columns = list(zip(relation.columns, debezium_types or [None] * len(relation.columns), strict=True))
         #: The type by which each column is written; FORMED for one that has a form of its own.
         self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
-        told = {column.name for column in schema.columns}
+        sent = {column.name for column in schema.columns}
         for number, (column, _) in enumerate(columns):
-            if column.name not in told:
+            if column.name not in sent:
                 self.kinds[number] = values.LEFT_OUT
         #: Numbers of the columns that records hold.
         self.held = [number for number, kind in enumerate(self.kinds) if kind != values.LEFT_OUT]
@@ -154,8 +154,8 @@ class Table:
         return columns, offset
 
     def _row(self, columns: Columns) -> bytes:
-        told = ((self.names[number], columns[number]) for number in self.held)
-        return b"{%b}" % b",".join(b"%b:%b" % (name, value) for name, value in told if value is not None)
+        sent = ((self.names[number], columns[number]) for number in self.held)
+        return b"{%b}" % b",".join(b"%b:%b" % (name, value) for name, value in sent if value is not None)
 
     def _absent(self, columns: Columns) -> bytes:
         """Return the part of a record that names the columns without a value; empty when there is none."""

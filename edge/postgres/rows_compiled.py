@@ -4,7 +4,7 @@ its bytes.
 The columns of a tuple are laid out almost as in MessagePack: `t`, four bytes of length, the text; `n` for null. With three bytes
 of each header replaced, msgspec takes a tuple apart in one call, at a fraction of what a walk in Python costs. Texts hold no zero
 bytes, so what is replaced can only be the header of a text shorter than 64 KiB; `n` and `u` are numbers in MessagePack, and
-whatever else stands in a header's place is no bytes afterwards. A generated function joins the texts with the constants between
+anything else in a header's place is no bytes afterwards. A generated function joins the texts with the constants between
 them, once. It gives the same bytes as edge/postgres/rows.py, to which it hands every message that holds something unusual: a
 column that is unchanged or larger, NaN, a date before year 1, and all that is no tuple. All texts of a message are checked at
 once: encoding them together makes them longer when one of them holds something to escape, and fails when one is no UTF-8; only
@@ -30,7 +30,7 @@ _COLUMNS = f"m[8:-{len(PAD)}]"
 #: How the header of a text shorter than 64 KiB begins, and what MessagePack has in its place: bin 16, array 16.
 _HEADER, _SHORT_HEADER, _ARRAY = b"t\0\0", b"\xc5", b"\xdc"
 _MARKED, _NULLED = {ord("n"): _MARK}, {ord("n"): values.NULL}
-#: What a message holds that is no tuple, or no ordinary one: the exact function says what it is.
+#: What a message holds that is no tuple, or no ordinary one: the exact function determines what it is.
 _UNUSUAL = (MsgspecError, TypeError, LookupError, ValueError)
 _BOOLEANS = {b"t": b"true", b"f": b"false"}
 _decode = msgpack.Decoder().decode
@@ -39,8 +39,8 @@ _decode = msgpack.Decoder().decode
 Piece = bytes | str
 
 
-#: So many changes of one kind come the exact way before a function is made for them. Making one takes as long as it saves on
-#: 200 to 700 changes, whatever the table's width; a table of 700 columns would stop the log for a third of a second.
+#: So many changes of one kind are decoded by the exact functions before a function is made for them. Making one takes as long as
+#: it saves on 200 to 700 changes, whatever the table's width; a table of 700 columns would stop the log for a third of a second.
 WORTH_MAKING = 256
 
 
@@ -160,7 +160,7 @@ def _compiled(
 
 
 def _escaped(texts: tuple[bytes, ...]) -> list[bytes]:
-    """Return texts as they stand between the quotes of JSON; marks as they are."""
+    """Return texts as they are between the quotes of JSON; marks as they are."""
     return [text if text is _MARK else json.encode(text.decode())[1:-1] for text in texts]
 
 
@@ -201,7 +201,7 @@ def _placed(constants: list[bytes], columns: list[bytes]) -> bytes:
 
 
 class _Tuple:
-    """The code for one tuple of a message, its variables told from others by a letter."""
+    """The code for one tuple of a message, its variables distinguished from others by a letter."""
 
     def __init__(self, table: Table, letter: str) -> None:
         self._table = table
@@ -281,7 +281,7 @@ def _is_text(kind: int) -> bool:
 
 
 def _convert(kind: int, number: int, name: str) -> list[str]:
-    """Return the statements that make of a column's text, unless it is null, what stands in JSON."""
+    """Return the statements that make of a column's text, unless it is null, what is in JSON."""
     if kind == values.LEFT_OUT:
         return [f"if {name}.__class__ is not bytes: {_EXACT}"]
     if kind in values.FLOATS:

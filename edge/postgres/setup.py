@@ -2,7 +2,7 @@
 
 The order is: a checkpoint in the stage `making`, the publication, the slot, the checkpoint in the stage `made`. So a slot
 next to a `making` checkpoint is ours, and nothing was ever sent from it. Nothing that exists is dropped, and a slot that
-`init` did not make is taken over only when asked to (`adopt`).
+`init` did not make is taken over only on request (`adopt`).
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """What the server must be for an edge to go on: its settings, its identity, the slot.
 
-Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that says
+Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that names
 what happened, what is lost if anything is, and what to run. Called at each connection and, while the log streams, by
 edge/postgres/monitor.py.
 """
@@ -65,7 +65,7 @@ def find_slot(database: Database, name: str) -> Slot | None:
         restart=parse_lsn(row["restart_lsn"] or "0/0"),
         wal_status=row["wal_status"] or "",
         failover=row.get("failover") or False,
-        # PostgreSQL 16 says only that there was a conflict.
+        # PostgreSQL 16 reports only that there was a conflict.
         invalidation=row.get("invalidation_reason") or ("conflict" if row.get("conflicting") else ""),
         safe_bytes=row["safe_wal_size"],
     )
@@ -127,7 +127,7 @@ def retained_bytes(database: Database, slot: Slot) -> int:
 
 
 def check_failover(names: Postgresql, database: Database) -> None:
-    """Raise NeedsOperator when failover slots are asked for, and the server has none."""
+    """Raise NeedsOperator when failover slots are configured, and the server has none."""
     if names.failover and database.version < _FAILOVER_VERSION:
         raise NeedsOperator(
             f"[source.postgresql] failover is true, and the server is PostgreSQL {database.version // 10000}: failover slots "

@@ -1,8 +1,8 @@
 """The decoder of a source that is copied from: puts chunks where their watermarks are, and reports changes to the window.
 
 A chunk's rows become Insert messages of the relation and go through the code that decodes the log's, so a row has the same bytes
-whichever way it comes. They are the records of the watermark's transaction, numbered from 0; on reading the log again the
-watermark is nobody's any more, and its transaction is empty. Only the tables that are copied in part pay for being watched.
+in both cases. They are the records of the watermark's transaction, numbered from 0; on reading the log again the
+watermark has no meaning any more, and its transaction is empty. Only the tables that are copied in part pay for being watched.
 """
 
 import struct
@@ -140,12 +140,12 @@ class SnapshotDecoder(Decoder):
 
     def _message(self, message: bytes) -> None:
         """Byte1('M'): watermarks are our own, and take no ordinal."""
-        told = LogicalMessage.parse(message)
-        if told.prefix != PREFIX or not told.transactional:
+        parsed = LogicalMessage.parse(message)
+        if parsed.prefix != PREFIX or not parsed.transactional:
             super()._message(message)
             return
         self._check_in_transaction()
-        self.on_watermark(told.content)
+        self.on_watermark(parsed.content)
 
     def _change(self, message: bytes) -> None:
         super()._change(message)

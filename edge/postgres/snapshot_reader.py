@@ -93,8 +93,8 @@ def _character(match: re.Match[bytes]) -> bytes:
 #: The prefix of our own logical messages.
 PREFIX = "headrace"
 
-#: The key's index leads to a chunk; whatever statistics say, no chunk sorts the table. A table with row security that would hide
-#: rows is refused, since the log hides none. A chunk that waits for a lock gives way.
+#: A chunk is read by the key's index, independently of statistics; no chunk sorts the table. A table with row security that would
+#: hide rows is refused, since the log hides none. A chunk that waits for a lock is given up.
 _SETTINGS = """
 set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off; set max_parallel_workers_per_gather = 0;
 set row_security = off; set lock_timeout = '10s'; set statement_timeout = '10min';
@@ -132,7 +132,7 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
         return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names))
 
     def write_watermark(self, content: bytes) -> None:
-        """Commit a watermark; the server's own synchronous_commit says when that is done."""
+        """Commit a watermark; the server's own synchronous_commit decides when that is done."""
         self._database.rows("select pg_logical_emit_message(true, %s, %s)", PREFIX, content)
 
     def _statements(self, table: SnapshotTable) -> SnapshotTable:

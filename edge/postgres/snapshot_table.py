@@ -189,13 +189,13 @@ def describe(database: Database, publication: str, name: str) -> SnapshotTable:
         raise NeedsOperator(
             f"the primary key of {name} is deferrable: two rows may have the same one for a moment, so it does not identify rows",
             hint="Make it one that is not deferrable, or give the table a unique index over columns that are not null: "
-            "alter table … replica identity using index …; then ask for the snapshot again.",
+            "alter table … replica identity using index …; then request the snapshot again.",
         )
     if key is None or not set(key[0]) <= set(numbers):
         raise NeedsOperator(
             f"table {name} has no key that is published, so its rows cannot be distinguished",
             hint="Give it a primary key, or a unique index over columns that are not null: alter table … replica identity "
-            "using index …; then ask for the snapshot again.",
+            "using index …; then request the snapshot again.",
         )
     return SnapshotTable(
         oid=oid,

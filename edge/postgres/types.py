@@ -71,7 +71,7 @@ class DebeziumType(NamedTuple):
 
 
 def debezium_type(type_oid: int, modifier: int, records: Records) -> DebeziumType | None:
-    """Return the form of a column that is not written in the ordinary way, None for one that is."""
+    """Return the form of a column that is not written in the ordinary form, None for one that is."""
     if type_oid == _NUMERIC and records.decimal != "string":
         return _decimal(modifier, precise=records.decimal == "precise")
     if records.time == "iso" or type_oid not in {_DATE, _TIME, _TIMESTAMP}:

@@ -156,6 +156,6 @@ class State(Generic[C]):
 
 
 _REPAIR = (
-    "Move it away, ask 'headrace bridge positions' for the source's position, "
+    "Move it to another folder, take the source's position from 'headrace bridge positions', "
     "and run 'headrace edge init --adopt --position POSITION'."
 )

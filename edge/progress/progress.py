@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 #: Between two writes, in seconds: after changes were acknowledged, and when only idle log has passed.
 _CHANGES_SECONDS, _IDLE_SECONDS = 0.2, 1.0
-#: A slow disk gets at most one part in so many of the time; but after a single write that took long, as one beside a burst of
+#: A slow disk gets at most one part in so many of the time; but after a single write that took long, as one next to a burst of
 #: others does, the next is put off no longer than this, in seconds.
 _SHARE, _LONGEST_SECONDS = 20, 5.0
 
@@ -95,9 +95,9 @@ class Progress:
             raise NeedsOperator(
                 f"the former log was left at {until:016x}, and batches up to {sent} were sent: the far side may have changes "
                 "that the server does not have any more",
-                hint="Ask 'headrace bridge positions' for the source's position. If the middle part of it is smaller than "
-                f"{until:016x}, move the checkpoint away and run 'headrace edge init --adopt --position POSITION'. Otherwise "
-                "start a new epoch and copy again the tables that 'headrace verify' names.",
+                hint="Take the source's position from 'headrace bridge positions'. If the middle part of it is smaller than "
+                f"{until:016x}, move the checkpoint to another folder and run 'headrace edge init --adopt --position POSITION'. "
+                "Otherwise start a new epoch and copy again the tables that 'headrace verify' names.",
             )
         self._state.write(checkpoint)
         self.checkpoint, self.confirmed = checkpoint, checkpoint.confirmed

@@ -2,7 +2,7 @@
 
 A schema record goes ahead of a table's first change in each session. The far side drops it with that change where it has the
 change already, which is right as long as the schema is the same as before. After `[records]`, `[policy]` or the release was
-changed it is not: the changes behind would be read by the former schema. So a note in the state folder says by which settings
+changed it is not: the changes behind would be read by the former schema. So a note in the state folder has by which settings
 records are written, and where others were written before, every change that the far side may have carries its schema record
 (edge/records/batcher.py): whichever change is the first that is new, its schema goes ahead of it. After a stop with everything
 acknowledged there is no such change, or only those of a transaction that was sent in part.

@@ -63,7 +63,7 @@ class Spool:
         """Take up what a former process left, checked whole, without what is read again from the confirmed place.
 
         That place is the checkpoint's: what became durable here after its last writing is read again.
-        `promised` is the position up to which the checkpoint says that the spool holds what is not acknowledged; None when
+        `promised` is the position up to which the checkpoint requires the spool to hold what is not acknowledged; None when
         nothing depends on it. Raises NeedsOperator, naming the range that is lost, unless it is all there.
         """
         if promised is not None and promised <= acknowledged:
@@ -83,7 +83,7 @@ class Spool:
             raise self.lost(acknowledged, promised, why)
 
     def promised(self) -> Position | None:
-        """Return the position up to which the file that is there says that it has everything; None when there is none.
+        """Return the position up to which the file, by its own note, has everything; None when there is none.
 
         Raises NeedsOperator when it cannot be read.
         """
@@ -97,8 +97,8 @@ class Spool:
                 raise self._file.problem(error) from error
             raise NeedsOperator(
                 f"spool {self.path} is damaged ({error}): what it held is lost here, because the source may have discarded it",
-                hint="Move it away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace "
-                "verify' names.",
+                hint="Move it to another folder, run 'headrace edge init --adopt --new-epoch', and copy again the tables that "
+                "'headrace verify' names.",
             ) from error
         finally:
             self.close()
@@ -110,8 +110,8 @@ class Spool:
             f"spool {self.path} {why}: it alone held the changes of {self._source} after {acknowledged} up to {promised}, "
             "because they were confirmed to the source",
             hint=f"Put the file back if you have it. Otherwise those changes are lost here: move {self.path.name}* and the "
-            "checkpoint away, run 'headrace edge init --adopt --new-epoch', and copy again the tables that 'headrace verify' "
-            "names.",
+            "checkpoint to another folder, run 'headrace edge init --adopt --new-epoch', and copy again the tables that "
+            "'headrace verify' names.",
         )
 
     def append(self, batches: Sequence[tuple[SealedBatch, int, float]]) -> None:

@@ -2,7 +2,7 @@
 
 Guarantees that a transaction which ended without an error survives a crash of the machine (write-ahead log, synchronous=FULL,
 the folder synchronised once the file is made). Assumes that one process has the state folder. Used by edge/progress/spool.py,
-which knows what is in it.
+which defines what is in it.
 """
 
 import contextlib

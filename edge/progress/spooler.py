@@ -3,7 +3,7 @@
 Spooling begins when the oldest batch has waited `after_seconds`, or when the window is full and nothing was accepted for two
 seconds; it ends when what waits is young again. A window that is full while acceptances flow is no outage: capture waits, as
 it does without a spool. Guarantees that a batch counts as spooled only when it is durable, and that rows go only when the
-checkpoint has what they hold. When there is no space it says so, capture waits, and it tries again.
+checkpoint has what they hold. When there is no space it logs that, capture waits, and it tries again.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
-#: With a full window and nothing accepted for so long, in seconds, the way is taken for blocked.
+#: With a full window and nothing accepted for so long, in seconds, the connection counts as blocked.
 _BLOCKED_SECONDS = 2.0
 #: Bytes that become durable together.
 _WRITE_BYTES = 8 << 20

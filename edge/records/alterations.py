@@ -26,7 +26,7 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     type: str
     length: int | None = None
     scale: int | None = None
-    #: What the database itself knows the column by, whatever its name is; None where it has no such number, or it is not known.
+    #: The database's own number of the column, which does not change with its name; None where there is none, or it is not known.
     number: int | None = None
 
     @property

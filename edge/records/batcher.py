@@ -206,7 +206,7 @@ class Batcher:
                 hint="Take its table out of the publication and start a new epoch; where REPLICA IDENTITY FULL carries its large "
                 "columns twice, a key as identity halves it.",
             )
-        # A small batch tells nothing of large ones. What shrinks less than the last one did is noticed at once, what shrinks
+        # A small batch is no measure for large ones. What shrinks less than the last one did is noticed at once, what shrinks
         # more by and by: a batch too large is worse than one too small.
         if sealed.raw_bytes >= SMALLEST:
             ratio = sealed.raw_bytes / len(sealed.body)

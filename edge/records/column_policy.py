@@ -27,7 +27,7 @@ class Treatment(NamedTuple):
 
 
 class Policy:
-    """The section `[policy]`, ready to be asked. Raises ConfigurationError for a hash key that is missing or too short."""
+    """The section `[policy]`, ready for use. Raises ConfigurationError for a hash key that is missing or too short."""
 
     def __init__(self, section: Section) -> None:
         self._section = section

@@ -1,7 +1,7 @@
-"""The parts of Debezium's envelope that every engine writes in the same way (docs/records.md).
+"""The parts of Debezium's envelope that are the same for every engine (docs/records.md).
 
 A record ends with its transaction; schema records, the beginning and end of transactions, and dead letters are made here once.
-What only an engine knows of a record, its `source` block, comes from the engine (edge/postgres/envelope.py,
+Only the engine can make a record's `source` block: it comes from the engine (edge/postgres/envelope.py,
 edge/mysql/envelope.py) up to and including the ordinal, without the closing quote.
 """
 

@@ -1,9 +1,9 @@
-"""The changes of one transaction, on their way into a batch; written once for all engines.
+"""The changes of one transaction, and how they get into a batch; written once for all engines.
 
 A schema record goes ahead of a table's first change; a batch is cut before a change that does not fit; the last change of a
 transaction has `last`; a change too large for a record is replaced by a dead letter, or ends the edge; tombstones, BEGIN and END
-records are added as `[records]` says. Decoders call it with records that are complete, so an event that cannot be decoded adds
-nothing. A decoder's fast path appends to the batcher itself and moves `ordinal`.
+records are added as configured in `[records]`. Decoders call it with records that are complete, so an event that cannot be
+decoded adds nothing. A decoder's fast path appends to the batcher itself and moves `ordinal`.
 """
 
 import logging
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Transaction(Protocol):
-    """What an engine knows of a transaction when it begins."""
+    """What an engine has of a transaction when it begins."""
 
     #: The commit number of its positions, and when it committed, in milliseconds since 1970.
     commit: int

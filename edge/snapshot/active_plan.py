@@ -42,7 +42,7 @@ class ActivePlan:
         if not request.tables:
             return reader.published()
         # A table that is not published stays in the plan by its name, and fails with what to do.
-        return [name for asked in request.tables for name in reader.named(asked) or [asked]]
+        return [name for table in request.tables for name in reader.named(table) or [table]]
 
     def take(self, path: Path, request: Request, tables: list[str]) -> None:
         """Let a request take effect; `tables` are those that it means."""

@@ -53,7 +53,7 @@ class ChunkReader(ABC, Generic[D, T]):
     def _run(self, table: T, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, Any]:
         """Run a statement at one moment of the database, at which the table is as described.
 
-        Returns rows, their size in bytes, whether those are all, and what tells which transactions that moment has.
+        Returns rows, their size in bytes, whether those are all, and by what it is determined which transactions that moment has.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""`headrace edge snapshot`: asks for copies of tables, steers them, and shows how far they are.
+"""`headrace edge snapshot`: requests copies of tables, controls them, and shows their progress.
 
 Requests wait in the state folder, so they work whether the edge runs or not; the edge takes them within a second. Showing the
-status reads files and asks nobody.
+status reads files alone.
 """
 
 import json
@@ -30,7 +30,7 @@ _STEERING = ("pause", "resume", "cancel")
 @click.option(
     "--replace",
     is_flag=True,
-    help="First ask consumers to forget the table, by a truncate record: rows that are gone at the source go too.",
+    help="First write a truncate record for the table, so that rows that are gone at the source are removed too.",
 )
 @click.option(
     "--dead-letters",
@@ -106,13 +106,13 @@ def _ask_again(folder: SnapshotStore, config: EdgeFile, listed: bytes) -> None:
     from edge.snapshot.dead_letters import choose, parse, requests
 
     chosen = choose(parse(listed), config)
-    # All of them are made before one is left: a table that is refused leaves nothing half asked for.
-    asked = requests(chosen, config, engine_of(config).condition)
-    for request in asked:
+    # All of them are made before one is left: a table that is refused leaves no request behind.
+    made = requests(chosen, config, engine_of(config).condition)
+    for request in made:
         folder.request(request)
     for words in chosen.left_out:
         click.echo(words)
-    if not asked:
+    if not made:
         click.echo("No row is to be copied.")
         return
     tables = ", ".join(f"{len(keys)} of {table}" for table, keys in chosen.keys.items())

@@ -1,10 +1,10 @@
-"""Copies existing rows next to the stream, chunk by chunk, as the plan says (design decision 10; DBLog, arXiv 2010.12597).
+"""Copies existing rows next to the stream, chunk by chunk, as planned (design decision 10; DBLog, arXiv 2010.12597).
 
 A watermark is written to the log; when it comes back, the window opens and a chunk is read; then the next watermark is written,
 and where that one is in the log the chunk's rows take their place, without those that changed meanwhile. It is the watermark
 ahead of the next chunk as well. Guarantees that the plan is never ahead of what is acknowledged; that no transaction is held
 longer than one chunk; that a failure here ends a table's snapshot at most, never the stream. One for each session: what was on
-the way with the session before is read again. Everything but the worker's jobs runs in the capturing thread.
+in flight with the session before is read again. Everything but the worker's jobs runs in the capturing thread.
 
 PostgreSQL's log leaves large values out that did not change. A row that moves from a key that is not copied yet to one that
 is would lack them permanently, so rows of a table that is copied in part are followed from the first byte of each session on,
@@ -54,11 +54,11 @@ class Phase(Enum):
 
     #: No table is being copied.
     IDLE = "idle"
-    #: The catalog is asked what the table is.
+    #: The table is looked up in the catalog.
     DESCRIBING = "describing"
-    #: The table is known, and no watermark is on its way: all is read, or reading waits.
+    #: The table is known, and no watermark is awaited: all is read, or reading waits.
     READY = "ready"
-    #: A watermark is on its way through the log, perhaps with a chunk that was read ahead of it.
+    #: A watermark was written and is awaited in the log, perhaps with a chunk that was read ahead of it.
     WATERMARK_SENT = "watermark sent"
 
 
@@ -121,20 +121,20 @@ class SnapshotCoordinator:
         self._worker.stop(1.0)
 
     def _take_request(self) -> None:
-        """Take the request that has waited longest; one for tables waits for the worker, which knows their names."""
+        """Take the request that has waited longest; one for tables waits for the worker, which looks up their names."""
         try:
-            asked = self._active.oldest()
+            waiting = self._active.oldest()
             self._unreadable = ""
         except (NoSpace, NeedsOperator) as error:
             # Nobody but the snapshots waits for it.
             if error.message != self._unreadable:
                 self._unreadable = error.message
                 _log.warning("snapshot requests wait: %s", error.message)
-            asked = None
-        if asked is not None and asked[1].kind != "snapshot":
-            self._active.take(*asked, asked[1].tables)
-        elif asked is not None and not self._worker.busy:
-            path, request = asked
+            waiting = None
+        if waiting is not None and waiting[1].kind != "snapshot":
+            self._active.take(*waiting, waiting[1].tables)
+        elif waiting is not None and not self._worker.busy:
+            path, request = waiting
             self._submit(
                 lambda reader: self._active.resolved(reader, request),
                 lambda tables: self._take(path, request, tables),

@@ -14,7 +14,7 @@ from edge.snapshot.store import Request
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 
-#: Rows asked for at once.
+#: Rows in one request.
 _MANY = 200
 _LIST = "Give what 'headrace bridge dead-letters STREAM --json' prints."
 
@@ -71,7 +71,7 @@ def choose(letters: list[Letter], config: EdgeFile) -> Chosen:
             f"{len(large)} of these rows are larger than [records] largest_megabytes = {config.records.largest_megabytes}, "
             f"up to {most} bytes: they would become dead letters again",
             hint=f"Set largest_megabytes = {-(-most >> 20)} or more, see that the topic's max.message.bytes is greater "
-            "('headrace bridge doctor'), start the edge again, and then ask again.",
+            "('headrace bridge doctor'), start the edge again, and repeat this.",
         )
     for letter in keyed:
         key = _key(letter)
@@ -83,7 +83,7 @@ def choose(letters: list[Letter], config: EdgeFile) -> Chosen:
 def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[dict[str, Any]]], str]) -> list[Request]:
     """Return the requests that copy the chosen rows; `condition` is the engine's (edge/engine.py).
 
-    Asks the database about the keys' types. Raises NotConnected, or NeedsOperator for a table that cannot be copied or whose
+    Queries the database for the keys' types. Raises NotConnected, or NeedsOperator for a table that cannot be copied or whose
     keys do not identify its rows.
     """
     policy, made = Policy(config.policy), []

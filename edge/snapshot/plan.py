@@ -1,4 +1,4 @@
-"""The plan of a source's snapshots: which tables are asked for, and how far each is acknowledged.
+"""The plan of a source's snapshots: which tables are requested, and how far each is acknowledged.
 
 One JSON file in the state folder, written by the edge alone, and only after the far side has what it counts. So it may fall
 behind what was sent, never ahead: after a crash a chunk is read again, none is left out. It holds keys of rows, no rows.
@@ -27,13 +27,13 @@ class LogTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One table's snapshot, from when it was asked for."""
+    """One table's snapshot, from its request on."""
 
-    #: `schema.table`, as it was asked for.
+    #: `schema.table`, as it was requested.
     name: str
     #: A condition in SQL, for a part of the table.
     where: str | None = None
-    #: Whether consumers are first asked to forget the table.
+    #: Whether a truncate record goes ahead of the rows.
     replace: bool = False
     state: State = "waiting"
     #: Set when the copy begins; None before, and for engines whose log carries whole rows.
@@ -99,7 +99,7 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tables: list[TablePlan] = []
 
     def add(self, name: str, *, where: str | None, replace: bool, now_ms: int, restart: bool = False) -> bool:
-        """Ask for a table, unless the same is asked for already and not finished; return whether it was added.
+        """Add a table, unless the same was requested already and is not finished; return whether it was added.
 
         An earlier snapshot of the table that has ended is forgotten, but not that the end of its copy is still to be marked.
         `restart`: one that is not finished begins again.
@@ -149,7 +149,7 @@ def parse(data: bytes, source: str, path: str) -> Plan:
     """Return the plan that a file holds; raise NeedsOperator when it is damaged, of another source or of a release
     whose plans are not read.
     """
-    hint = f"Move {path} away and ask for the snapshots again."
+    hint = f"Move {path} to another folder, and request the snapshots again."
     try:
         SNAPSHOT_PLAN.check_json(data, f"snapshot plan {path}")
         plan = msgspec.json.decode(data, type=Plan)

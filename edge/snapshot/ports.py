@@ -27,7 +27,7 @@ class Chunk:
     last: Key | None
     #: Whether no row comes behind them.
     end: bool
-    #: What the engine needs to tell which transactions the chunk saw.
+    #: By which the engine determines which transactions the chunk has.
     seen: Any = None
 
 

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a person asked for."""
+    """What an operator requested."""
 
     version: int = SNAPSHOT_REQUEST.version
     kind: Literal["snapshot", "pause", "resume", "cancel"]
@@ -69,7 +69,7 @@ class SnapshotStore:
             self.request(request)
 
     def waiting(self) -> list[tuple[Path, Request]]:
-        """Return the requests that wait, oldest first. A damaged one is removed, and the log says so.
+        """Return the requests that wait, oldest first. A damaged one is removed and logged.
 
         Raises NeedsOperator for one of a release whose requests are not read.
         """
@@ -86,7 +86,7 @@ class SnapshotStore:
                 # Those behind it must not overtake it.
                 raise files.problem(path, "read", error) from error
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                _log.exception("snapshot request %s is damaged and was removed: ask again", path)
+                _log.exception("snapshot request %s is damaged and was removed: request it again", path)
                 self.taken(path)
         return found
 

@@ -1,7 +1,7 @@
 """One table's snapshot under way: what is to be read next, what was sent, and how far it is acknowledged. Sans-I/O.
 
 Assumes that chunks are sent in the order in which they were read, and acknowledged in that order. An attempt begins where the
-plan says that the one before it was acknowledged.
+plan notes that the one before it was acknowledged.
 """
 
 import time
@@ -20,7 +20,7 @@ _WEIGHT = 0.2
 
 
 class _Sent(NamedTuple):
-    """A chunk on its way, and where the plan is when it is acknowledged."""
+    """A chunk in flight, and where the plan is when it is acknowledged."""
 
     position: Position | None
     rows: int
@@ -40,11 +40,11 @@ class TableCopy:
         self.plan = plan
         self.table = table
         self._cursor, self._whole, self._again = plan.cursor, plan.whole, list(plan.again)
-        self._asked: list[Key] = []
+        self._to_read: list[Key] = []
         self._sent: deque[_Sent] = deque()
         self._size = ChunkSize(aim_bytes)
         self._settled_at = time.monotonic()
-        #: Whether consumers still have to be asked to forget the table.
+        #: Whether consumers still need the truncate that empties the table.
         self.replaces = plan.replace and plan.is_at_first_row and plan.unfinished
         #: Whether the beginning still has to be marked.
         self.begins = plan.is_of_whole_table and plan.is_at_first_row and plan.unfinished
@@ -54,7 +54,7 @@ class TableCopy:
 
     @property
     def unacknowledged(self) -> int:
-        """How many chunks are on their way."""
+        """How many chunks are in flight."""
         return sum(sent.chunks for sent in self._sent)
 
     @property
@@ -80,30 +80,30 @@ class TableCopy:
         if not self._whole:
             rows, limit = size.rows, size.limit_bytes
             return lambda reader: reader.rows(table, plan.where, after, rows, limit)
-        self._asked, self._again = self._again[:_MOST_AGAIN], self._again[_MOST_AGAIN:]
-        asked = self._asked
-        return lambda reader: reader.read_keys(table, plan.where, asked)
+        self._to_read, self._again = self._again[:_MOST_AGAIN], self._again[_MOST_AGAIN:]
+        keys = self._to_read
+        return lambda reader: reader.read_keys(table, plan.where, keys)
 
     def redo(self) -> None:
         """Let the chunk that was read last be read again."""
-        self._again, self._asked = self._asked + self._again, []
+        self._again, self._to_read = self._to_read + self._again, []
 
     def read(self, chunk: Chunk) -> Callable[[Put], None]:
         """Go on behind a chunk; call what this returns with what became of it."""
-        asked, self._asked = self._asked, []
-        if not asked:
+        keys, self._to_read = self._to_read, []
+        if not keys:
             self._size.read(len(chunk.rows), chunk.size)
             self._cursor, self._whole = chunk.last or self._cursor, chunk.end
-        cursor, whole, rows = self._cursor, self._whole, 0 if asked else len(chunk.rows)
+        cursor, whole, rows = self._cursor, self._whole, 0 if keys else len(chunk.rows)
 
         def sent(put: Put) -> None:
             self._again += put.again
-            self._sent.append(_Sent(put.position, rows, cursor, whole, 1, asked, put.again))
+            self._sent.append(_Sent(put.position, rows, cursor, whole, 1, keys, put.again))
 
         return sent
 
     def replaced(self, position: Position) -> None:
-        """Note that consumers were asked to forget the table."""
+        """Note that the truncate was written."""
         self.replaces = False
         self._sent.append(_Sent(position, 0, self._cursor, self._whole, 1, [], []))
 
@@ -155,14 +155,14 @@ class ChunkSize:
 
     def __init__(self, aim_bytes: int) -> None:
         self._aim = aim_bytes
-        #: Rows to ask for next.
+        #: Rows to read next.
         self.rows = _FIRST
-        #: Bytes at which a chunk is ended, whatever was asked for.
+        #: Bytes at which a chunk is ended, however many rows were requested.
         self.limit_bytes = aim_bytes * _TOO_MUCH
 
     def read(self, rows: int, size: int) -> None:
         """Note what the last chunk had."""
         if rows:
             fitting = self._aim * rows // max(1, size)
-            # It grows step by step: rows that are narrow so far say nothing of those to come.
+            # It grows step by step: rows that are narrow so far are no measure for the next ones.
             self.rows = max(FEWEST, min(MOST, fitting, self.rows * 4))

@@ -2,7 +2,7 @@
 
 The log has no record of what an alteration does to rows that are there. So each description of a table is compared with the one
 before, over restarts too: where rows changed, the schema record has the reasons (`rewritten`), `status` reports them until a copy
-was made, and with `[snapshot] after_alter = "copy"` the edge asks for that copy. All this is durable before the record is sent.
+was made, and with `[snapshot] after_alter = "copy"` the edge requests that copy. All this is durable before the record is sent.
 
 It also keeps the schema by which records at the far side are to be read, where that depends on the present catalog: a key that
 was altered since, for a replica identity that does not include it. Where that schema is not the one noted, or none is, every
@@ -71,7 +71,7 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     #: The last names of tables that were dropped, by identity: another table of that name does not have the rows of the former.
     dropped: dict[str, str] = {}
     needs_copy: dict[str, _Mark] = {}
-    #: Labels of enum types by type, each by what the database knows it by.
+    #: Labels of enum types by type, each by the database's number of it.
     labels: dict[str, dict[str, str]] = {}
 
 
@@ -81,7 +81,7 @@ class TableHistory:
     def __init__(
         self, folder: Path, source: str, *, copies: bool = False, warned: dict[str, str] | None = None
     ) -> None:
-        """Read it; raise NeedsOperator when that cannot be done. `copies`: whether a copy is asked for after an alteration."""
+        """Read it; raise NeedsOperator when that cannot be done. `copies`: whether a copy is requested after an alteration."""
         self._path = folder / _NAME
         self._requests = SnapshotStore(folder, source)
         self._copies = copies
@@ -232,7 +232,7 @@ class TableHistory:
         return self._sent_until if table.depends_on_catalog else 0
 
     def _mark(self, table: str, reasons: list[str]) -> None:
-        """Note that a table needs a copy, and ask for it where that is wanted."""
+        """Note that a table needs a copy, and request it where that is configured."""
         if self._copies:
             # Before the mark: after a failure in between the alteration is found again.
             self._requests.request_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))

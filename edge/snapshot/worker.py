@@ -47,8 +47,8 @@ class Worker:
 
     def _run(self) -> None:
         reader: Reader | None = None
-        while (asked := self._jobs.get()) is not None:
-            job, then = asked
+        while (waiting := self._jobs.get()) is not None:
+            job, then = waiting
             try:
                 reader = reader or self._connect()
                 outcome = job(reader)

@@ -94,7 +94,7 @@ class Reasons:
             return NeedsOperator(
                 f"interconnect {self._url} does not let this {self._role.part} in: {described(condition)}",
                 hint="Check [interconnect] certificate, or user and password"
-                + ("." if self._is_secure else ", and whether it wants an amqps:// address."),
+                + ("." if self._is_secure else ", and whether it needs an amqps:// address."),
             )
         reason = described(condition)
         if opened:

@@ -1,4 +1,4 @@
-"""Which of an AMQP loop's sockets are ready, by poll: select, which Proton uses, knows no descriptor above 1023.
+"""Which of an AMQP loop's sockets are ready, by poll: select, which Proton uses, has no descriptor above 1023.
 
 A bridge of a few hundred sources has more than a thousand descriptors, most of them of Kafka's clients; an edge has what its
 process was given. Takes the place of Proton's own selector, whose duties are those of the methods here.
@@ -30,7 +30,7 @@ class Polling:
         self.update(selectable)
 
     def update(self, selectable: Any) -> None:
-        """Watch one for what it wants now."""
+        """Watch one for what it waits for now."""
         # Proton's timer has none.
         descriptor = selectable.fileno()
         wanted = (select.POLLIN if selectable.reading else 0) | (select.POLLOUT if selectable.writing else 0)

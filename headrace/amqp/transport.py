@@ -126,7 +126,7 @@ class Loop:
         self._container.stop()
 
     def wake(self) -> None:
-        """Have the handler's `on_wake` called, soon and once for all who ask; from any thread, also after its end."""
+        """Have the handler's `on_wake` called, soon, and once for several calls; from any thread, also after its end."""
         if self._woken:
             # `_wake_up` has not begun, and sees whatever this thread has done before.
             return
@@ -155,7 +155,7 @@ class Loop:
 
     def _wake_up(self, handler: Handler) -> None:
         self._wakeup.clear()
-        # Before the handler looks: who asks from now on notifies again.
+        # Before the handler looks: calls from now on notify again.
         self._woken = False
         handler.on_wake()
 

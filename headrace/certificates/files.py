@@ -1,6 +1,6 @@
 """What the certificates in use are worth: readable, fitting each other, valid, and for how long still.
 
-Guarantees that what is wrong with a file is said by its name before a handshake fails over it. Called by edge and bridge before
+Guarantees that an error of a file names it before a handshake fails over it. Called by edge and bridge before
 they connect or listen, and now and then afterwards. The library is imported only where there are certificates: an edge without
 them starts in half the time.
 """

@@ -1,7 +1,7 @@
-"""Why a TLS handshake failed, in words that say who has to do what.
+"""Why a TLS handshake failed, in words that name who has to do what.
 
-OpenSSL's own say "certificate verify failed" of an expired, a foreign and a misnamed certificate alike; `why` asks the server
-once more to tell them apart. Nothing is sent to a server that is not trusted. Called by edge and bridge after a failure.
+OpenSSL's own message is "certificate verify failed" for an expired, a foreign and a misnamed certificate; `why` connects to the
+server once more to distinguish them. Nothing is sent to a server that is not trusted. Called by edge and bridge after a failure.
 """
 
 import socket
@@ -12,9 +12,9 @@ from headrace.configuration.tls import Certificates
 
 _SECONDS = 5.0
 
-#: What stands in OpenSSL's reason, and what it means for who reads it.
-_SAID = (
-    ("certificate required", "the other side asks for a client certificate. Give [interconnect] certificate and key"),
+#: What is in OpenSSL's reason, and what it means for the operator.
+_MEANINGS = (
+    ("certificate required", "the other side requires a client certificate. Give [interconnect] certificate and key"),
     (
         "peer did not return a certificate",
         "it showed no client certificate. Give [interconnect] certificate and key there",
@@ -38,7 +38,7 @@ _SAID = (
 
 def meaning(reason: str) -> str:
     """Return what OpenSSL's reason means, empty when there is nothing to add to it."""
-    return next((words for said, words in _SAID if said in reason), "")
+    return next((words for part, words in _MEANINGS if part in reason), "")
 
 
 def why(url: str, files: Certificates) -> str:

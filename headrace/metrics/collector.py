@@ -1,4 +1,4 @@
-"""Figures as Prometheus asks for them: read when it asks, so that counting never waits for it."""
+"""Figures in Prometheus's form: read when Prometheus scrapes, so that counting never waits for it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -68,9 +68,9 @@ def text_of(collector: Collector) -> bytes:
 
 
 def build_info(prefix: str) -> GaugeMetricFamily:
-    """Return the metric that says which release runs."""
+    """Return the metric of the release that runs."""
     release = GaugeMetricFamily(
-        f"{prefix}_build_info", "Always 1; its label says which release runs.", labels=["version"]
+        f"{prefix}_build_info", "Always 1; its label is the release that runs.", labels=["version"]
     )
     release.add_metric([__version__], 1)
     return release

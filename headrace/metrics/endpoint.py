@@ -1,7 +1,7 @@
 """A part's endpoint over HTTP: `/metrics`, `/health/live`, `/health/ready` and `/status`.
 
 It answers from threads of its own and only reads figures, so it costs the way of the changes nothing. It takes no input but the
-path, and tells no row and no secret. Made by the edge's and the bridge's `run` when `[metrics] listen` is given.
+path, and shows no row and no secret. Made by the edge's and the bridge's `run` when `[metrics] listen` is given.
 """
 
 import http.server
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 #: Prometheus's text form.
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
-#: A client that says or takes nothing for so long, in seconds, is let go.
+#: A client that sends or reads nothing for so long, in seconds, is disconnected.
 _PATIENCE = 5.0
 
 
@@ -32,7 +32,7 @@ class Metrics(Protocol):
 
 
 class Served(Protocol):
-    """What an endpoint asks of its part, from its own threads."""
+    """What an endpoint needs of its part, called in its own threads."""
 
     @property
     def collector(self) -> Metrics:

@@ -1,7 +1,7 @@
 """Figures declared once: the attribute that is written, its name at Prometheus, and what it means.
 
 A figure is a plain attribute of a dataclass with slots, written by one thread and never locked, so counting costs an addition.
-What is worked out of others is a property with `worked_out`. Both are read when somebody asks. None is "not known": such a
+What is worked out of others is a property with `worked_out`. Both are read at each scrape. None is "not known": such a
 figure is not shown at all. Used by edge/observability/figures.py and bridge/metrics.py.
 """
 
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Metric(NamedTuple):
-    """What Prometheus is told of a figure."""
+    """How Prometheus shows a figure."""
 
     #: Without the part's prefix; a counter's ends in `_total`, and a unit is in it: `retained_wal_bytes`.
     name: str
@@ -47,7 +47,7 @@ def histogram(name: str, text: str) -> Any:
 
 
 def worked_out(name: str, text: str, possible: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Declare a gauge, or a text out of those possible, that is worked out when somebody asks: goes below `@property`."""
+    """Declare a gauge, or a text out of those possible, that is computed at each scrape: goes below `@property`."""
 
     def mark(function: F) -> F:
         function.metric = Metric(name, "states" if possible else "gauge", text, possible)  # type: ignore[attr-defined]

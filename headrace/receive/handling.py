@@ -44,7 +44,7 @@ def piping(command: Sequence[str], *, as_json: bool) -> Handle:
                 f"{command[0]!r} cannot be run: {error.strerror}", hint="Check the command after '--'."
             ) from error
         except ValueError as error:
-            # A key with a zero byte, say, which no environment takes.
+            # For example a key with a zero byte, which no environment takes.
             raise NeedsOperator(f"{command[0]!r} cannot be run for {message.id}: {error}") from error
         return done.returncode == 0
 

@@ -14,14 +14,14 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     state: str
     #: What explains the state; empty while all is well.
     reason: str = ""
-    #: The last position that is committed, as far as the asked part knows.
+    #: The last position that is committed, as far as the part that answers has it.
     position: str | None = None
     #: When it was committed, ISO 8601; only where nobody runs.
     committed_at: str | None = None
     #: Of late: captured by the edge, committed by the bridge.
     records_per_second: float | None = None
-    #: By how many seconds each hop is behind the end of the source's log: what is read, what the edge knows to be accepted,
-    #: and what the bridge has committed.
+    #: By how many seconds each hop is behind the end of the source's log: what is read, what is accepted as far as the edge has
+    #: it, and what the bridge has committed.
     captured_lag_seconds: float | None = None
     accepted_lag_seconds: float | None = None
     committed_lag_seconds: float | None = None
@@ -33,7 +33,7 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     #: Seconds since the bridge heard the edge.
     heard_seconds: float | None = None
     edge_version: str | None = None
-    #: What the edge says of itself, at the bridge; `silent` when it has not been heard for some heartbeats.
+    #: The edge's own state, as the bridge received it; `silent` when it has not been heard for some heartbeats.
     edge_state: str | None = None
     warnings: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Asking a part for its status: its endpoint if one answers, else what is durable, which the part's own code looks up.
+"""The status of a part: from its endpoint if one answers, else what is durable, which the part's own code looks up.
 
 The core imports no part: it finds what reads an edge's checkpoint, or what Kafka holds for a bridge, by the entry points of
 `headrace.status`.
@@ -45,14 +45,14 @@ def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
     listens = at or tuple(filter(None, [file.metrics.listen]))
     answers, silences = [], []
     for listen in listens:
-        answer, why = _asked(listen)
+        answer, why = _answer_of(listen)
         if answer is None:
             silences.append(why)
         else:
             answers.append(answer)
     if answers:
         return _together(answers, silences)
-    why = "; ".join(silences) or "[metrics] listen is not in the file, so whoever runs cannot be asked"
+    why = "; ".join(silences) or "[metrics] listen is not in the file, so the status of what runs cannot be read"
     return Answer(part=part, running=False, version=__version__, reason=why, sources=_durable(part)(file))
 
 
@@ -62,7 +62,7 @@ def _together(answers: list[Answer], silences: list[str]) -> Answer:
     for answer in answers:
         for source in answer.sources:
             known = sources.get(source.source)
-            # A bridge that the group dropped shows what it had as waiting, until it knows who has it.
+            # A bridge that the group dropped shows what it had as waiting, until the group reports who has it.
             if known is None or _rank(source) > _rank(known):
                 sources[source.source] = source
     together = answers[0]
@@ -94,12 +94,12 @@ def _loaded(path: Path) -> EdgeFile | BridgeFile:
     )
 
 
-def _asked(listen: str) -> tuple[Answer | None, str]:
+def _answer_of(listen: str) -> tuple[Answer | None, str]:
     """Return the answer, or None and why there is none."""
     host, _, port = listen.rpartition(":")
     host = "127.0.0.1" if host in {"", "0.0.0.0"} else host
     if port == "0":
-        return None, "[metrics] listen names no port: ask with --at and the one that the log names"
+        return None, "[metrics] listen names no port: give --at with the one that the log names"
     connection = http.client.HTTPConnection(host, int(port), timeout=_PATIENCE)
     try:
         connection.request("GET", "/status")

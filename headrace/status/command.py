@@ -67,8 +67,8 @@ def status(
 
 def _print(answers: list[Answer], *, as_json: bool, indent: int = 0) -> None:
     if as_json:
-        told = msgspec.json.encode(answers[0] if len(answers) == 1 else answers)
-        click.echo(msgspec.json.format(told, indent=indent))
+        document = msgspec.json.encode(answers[0] if len(answers) == 1 else answers)
+        click.echo(msgspec.json.format(document, indent=indent))
     else:
         out = console()
         out.print(screen(answers, out.width))

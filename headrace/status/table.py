@@ -41,8 +41,8 @@ def _head(answer: Answer) -> str:
     if not answer.running:
         return f"[bold]{answer.part}[/], [red]no answer[/]: {escape(answer.reason)}. What is durable:"
     state = "[green]ready[/]" if answer.ready else "[bold red]not ready[/]"
-    said = "" if answer.ready or not answer.reason else f": {escape(answer.reason)}"
-    return f"[bold]{answer.part}[/] {escape(answer.version)} at {escape(answer.address)}, {state}{said}"
+    reason = "" if answer.ready or not answer.reason else f": {escape(answer.reason)}"
+    return f"[bold]{answer.part}[/] {escape(answer.version)} at {escape(answer.address)}, {state}{reason}"
 
 
 def _table(answer: Answer, *, wide: bool) -> Table:
@@ -119,11 +119,11 @@ def _state(source: SourceStatus) -> str:
 
 
 def _words(answer: Answer) -> list[str]:
-    said = []
+    lines = []
     for source in answer.sources:
-        told = [source.reason, *source.warnings]
-        said += [f"[yellow]{escape(source.source)}:[/] {escape(each)}" for each in told if each]
-    return said
+        texts = [source.reason, *source.warnings]
+        lines += [f"[yellow]{escape(source.source)}:[/] {escape(each)}" for each in texts if each]
+    return lines
 
 
 def _position(position: str | None, *, wide: bool) -> str:

@@ -99,7 +99,7 @@ class Session:
     """Implements edge.engine.Session."""
 
     pid = 0
-    asked = 0
+    replies_requested = 0
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -172,7 +172,7 @@ class Session:
                 self.pipe.lower()
         return done
 
-    def confirm(self, place: int, now_ms: int, *, ask: bool = False) -> None:
+    def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:
         """The source may discard what is below the place."""
         if not self.lost:
             self._database.slot = max(self._database.slot, place)
