@@ -60,8 +60,8 @@ def follow(
             f"{moved}, which was left at {format_lsn(left)}. All that was acknowledged lies before that "
             f"({checkpoint.acknowledged}), but the former primary did not hold back what its standbys lacked, so more may have "
             "been sent",
-            hint="Take the source's position from 'headrace bridge positions'. If the middle part of it, its LSN, is smaller than "
-            f"{left:016x}, move the checkpoint to another folder and run 'headrace edge init --adopt --position POSITION': "
+            hint="Take the source's position from 'headrace bridge positions'. If the middle part of it, its LSN, is smaller "
+            f"than {left:016x}, move the checkpoint to another folder and run 'headrace edge init --adopt --position POSITION': "
             f"nothing is lost or doubled. Otherwise: {ANEW}",
         )
     confirmed = min(checkpoint.confirmed, left)
