@@ -152,7 +152,7 @@ class Intruder(Peer):
 
 def test_without_a_certificate_nobody_is_let_in(far, edges, ours, caplog):
     edges(secure(far), authority=ours / "authority.pem")
-    eventually(lambda: "asks for a client certificate. Give [interconnect] certificate and key" in caplog.text)
+    eventually(lambda: "requires a client certificate. Give [interconnect] certificate and key" in caplog.text)
     eventually(lambda: "showed no client certificate" in caplog.text)
 
 
