@@ -120,8 +120,8 @@ class Retirement(Protocol):
     def __exit__(self, *_: object) -> None:
         """Leave the server."""
 
-    def carry_out(self, say: Callable[[str], None]) -> None:
-        """Remove it, and `say` what was removed; what is not there is no error."""
+    def carry_out(self, report: Callable[[str], None]) -> None:
+        """Remove it, and `report` what was removed; what is not there is no error."""
 
 
 class SnapshotDecoder(Stream, Protocol):

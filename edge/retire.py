@@ -32,7 +32,7 @@ _LEFT = (
 
 def retire(
     config: EdgeFile,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     consents: Callable[[], bool],
     *,
     force: bool = False,
@@ -40,7 +40,7 @@ def retire(
 ) -> bool:
     """Remove the source's slot, publication and state folder once `consents` returns true; return whether that was done.
 
-    `say` gets what will be removed before the question, and what was removed after it. `force` gives up what is unsent;
+    `report` gets what will be removed before the question, and what was removed after it. `force` gives up what is unsent;
     `state_only` leaves the server alone, as one that no longer exists. Raises NeedsOperator while an edge runs, or changes are
     unsent.
     """
@@ -59,11 +59,11 @@ def retire(
             unsent = list(filter(None, (server.unsent if server else "", _spooled(config, folder, checkpoint))))
             if state_only:
                 unsent.append("the server was not asked whether it holds changes that were not sent")
-            say(f"To retire {config.source.name}:")
+            report(f"To retire {config.source.name}:")
             for step in [*(server.steps if server else []), f"remove the state folder {folder}"]:
-                say(f"  {step}")
+                report(f"  {step}")
             for why in unsent:
-                say(f"  unsent: {why}")
+                report(f"  unsent: {why}")
             if unsent and not force:
                 raise NeedsOperator(
                     f"{config.source.name} is not retired: {'; '.join(unsent)}",
@@ -73,9 +73,9 @@ def retire(
             if not consents():
                 return False
             if server is not None:
-                server.carry_out(say)
+                server.carry_out(report)
         removed = _remove(folder)
-    say(f"Removed {removed} files of the state folder {folder}")
+    report(f"Removed {removed} files of the state folder {folder}")
     return True
 
 

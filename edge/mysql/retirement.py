@@ -50,7 +50,7 @@ class MysqlRetirement:
         """Close the connection."""
         self._database.close()
 
-    def carry_out(self, say: Callable[[str], None]) -> None:
+    def carry_out(self, report: Callable[[str], None]) -> None:
         """Do nothing: the server has nothing of the edge's."""
 
     def _unsent(self, checkpoint: MysqlCheckpoint | None, *, mariadb: bool) -> str:

@@ -64,16 +64,16 @@ class PostgresRetirement:
         """Close the connection."""
         self._database.close()
 
-    def carry_out(self, say: Callable[[str], None]) -> None:
-        """Drop the slot, then the publication, and `say` each."""
+    def carry_out(self, report: Callable[[str], None]) -> None:
+        """Drop the slot, then the publication, and `report` each."""
         if self._slot is not None:
             self._database.rows("select pg_drop_replication_slot(%s)", self._slot_name)
-            say(f"Dropped slot {self._slot_name}")
+            report(f"Dropped slot {self._slot_name}")
         if self._owns:
             self._database.rows(f"drop publication {quoted(self._publication)}")
-            say(f"Dropped publication {self._publication}")
+            report(f"Dropped publication {self._publication}")
         elif self._owns is False:
-            say(f"Left publication {self._publication} to its owner: drop publication {quoted(self._publication)};")
+            report(f"Left publication {self._publication} to its owner: drop publication {quoted(self._publication)};")
 
     def _unsent(self, checkpoint: PostgresCheckpoint | None) -> str:
         slot = self._slot

@@ -35,7 +35,7 @@ class Unused:
 class Session:
     """A session that works without a frame of its server's: as a transaction that was prepared is decoded."""
 
-    pid, asked, frames, passed, in_transaction = 1, 0, 1, 0, True
+    pid, replies_requested, frames, passed, in_transaction = 1, 0, 1, 0, True
 
     def __init__(self, clock, works):
         self.clock, self.works, self.turns, self.wakeup = clock, works, 0, Wakeup()

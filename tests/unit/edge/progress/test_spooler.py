@@ -50,7 +50,7 @@ def test_full_window_with_acceptances_is_no_outage(processes):
     assert edge.outbox.full
 
 
-def test_full_window_without_acceptances_is_spooled_and_makes_room(processes):
+def test_full_window_without_acceptances_is_spooled_and_frees_memory(processes):
     edge = processes(after_seconds=60)
     edge.put(*range(1, 9))
     edge.outbox.moved_at -= 60
@@ -123,7 +123,7 @@ def test_source_that_says_only_that_it_is_idle_writes_nothing_and_its_log_is_con
     assert edge.outbox.batches == 2
 
 
-def test_full_spool_makes_capture_wait_says_so_and_goes_on_when_there_is_room(processes, monkeypatch):
+def test_full_spool_makes_capture_wait_is_reported_and_ends_when_there_is_space(processes, monkeypatch):
     edge = processes()
     refusal = NoSpace("the spool is full")
 
@@ -139,7 +139,7 @@ def test_full_spool_makes_capture_wait_says_so_and_goes_on_when_there_is_room(pr
     assert edge.outbox.progress() == (START, 1)
     assert list(edge.send()) == list(range(1, 9))
 
-    edge.spooler._no_room_until = time.monotonic()
+    edge.spooler._full_until = time.monotonic()
     edge.outbox.lost()
     edge.spool_all()
 
