@@ -11,6 +11,8 @@ from pathlib import Path
 from edge.engine_registry import engine_of
 from edge.progress.checkpoint import Checkpoint
 from edge.progress.spool import Spool
+from edge.snapshot.plan import Plan
+from edge.snapshot.store import SnapshotStore
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
 
@@ -57,6 +59,7 @@ def retire(
         with contextlib.ExitStack() as stack:
             server = None if state_only else stack.enter_context(engine.retirement(checkpoint))
             unsent = list(filter(None, (server.unsent if server else "", _spooled(config, folder, checkpoint))))
+            unsent += _open_copies(SnapshotStore(folder, config.source.name).plan())
             if state_only:
                 unsent.append("the server was not asked whether it holds changes that were not sent")
             report(f"To retire {config.source.name}:")
@@ -89,6 +92,15 @@ def _spooled(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> s
     if end is None or (checkpoint is not None and end <= checkpoint.position):
         return ""
     return f"spool {spool.path} holds batches up to {end}"
+
+
+def _open_copies(plan: Plan) -> list[str]:
+    """Return which copies of tables have begun at the far side and not ended."""
+    return [
+        f"the copy of {it.name} has not ended, and the lake would wait for its end: let it end, or cancel it and run the edge"
+        for it in plan.tables
+        if it.marks_open
+    ]
 
 
 def _remove(folder: Path) -> int:

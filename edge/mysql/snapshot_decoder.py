@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from edge.mysql import events
+from edge.mysql import envelope, events
 from edge.mysql.checkpoint import Mark, file_name
 from edge.mysql.ddl import Kind
 from edge.mysql.decoder import Decoder
@@ -26,6 +26,7 @@ from edge.snapshot.plan import LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
 from headrace.errors import CorruptInput
 from headrace.position import Position
+from headrace.schema import TableSchema
 
 #: So many transactions are remembered, for those that are in the log and not visible yet.
 _RECENT = 4096
@@ -97,8 +98,19 @@ class SnapshotDecoder(Decoder):
     def mark_copy(self, table: Copied, mark: str) -> Position:
         """Put a mark of the table's copy here."""
         held = self._tables.current_table(table)
+        return self._mark(held.schema, held.envelope, mark)
+
+    def schema_of(self, table: Copied) -> TableSchema:
+        """Return the schema that a mark of the table's copy has here."""
+        return self._tables.current_table(table).schema
+
+    def mark_copy_of_gone(self, schema: TableSchema, mark: str) -> Position:
+        """Put a mark of the copy of a table here that does not exist any more."""
+        return self._mark(schema, self._tables.shared(schema.schema, schema.table), mark)
+
+    def _mark(self, schema: TableSchema, shared: envelope.Table, mark: str) -> Position:
         first, _ = self._begin_own(1)
-        self._writer.add_copy_mark(held, mark)
+        self._writer.add_copy_mark(schema, shared, mark)
         self._writer.end(self.passed)
         return Position(self._epoch, self.passed, first)
 

@@ -138,14 +138,14 @@ class TableCache:
         known = self._current.get((database, table))
         if known is None:
             bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
-            known = Table(bare, [], self._shared(bare))
+            known = Table(bare, [], self.shared(database, table))
             known.schema_sent = True
         return known
 
     @property
     def no_table(self) -> envelope.Table:
         """What records share that are about no table."""
-        return envelope.Table(connector=self._connector, source=self._source, database="", table="")
+        return self.shared("", "")
 
     def copied(self, source: SnapshotTable) -> Copied:
         """Return a table that the catalog describes, which changes nothing here. Raises as `of` does."""
@@ -226,7 +226,7 @@ class TableCache:
         depends_on_catalog: bool = False,
     ) -> Table:
         """Return a table that queries the catalog for its columns where its history needs that."""
-        table = Table(described, codes, self._shared(described), versions)
+        table = Table(described, codes, self.shared(described.database, described.table), versions)
 
         def catalog() -> Catalog | None:
             filled = self._filled_of(described.database, described.table)
@@ -246,7 +246,6 @@ class TableCache:
             for codec, treatment in zip(codes, treatments, strict=True)
         ]
 
-    def _shared(self, described: TableMap) -> envelope.Table:
-        return envelope.Table(
-            connector=self._connector, source=self._source, database=described.database, table=described.table
-        )
+    def shared(self, database: str, table: str) -> envelope.Table:
+        """Return what all records of a table share, known or not."""
+        return envelope.Table(connector=self._connector, source=self._source, database=database, table=table)

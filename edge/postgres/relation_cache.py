@@ -64,9 +64,7 @@ class RelationCache:
         known = self.tables.get(relation.oid)
         if known is not None and known.relation == relation and known.schema == schema:
             return None
-        shared = envelope.Table(
-            source=self._source, database=self._database, schema=relation.schema, table=relation.table
-        )
+        shared = self.shared(relation.schema, relation.table)
         table = Table(relation, schema, shared, debezium_types, admitted=admitted)
         table.schema_sent = known is not None and known.schema_sent and known.schema == schema
         table.description = TableDescription(
@@ -80,6 +78,10 @@ class RelationCache:
         )
         self.tables[relation.oid] = table
         return table
+
+    def shared(self, schema: str, table: str) -> envelope.Table:
+        """Return what all records of a table share, announced or not."""
+        return envelope.Table(source=self._source, database=self._database, schema=schema, table=table)
 
     def type(self, message: bytes) -> None:
         """Byte1('Y') Int32(oid) String(namespace) String(name); of a domain, it names the type beneath."""

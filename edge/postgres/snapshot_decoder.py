@@ -20,6 +20,7 @@ from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
 from headrace.position import Position
+from headrace.schema import TableSchema
 
 _XID = struct.Struct(">I").unpack_from
 #: So many transactions are remembered, for those that are in the log and not visible yet.
@@ -81,8 +82,17 @@ class SnapshotDecoder(Decoder):
 
     def mark_copy(self, table: SnapshotTable, mark: str) -> Position:
         """Put a mark of a table's copy here; of a table that the log has announced since, with its present columns."""
-        held = self._tables.get(table.oid) or self._announced_now(table)
-        self._writer.add_copy_mark(held, mark)
+        held = self._present(table)
+        self._writer.add_copy_mark(held.schema, held.envelope, mark)
+        return Position(self._epoch, self._commit, self._writer.ordinal - 1)
+
+    def schema_of(self, table: SnapshotTable) -> TableSchema:
+        """Return the schema that a mark of the table's copy has here."""
+        return self._present(table).schema
+
+    def mark_copy_of_gone(self, schema: TableSchema, mark: str) -> Position:
+        """Put a mark of the copy of a table here that does not exist any more."""
+        self._writer.add_copy_mark(schema, self._announced.shared(schema.schema, schema.table), mark)
         return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
@@ -119,6 +129,10 @@ class SnapshotDecoder(Decoder):
                 writer.ordinal = ordinal + 1
         put = writer.ordinal > first
         return Put(Position(self._epoch, self._commit, writer.ordinal - 1) if put else None, again)
+
+    def _present(self, table: SnapshotTable) -> Table:
+        """Return a table as the log has announced it; if it has not, as the catalog described it."""
+        return self._tables.get(table.oid) or self._announced_now(table)
 
     def _announced_now(self, chunk_table: SnapshotTable) -> Table:
         """Announce a table as the log would, unless that is how it is known, and return it."""

@@ -138,13 +138,16 @@ class TransactionWriter(Generic[T]):
         finally:
             self._copy_begins = False
 
-    def add_copy_mark(self, table: Table[T], mark: str) -> None:
-        """Add a mark of a table's copy (headrace.schema) as a change of no table: a schema record itself, it needs none ahead."""
+    def add_copy_mark(self, schema: TableSchema, shared: Envelope[T], mark: str) -> None:
+        """Add a mark of a table's copy (headrace.schema) as a change of no table: a schema record itself, it needs none ahead.
+
+        `shared` is what the table's records share.
+        """
         transaction = self.transaction
         assert transaction is not None
-        source, names = table.envelope.source(transaction, self.ordinal), table.envelope.database_names
+        source, names = shared.source(transaction, self.ordinal), shared.database_names
         number = self.ordinal - self.skipped + 1
-        value = envelope.copy_mark(table.schema, mark, source, names, self.now_ms, transaction.id, number)
+        value = envelope.copy_mark(schema, mark, source, names, self.now_ms, transaction.id, number)
         self.add(None, None, value)
 
     def add_rows(

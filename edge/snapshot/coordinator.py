@@ -252,11 +252,19 @@ class SnapshotCoordinator:
     def _put_marks(self, copy: TableCopy) -> None:
         """Mark that a copy begins, with a truncate where it replaces what consumers have, or that it ends."""
         if copy.begins:
+            copy.plan.marked_schema = self._stream.schema_of(copy.table)
+            self._active.progressed()
             copy.marked(self._stream.mark_copy(copy.table, COPY_BEGINS), end=False)
         if copy.replaces:
             copy.replaced(self._stream.truncate(copy.table))
         if copy.ends:
-            copy.marked(self._stream.mark_copy(copy.table, COPY_ENDS), end=True)
+            copy.marked(self._mark_end(copy), end=True)
+
+    def _mark_end(self, copy: TableCopy) -> Position:
+        if copy.table is not None:
+            return self._stream.mark_copy(copy.table, COPY_ENDS)
+        assert copy.plan.marked_schema is not None
+        return self._stream.mark_copy_of_gone(copy.plan.marked_schema, COPY_ENDS)
 
     def _follow_moved_rows(self) -> None:
         self._stream.follow(self._active.followed, self._on_row_moved)
@@ -291,6 +299,10 @@ class SnapshotCoordinator:
                 self._not_before = self._now + self._backoff.pause()
                 if plan is not None and plan.unfinished:
                     self._active.ended(plan, "failed", f"{outcome.message}. {outcome.hint}")
+                elif plan is not None and only_end and plan.marked_schema is not None:
+                    _log.info("the end of the copy of %s is marked with the schema of its beginning", plan.name)
+                    self.phase, self._plan, self._only_end = Phase.READY, plan, True
+                    self._copy = TableCopy(plan, None, self._aim_bytes)
                 elif plan is not None and only_end:
                     self._cannot_end.add(plan.name)
                     _log.warning("the end of the copy of %s cannot be marked: consumers wait for a new copy", plan.name)

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.errors import NeedsOperator
 from headrace.formats import SNAPSHOT_PLAN
+from headrace.schema import TableSchema
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 #: A key, as the engine writes it: for PostgreSQL each column as the database prints it.
@@ -40,6 +41,8 @@ class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     log_table: LogTable | None = None
     #: Whether consumers may have the mark of its beginning, and not the one of its end. A plan of a former release has neither.
     marks_open: bool = False
+    #: The schema in the mark of its beginning: for the one of its end, where the table is gone by then.
+    marked_schema: TableSchema | None = None
     #: Key of the last row of the last acknowledged chunk; None before there is one.
     cursor: Key | None = None
     #: Whether every row up to the end was read and acknowledged, `again` excepted.
@@ -112,8 +115,11 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             return False
         ended = [it for it in self.tables if it.name == name and not it.unfinished]
         self.tables = [it for it in self.tables if it.unfinished or it.name != name]
-        marks_open = any(it.marks_open for it in ended)
-        self.tables.append(TablePlan(name=name, where=where, replace=replace, marks_open=marks_open, asked_ms=now_ms))
+        table = TablePlan(name=name, where=where, replace=replace, asked_ms=now_ms)
+        for it in ended:
+            if it.marks_open:
+                table.marks_open, table.marked_schema = True, it.marked_schema
+        self.tables.append(table)
         return True
 
     def enter(self, epoch: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from headrace.position import Position
+from headrace.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,12 @@ class Stream(Protocol):
 
     def mark_copy(self, table: Any, mark: str) -> Position:
         """Put a mark of the table's copy (headrace.schema) where the watermark is that is read now, and return its position."""
+
+    def schema_of(self, table: Any) -> TableSchema:
+        """Return the schema that a mark of the table's copy has here."""
+
+    def mark_copy_of_gone(self, schema: TableSchema, mark: str) -> Position:
+        """Do as `mark_copy` for a table that does not exist any more, with the schema that an earlier mark of it had."""
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether a chunk can be put where the watermark is that is read now; if not, it has to be read again."""

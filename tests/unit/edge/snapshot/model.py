@@ -17,7 +17,7 @@ from edge.snapshot.ports import Chunk, Described, Put
 from edge.snapshot.store import Request
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
-from headrace.schema import COPY_BEGINS, COPY_ENDS
+from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
 
 #: The key of a row that consumers have and the source has no more.
 STALE = -1
@@ -43,6 +43,8 @@ class Database:
         self.states = [dict(self.now)]
         #: How much of the log readers see.
         self.visible = 0
+        #: Whether the table is gone.
+        self.is_dropped = False
         self._number = 10_000
 
     def write(self, kind: str, key: int, other: int, *, whole: bool, hidden: bool) -> None:
@@ -131,6 +133,8 @@ class Reader:
         return [name]
 
     def describe(self, name: str, where: str | None) -> Described:
+        if self._database.is_dropped:
+            raise NeedsOperator("there is no such table", hint="-")
         return Described("t", -1, LogTable(1, ("key",)))
 
     def write_watermark(self, content: bytes) -> None:
@@ -210,10 +214,12 @@ class Edge:
         for job, _, outcome in self.jobs:
             if not outcome:
                 failed, self.fail_next = self.fail_next, False
-                if self.refuse:
-                    outcome.append(NeedsOperator("refused", hint="-"))
-                else:
+                try:
+                    if self.refuse:
+                        raise NeedsOperator("refused", hint="-")
                     outcome.append(NotConnected("lost") if failed else job(self.reader()))
+                except NeedsOperator as error:
+                    outcome.append(error)
                 return
 
     def stop(self, seconds: float) -> None:
@@ -250,6 +256,13 @@ class Edge:
         # A truncate follows the beginning.
         self._consumer.take(self.decoded, 0 if mark == COPY_BEGINS else 1, Entry(mark))
         return Position(1, self.decoded, 0)
+
+    def schema_of(self, table: Any) -> TableSchema:
+        return TableSchema(schema="public", table=table, key=[], columns=[])
+
+    def mark_copy_of_gone(self, schema: TableSchema, mark: str) -> Position:
+        assert schema == self.schema_of("t")
+        return self.mark_copy(None, mark)
 
     def fits(self, chunk: Chunk, window: Any) -> bool:
         return chunk.seen >= self._before and not window.altered

@@ -132,8 +132,24 @@ def test_the_end_of_a_copy_that_was_given_up_is_marked_by_this_session_or_the_ne
     assert kinds.count(COPY_ENDS) == 1
 
 
-def test_of_a_table_that_is_gone_the_session_gives_up_and_the_next_one_tries_again():
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_end_of_a_copy_is_marked_although_the_table_is_gone(restarts):
+    """L34: consumers would wait for the rest of it for ever."""
     run = begun()
+    run.database.is_dropped = True
+    if restarts:
+        run.restart()
+    else:
+        run.cancel()
+    run.until(run.is_ended)
+
+    assert run.plan.state == ("failed" if restarts else "cancelled")
+    assert run.consumer.of_copy()[-1] == COPY_ENDS
+
+
+def test_of_a_table_that_is_gone_and_whose_schema_is_not_noted_the_session_gives_up_and_the_next_one_tries_again():
+    run = begun()
+    run.edge.control.plan.tables[0].marked_schema = None
     run.edge.refuse = True
     run.cancel()
     run.until(lambda: not run.edge.jobs and run.now > 50)
