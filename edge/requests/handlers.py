@@ -19,7 +19,7 @@ def request_service(config: EdgeFile, service: EdgeService) -> RequestService | 
     allowed = config.requests.allow
     if not allowed:
         return None
-    known = KnownRequests(config.beside(config.state.folder))
+    known = KnownRequests(config.resolve(config.state.folder))
     return RequestService(config.source.name, allowed, _handlers(config, service), known)
 
 

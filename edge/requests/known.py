@@ -27,7 +27,7 @@ class KnownRequests:
     def add(self, request: Request) -> bool:
         """Note a request durably; False when it was noted before.
 
-        Raises NoRoom or NeedsOperator where the disk refuses, and CorruptInput for a damaged file: then it must not be done.
+        Raises NoSpace or NeedsOperator where the disk refuses, and CorruptInput for a damaged file: then it must not be done.
         """
         if self._deadlines is None:
             self._deadlines = self._read()

@@ -13,7 +13,7 @@ from edge.requests.service import RequestService
 from headrace.amqp.errors import described
 from headrace.amqp.links import Decoder, Release, settle
 from headrace.amqp.transport import Delivery, Endpoint, Loop, Message, symbol
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 from headrace.requests.message import ANSWER_CONTENT_TYPE, ANSWERS, REQUESTS, Part
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from edge.requests.known import KnownRequests
 from edge.requests.outbox import AnswerOutbox
 from headrace.amqp.links import Accept, Outcome, Reject, Release
 from headrace.errors import UNEXPECTED, CorruptInput, NeedsOperator, ReplicationError
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 from headrace.requests import message
 from headrace.requests.message import LONGEST_SECONDS, Content, Request, decode_request, parts
 
