@@ -202,7 +202,7 @@ def test_a_far_side_of_another_authority_is_not_trusted(fars, edges, certificate
 def test_an_edge_without_tls_at_a_port_with_it_and_the_reverse(far, fars, edges, ours, caplog):
     problem = edges(far.url()).problem()
     assert "does not let this edge in" in problem.message
-    assert "whether it wants an amqps:// address" in problem.hint
+    assert "whether it needs an amqps:// address" in problem.hint
     plain = fars()
     edges(secure(plain), authority=ours / "authority.pem")
     eventually(lambda: "does the port speak TLS?" in caplog.text)
