@@ -23,6 +23,7 @@ _LEFT = (
     "snapshot.json",
     "snapshot-place.json",
     "records.json",
+    "requests.json",
     "tables.json",
     "requests.json",
     "spool.sqlite*",
