@@ -16,7 +16,7 @@ from bridge.requests.pending import PendingRequests
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.requests import Topics
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
-from headrace.rate_limited_log import RateLimitedLog
+from headrace.logs import RateLimitedLog
 from headrace.requests.message import Part, decode_part, decode_request
 
 _log = logging.getLogger(__name__)

@@ -63,7 +63,7 @@ def mysql_provider(database: Any) -> Provider | None:
 
 def fitted(finding: Finding, provider: Provider | None) -> Finding:
     """Return a finding with what fixes it on such a server."""
-    return finding if provider is None or not finding.mend else finding._replace(mend=fix(finding.mend, provider))
+    return finding if provider is None or not finding.fix else finding._replace(fix=fix(finding.fix, provider))
 
 
 def fix(text: str, provider: Provider) -> str:

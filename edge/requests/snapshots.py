@@ -36,14 +36,14 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def snapshot(config: EdgeFile, request: Request) -> tuple[int, Any]:
     """Leave a request for the edge's snapshots, or return how far they are.
 
-    Raises ConfigurationError for arguments that do not fit, NoRoom or NeedsOperator where the state folder cannot be used.
+    Raises ConfigurationError for arguments that do not fit, NoSpace or NeedsOperator where the state folder cannot be used.
     """
     try:
         asked = msgspec.convert(request.arguments, Arguments)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"a request for a snapshot is not understood: {error}") from error
     tables = [unquoted(name) for name in asked.tables]
-    folder = store.SnapshotStore(config.beside(config.state.folder), config.source.name)
+    folder = store.SnapshotStore(config.resolve(config.state.folder), config.source.name)
     if asked.do == "status":
         return 0, _status(folder, asked.width)
     if bad := [name for name in tables if "." not in name]:
@@ -51,10 +51,10 @@ def snapshot(config: EdgeFile, request: Request) -> tuple[int, Any]:
     if asked.replace and asked.do != "copy":
         raise ConfigurationError("--replace goes with tables to copy, or --all")
     if asked.do == "copy":
-        folder.ask(store.Request(kind="snapshot", tables=tables, replace=asked.replace))
+        folder.request(store.Request(kind="snapshot", tables=tables, replace=asked.replace))
         said = f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it."
     else:
-        folder.ask(store.Request(kind=asked.do, tables=tables))
+        folder.request(store.Request(kind=asked.do, tables=tables))
         said = f"Asked to {asked.do} snapshots."
     return 0, {"lines": [said]}
 

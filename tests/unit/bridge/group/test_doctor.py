@@ -26,14 +26,14 @@ class Admin:
 def test_a_group_with_bridges_of_other_topics_is_wrong_o11():
     (finding,) = look_at_group(Admin(["bank"], None, ["bank", "sales", "a", "b", "c"]), "headrace.bridges", {"bank"})
     assert finding.level == "wrong"
-    assert "bridges of other topics: a, b, c, …." in finding.said
-    assert "[kafka] prefix" in finding.mend
+    assert "bridges of other topics: a, b, c, …." in finding.text
+    assert "[kafka] prefix" in finding.fix
 
 
 def test_a_group_of_this_files_topics_is_right():
     for members in ([], [["bank"], ["bank"]], [None]):
         (finding,) = look_at_group(Admin(*members), "headrace.bridges", {"bank"})
-        assert (finding.level, f": {len(members)} bridges" in finding.said) == ("ok", True)
+        assert (finding.level, f": {len(members)} bridges" in finding.text) == ("ok", True)
 
 
 def test_positions_of_sources_that_the_file_does_not_name_are_shown_o11():
@@ -48,6 +48,6 @@ def test_positions_of_sources_that_the_file_does_not_name_are_shown_o11():
     }
     (finding,) = look_at_holders("headrace.bridges", entries, ["a/one"])
     assert finding.level == "warning"
-    assert finding.said.endswith("does not name: b/two")
-    assert "bridge forget" in finding.mend
+    assert finding.text.endswith("does not name: b/two")
+    assert "bridge forget" in finding.fix
     assert list(look_at_holders("headrace.bridges", entries, ["a/one", "b/two"])) == []

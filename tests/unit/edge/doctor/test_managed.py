@@ -61,4 +61,4 @@ def test_the_provider_is_known_by_what_it_puts_into_every_server():
     assert mysql_provider(Server(version="8.0.31-google")) is GOOGLE
     own = Finding("wal_level", "wrong", "it is replica", LEVEL)
     assert fitted(own, None) is own
-    assert fitted(own, AMAZON).mend.startswith("Set rds.logical_replication")
+    assert fitted(own, AMAZON).fix.startswith("Set rds.logical_replication")
