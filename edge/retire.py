@@ -11,7 +11,6 @@ from pathlib import Path
 from edge.engine_registry import engine_of
 from edge.progress.checkpoint import Checkpoint
 from edge.progress.spool import Spool
-from edge.snapshot.plan import Plan
 from edge.snapshot.store import SnapshotStore
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
@@ -60,7 +59,7 @@ def retire(
         with contextlib.ExitStack() as stack:
             server = None if state_only else stack.enter_context(engine.retirement(checkpoint))
             unsent = list(filter(None, (server.unsent if server else "", _spooled(config, folder, checkpoint))))
-            unsent += _open_copies(SnapshotStore(folder, config.source.name).plan())
+            unsent += _open_copies(SnapshotStore(folder, config.source.name))
             if state_only:
                 unsent.append("the server was not asked whether it holds changes that were not sent")
             report(f"To retire {config.source.name}:")
@@ -95,8 +94,12 @@ def _spooled(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> s
     return f"spool {spool.path} holds batches up to {end}"
 
 
-def _open_copies(plan: Plan) -> list[str]:
+def _open_copies(store: SnapshotStore) -> list[str]:
     """Return which copies of tables have begun at the far side and not ended."""
+    try:
+        plan = store.plan()
+    except NeedsOperator as error:
+        return [error.message]
     return [
         f"the copy of {it.name} has not ended, and the lake would wait for its end: let it end, or cancel it and run the edge"
         for it in plan.tables
