@@ -106,9 +106,9 @@ def readable(error: Exception) -> str:
 
 #: T12: what silver's types cannot hold although the source's can.
 _CURE = (
-    ' If it is a date with a zero year, month or day, set zero_dates = "null" in that edge\'s file; if it is a time beyond '
-    "Spark's (docs/limits.md), correct the row at its source. Then copy the table again: "
-    "'headrace edge snapshot --replace SCHEMA.TABLE'."
+    ' Set on_unsupported = "null" for this table in the lake\'s file, and it is null there (but for keys). Or correct the row '
+    'at its source (for dates with a zero month or day: zero_dates = "null" in that edge\'s file; docs/limits.md), then copy the '
+    "table again: 'headrace edge snapshot --replace SCHEMA.TABLE'."
 )
 _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",

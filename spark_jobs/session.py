@@ -1,6 +1,6 @@
 """The one Spark session of the lake: Delta's extensions, UTC, quiet logs, settings that suit small and large loads.
 
-Guarantees that nothing is written to the current folder: warehouse and scratch files stand in a temporary folder that goes
+Guarantees that nothing is written to the current folder: warehouse and scratch files are in a temporary folder that goes
 with the process. Assumes that the jars were fetched (`make setup`), or that spark-submit was given them. Called by the
 commands, by submit.py and by verification.
 """
@@ -39,6 +39,9 @@ _SETTINGS = {
     # A load that never ends commits each second: a checkpoint of its log costs as much as reading so many commits again.
     "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    # The rows of a MERGE are held already, and always the same: a copy by Delta costs a job, and its size is not known.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     # The small jobs of a stream that is followed do not wait behind those of a MERGE.
     "spark.scheduler.mode": "FAIR",
     # A load of a few tables needs more than the usual hundred pieces of compiled code, and would compile each of them again.
@@ -47,7 +50,7 @@ _SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
 }
 _JAVA = "spark.driver.extraJavaOptions"
-#: What the JVM says, whatever its log settings are, of a module that Spark always asks for.
+#: What the JVM writes, whatever its log settings are, about a module that Spark always loads.
 _NOISE = b"WARNING: Using incubator modules"
 #: Where tasks run in this very process, nothing listens beyond it.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -56,7 +59,7 @@ _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 #: no level is set. `spark.executor.syncLogLevel.enabled` does not help: an executor of Spark 4.2 logs errors all the same.
 _QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 
-#: What is not compiled as a whole is interpreted: each task would write code of its own anew for a few rows.
+#: What is not compiled as a whole is interpreted: each task would generate code again for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: For changes that are few, whatever they are joined with: each task costs more than its rows.
 _FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"} | _INTERPRETED
@@ -121,7 +124,7 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
 
 
 def _master(lake: LakeFile) -> str:
-    """Return where tasks run: spark-submit was given it, else the lake's file says it."""
+    """Return where tasks run: an argument of spark-submit, else the lake's file."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return lake.spark.master
     SparkContext._ensure_initialized()  # noqa: SLF001 - a SparkConf reads the JVM's own settings only after it.
@@ -129,12 +132,12 @@ def _master(lake: LakeFile) -> str:
 
 
 def for_few_rows(spark: SparkSession) -> SparkSession:
-    """Return a new session beside a session, whose plans suit few rows."""
+    """Return a new session of the same context, whose plans suit few rows."""
     return _aside(spark, _FEW_ROWS)
 
 
 def for_appending(spark: SparkSession, *, few: bool) -> SparkSession:
-    """Return a new session beside a session, for a stream that appends what comes, in `few` rows at a time or many."""
+    """Return a new session of the same context, for a stream that appends what comes, in `few` rows at a time or many."""
     return _aside(spark, _APPENDING | (_INTERPRETED if few else {}))
 
 
@@ -146,9 +149,9 @@ def _aside(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
 
 
 def _gateway(conf: SparkConf) -> JavaGateway:
-    """Start the JVM; what it writes to standard error goes on, but for what says nothing."""
+    """Start the JVM; what it writes to standard error is passed on, but for noise."""
     ours, its = os.pipe()
-    threading.Thread(target=_pass_on, args=(ours,), name="words of Spark", daemon=True).start()
+    threading.Thread(target=_pass_on, args=(ours,), name="stderr of Spark", daemon=True).start()
     try:
         return launch_gateway(conf, {"stderr": its})
     finally:
@@ -182,7 +185,7 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
 
 
 def _quiet() -> None:
-    """Keep out of the log what an error says itself, and what could hold row values: PySpark logs every message of Spark."""
+    """Keep out of the log what an error states itself, and what could hold row values: PySpark logs every message of Spark."""
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).disabled = True
     logging.getLogger("py4j").setLevel(logging.WARNING)

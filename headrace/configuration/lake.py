@@ -108,6 +108,7 @@ class LoadSchedule(Schedule, frozen=True, kw_only=True):
 
 Deletes = Literal["hard", "soft"]
 OnIncompatible = Literal["stop", "rebuild"]
+OnUnsupported = Literal["stop", "null"]
 
 
 class TableOptions(Section, frozen=True, kw_only=True):
@@ -117,6 +118,8 @@ class TableOptions(Section, frozen=True, kw_only=True):
     deletes: Deletes | None = None
     #: What happens when the table's rows cannot become what its schema is now; as the stream says when not given.
     on_incompatible: OnIncompatible | None = None
+    #: What happens at a value that silver's type cannot hold; as the stream says when not given.
+    on_unsupported: OnUnsupported | None = None
     #: Whether the former rows are kept too; as the stream says when nothing is said of history here.
     history: bool | None = None
     #: Columns whose changes make a new version; all of them when empty.
@@ -156,6 +159,8 @@ class Stream(Section, frozen=True, kw_only=True):
     deletes: Deletes = "hard"
     #: Whether a table whose rows cannot become what its schema is now stops, or is rebuilt when a new copy has arrived.
     on_incompatible: OnIncompatible = "stop"
+    #: Whether a table stops at a value that silver's type cannot hold, a date with a zero month say, or has null there.
+    on_unsupported: OnUnsupported = "stop"
     #: Tables that are treated otherwise, by their source's `schema.table`.
     tables: dict[str, TableOptions] = {}
 
@@ -172,6 +177,10 @@ class Stream(Section, frozen=True, kw_only=True):
     def marks_deleted(self, table: str) -> bool:
         """Whether a table's deleted rows stay, marked."""
         return (self.tables.get(table, TableOptions()).deletes or self.deletes) == "soft"
+
+    def nulls_unsupported(self, table: str) -> bool:
+        """Whether a value of a table that silver's type cannot hold is null."""
+        return (self.tables.get(table, TableOptions()).on_unsupported or self.on_unsupported) == "null"
 
     def rebuilds(self, table: str) -> bool:
         """Whether a table is rebuilt by itself when its schema has become incompatible."""

@@ -1,7 +1,7 @@
 """The end of a bronze table: rows of the versions that came after a point, read from the files that those versions added.
 
 What a load, a look at live rows or a replay has to read does not grow with the table. Guarantees that no row after the point
-is missing; where the log no longer tells them apart, or their files are gone, the whole table is read, so callers choose rows
+is missing; where the log no longer distinguishes them, or their files are gone, the whole table is read, so callers choose rows
 by position all the same.
 """
 
@@ -22,10 +22,12 @@ FEED = "delta.enableChangeDataFeed"
 _OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 #: Rows, and bytes in files, that are read once and then held: planning their reading costs more than they do.
 _FEW_ROWS, _FEW_BYTES = 100_000, 32 * 1024 * 1024
+#: Commits up to which a whole log is read to know that.
+_FEW_COMMITS = 200
 #: Files that compaction replaced are read no more so long before maintenance may remove them: a load takes its time.
 _MARGIN = timedelta(hours=2)
 _DAYS = re.compile(r"interval (\d+) days")
-#: Tables whose property was seen; nobody of ours takes it away.
+#: Tables whose property was seen; nothing of ours removes it.
 _fed: set[str] = set()
 
 
@@ -45,25 +47,29 @@ class Since:
 
 def rows(spark: SparkSession, path: str, since: Since | None, upto: int) -> DataFrame:
     """Return the rows after a point, up to and including a version; all up to it when the point is None."""
-    whole = spark.read.format("delta").option("versionAsOf", upto).load(path)
-    if since is None:
-        return whole
-    found = _added(spark, path, since.version, upto, whole)
-    if found is whole or not since.back:
+    if since is None or (since.version < upto and not is_readable_after(spark, path, since.version)):
+        return _whole(spark, path, upto)
+    found = _added(spark, path, since.version, upto)
+    if not since.back:
         return found
     found = found.filter(F.col("source").isNull() | ~F.col("source").isin(*(name for name, _ in since.back)))
     for version in sorted({version for _, version in since.back}):
         names = [name for name, after in since.back if after == version]
-        found = found.unionByName(_added(spark, path, version, upto, whole).filter(F.col("source").isin(*names)))
+        found = found.unionByName(_added(spark, path, version, upto).filter(F.col("source").isin(*names)))
     return found
 
 
 def few(spark: SparkSession, path: str, since: Since | None, upto: int, *, more: int = 0) -> bool:
-    """Whether the rows after a point are so few that they may be held in memory; unfinished transactions have `more` of them."""
-    if since is None or not told(spark, path, since.version):
+    """Whether the rows after a point are so few that they may be held in memory; unfinished transactions have `more` of them.
+
+    Without a point all rows count, as the whole log has them.
+    """
+    if (since is None and upto > _FEW_COMMITS) or (
+        since is not None and not is_readable_after(spark, path, since.version)
+    ):
         return False
-    rows, size = delta_log.added(spark, path, since.version, upto)
-    return rows + more <= _FEW_ROWS and size <= _FEW_BYTES
+    found = delta_log.added(spark, path, -1 if since is None else since.version, upto)
+    return found is not None and found[0] + more <= _FEW_ROWS and found[1] <= _FEW_BYTES
 
 
 def ended(new: DataFrame, sources: Mapping[str, object]) -> set[str]:
@@ -72,19 +78,23 @@ def ended(new: DataFrame, sources: Mapping[str, object]) -> set[str]:
     return {row["source"] for row in ends.select("source").distinct().collect()}
 
 
-def _added(spark: SparkSession, path: str, after: int, upto: int, whole: DataFrame) -> DataFrame:
-    """Return the rows of versions after one, up to another; `whole`, the table at that one, where they cannot be told apart."""
+def _whole(spark: SparkSession, path: str, upto: int) -> DataFrame:
+    return spark.read.format("delta").option("versionAsOf", upto).load(path)
+
+
+def _added(spark: SparkSession, path: str, after: int, upto: int) -> DataFrame:
+    """Return the rows of versions after one, up to another; all rows up to that one where they cannot be distinguished."""
     if after >= upto:
-        return whole.limit(0)
-    if not told(spark, path, after):
-        return whole
+        return _whole(spark, path, upto).limit(0)
+    if not is_readable_after(spark, path, after):
+        return _whole(spark, path, upto)
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after + 1)
     changes = feed.option("endingVersion", upto).load(path)
     return changes.filter(F.col("_change_type") == "insert").drop(*_OWN)
 
 
-def told(spark: SparkSession, path: str, after: int) -> bool:
-    """Whether log and files still tell what versions after one added, and nothing else."""
+def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
+    """Whether log and files still show what versions after one added, and nothing else."""
     first = after + 1
     newest = delta_log.note(spark, path, offsets.NOTE)
     if first < 1 or newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:

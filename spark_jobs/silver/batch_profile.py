@@ -20,7 +20,7 @@ from spark_jobs.state.published import Positions
 
 @dataclass(frozen=True, kw_only=True)
 class TableProfile:
-    """What one source has for one table in a range; flags may count changes beyond the high watermark, positions tell."""
+    """What one source has for one table in a range; flags may count changes beyond the high watermark; positions decide."""
 
     source: str
     table: str
@@ -71,7 +71,7 @@ class BatchProfile:
     high: Positions
     #: By source and table, up to the high watermarks alone.
     seen: list[TableProfile]
-    #: When the last change up to a source's high watermark was committed, in milliseconds, of sources whose transactions say so.
+    #: When the last change up to a source's high watermark was committed, in milliseconds, of sources that state it.
     committed_ms: dict[str, int]
     #: By source, of those that have anything beyond their cut.
     beyond: dict[str, Beyond]
@@ -186,7 +186,7 @@ def by_source_and_table(
     several = {row["source"] for row in found if row["lowest"] != row["highest"]}
     if several:
         raise NeedsOperator(
-            f"{', '.join(sorted(several))}: the source's records stand in several partitions, so their order is not known",
+            f"{', '.join(sorted(several))}: the source's records are in several partitions, so their order is not known",
             hint="Let each source own one partition of its stream in the bridge's file.",
         )
     return [_seen(row) for row in found], _sources(rows), any(row["schemas"] for row in rows)

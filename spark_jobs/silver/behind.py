@@ -1,4 +1,4 @@
-"""Tables behind their stream: they stopped, their folder was moved away, or they lack the history that is wanted by now.
+"""Tables behind their stream: they stopped, their folder was moved away, or they lack a history that is configured by now.
 
 What a stopped table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its
 beginning for it; and it is tried again only when something of it came, the lake's file changed, or a new release runs. Called
@@ -88,6 +88,13 @@ def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str)
 
 def tried(lake: LakeFile, stream: str) -> str:
     """Return a digest of what decides, besides bronze, whether a table can go on."""
-    said = lake.stream(stream)
-    deciding = (said.history, said.deletes, said.on_incompatible, said.tables, __version__)
+    section = lake.stream(stream)
+    deciding = (
+        section.history,
+        section.deletes,
+        section.on_incompatible,
+        section.on_unsupported,
+        section.tables,
+        __version__,
+    )
     return hashlib.blake2b(msgspec.json.encode(deciding), digest_size=8).hexdigest()

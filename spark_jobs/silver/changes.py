@@ -61,7 +61,11 @@ def column_value(target: TargetSchema, name: str, after: Column) -> Column:
     """Return the value of a column in a parsed new row, in its stored type."""
     if name == NAN:
         return _not_numbers(target, after)
-    return declared(target, name, types.value(after[name], target.columns[name], name, nan=name not in target.key))
+    of_key = name in target.key
+    unsupported = target.nulls_unsupported and not of_key
+    return declared(
+        target, name, types.value(after[name], target.columns[name], name, nan=not of_key, unsupported=unsupported)
+    )
 
 
 def declared(target: TargetSchema, name: str, value: Column) -> Column:

@@ -25,6 +25,7 @@ from spark_jobs.errors import explained
 from spark_jobs.silver import (
     batch_profile,
     behind,
+    commit_gate,
     copies,
     prechecks,
     rebuild,
@@ -34,6 +35,7 @@ from spark_jobs.silver import (
     unfinished,
 )
 from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver.commit_gate import CommitGate
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_task import TableTask
@@ -41,8 +43,10 @@ from spark_jobs.state import delta_log, name_registry, published
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
-#: How often a table is written again after maintenance has taken away the files that its MERGE had read.
+#: How often a table is written again after maintenance has removed the files that its MERGE had read.
 _TRIES = 3
+#: Tables from which on bronze is read once for all of them: each would open every file that came (L14).
+_MANY = 16
 
 OnProgress = Callable[[int, int], None]
 
@@ -112,8 +116,12 @@ def load(
             if committed is not None:
                 prechecks.check_topics(spark, lake, before, raw, committed)
             new = batch_profile.profile(raw, before.positions, committed=committed)
+            many = len({one.table for one in new.seen}) > _MANY
+            if many and not few:
+                # So that a table reads its own rows: they are next to each other, and what is held has statistics.
+                raw = persist(raw.sortWithinPartitions("table"))
             high = new.high
-            held = (since, raw) if few and since is not None else None
+            held = (since, raw) if few or many else None
             context = table_task.LoadContext(
                 stream=stream,
                 bronze=path,
@@ -176,17 +184,23 @@ def _run(
     on_progress: OnProgress | None,
     commit_times: list[float],
 ) -> dict[str, Table]:
-    """Apply the tables side by side; return how each is afterwards, and note when each was committed.
+    """Apply the tables, some side by side, and commit them back to back; return how each is afterwards.
 
-    An error that is not one table's is raised at the end.
+    Notes when the first was committed. An error that is not one table's is raised at the end.
     """
 
-    def one(task: TableTask) -> Table:
+    def one(task: TableTask, gate: CommitGate) -> Table:
+        try:
+            return tried(task, gate)
+        finally:
+            gate.absent(task.path, task.history_path)
+
+    def tried(task: TableTask, gate: CommitGate) -> Table:
         for tries in range(_TRIES):
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
                 with explained(f"silver {task.table}"), aside() as session:
-                    return _applied(session, context, task, commit_times)
+                    return _applied(session, aside, context, task, gate)
             except Retryable:
                 paths = (task.path, task.history_path)
                 if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
@@ -196,24 +210,44 @@ def _run(
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}
-    with ThreadPoolExecutor(side_by_side, thread_name_prefix="silver") as pool:
-        for name, result in zip(tasks, pool.map(one, tasks.values()), strict=True):
-            done[name] = result
-            if on_progress:
-                on_progress(len(done), len(tasks))
+    left = list(tasks.values())
+    while left:
+        now, left = left[: commit_gate.MOST], left[commit_gate.MOST :]
+        paths = [task.path for task in now] + [task.history_path for task in now if task.history is not None]
+        with (
+            CommitGate(paths, side_by_side) as gate,
+            ThreadPoolExecutor(len(now), thread_name_prefix="silver") as pool,
+        ):
+            for task, result in zip(now, pool.map(partial(one, gate=gate), now), strict=True):
+                done[task.table] = result
+                commit_times.append(gate.opened_at or monotonic())
+                if on_progress:
+                    on_progress(len(done), len(tasks))
     return done
 
 
 def _applied(
-    session: SparkSession, context: table_task.LoadContext, task: TableTask, commit_times: list[float]
+    session: SparkSession,
+    aside: Callable[[], AbstractContextManager[SparkSession]],
+    context: table_task.LoadContext,
+    task: TableTask,
+    gate: CommitGate,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
     if copies.nothing_yet(task):
         return replace(task.known, changes=0, positions=task.high)
+
+    def history() -> int | None:
+        with gate.participant(task.history_path), aside() as own:
+            return scd2_load.apply(own, context, task)
+
     try:
-        current = table_load.apply(session, context, task)
-        commit_times.append(monotonic())
-        return scd2_load.apply(session, context, task, current)
+        with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
+            found = pool.submit(history) if task.history is not None else None
+            # Over when it waits for its history, which may wait for the others.
+            with gate.participant(task.path):
+                current = table_load.apply(session, context, task)
+        return replace(current, history=found.result() if found is not None else None)
     except Incompatible:
         if not task.rebuilds:
             raise
@@ -221,7 +255,7 @@ def _applied(
 
 
 def _compacted(spark: SparkSession, path: str) -> bool:
-    """Whether maintenance made the newest commit of a table: it took away the files that a MERGE had read."""
+    """Whether maintenance made the newest commit of a table: it removed the files that a MERGE had read."""
     newest = next(delta_log.commits(spark, path), None) if delta_log.is_table(spark, path) else None
     return newest is not None and delta_log.is_maintenance(newest[1])
 
@@ -234,7 +268,7 @@ def _after(
     left: dict[str, Unfinished],
     started: datetime,
 ) -> Published:
-    """Return what is published: tables that nothing happened to stand where the stream stands."""
+    """Return what is published: tables that nothing happened to are where the stream is."""
     tables = {name: replace(one, changes=0, positions=_moved(one, before, high)) for name, one in before.tables.items()}
     return Published(
         stream=before.stream,

@@ -5,6 +5,7 @@ guard by position in the MERGE and the number of the commit (commit.py) hold eve
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 from delta import DeltaTable
 from delta.tables import DeltaMergeBuilder
@@ -19,11 +20,16 @@ from spark_jobs.quoting import name as _q
 from spark_jobs.silver import key_range, merge_filter, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
+from spark_jobs.silver.commit_gate import before_commit
 from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
+from spark_jobs.state import delta_log
 
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
+#: Whether a MERGE marks replaced rows in a file of its own: of a table of a few megabytes files are replaced with less work.
+_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
+_SMALL = 4 * 1024 * 1024
 #: How many columns of a table Delta keeps statistics of, by which it chooses files.
 _WITH_STATISTICS = 32
 
@@ -33,10 +39,11 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: 
 
     Columns that `lead` are the first ones of a wide table: Delta has statistics of the first ones alone.
     """
-    rows_kept = _leading(_without_deleted(rows), lead)
-    writer = _writer(rows_kept, note, own).mode("error")
+    stored = _leading(_without_deleted(rows), lead)
+    writer = _writer(stored, note, own).mode("error")
     try:
-        (writer.option(_MAPPING, "name") if _special(rows_kept.columns) else writer).save(path)
+        with before_commit(rows.sparkSession):
+            (writer.option(_MAPPING, "name") if _special(stored.columns) else writer).save(path)
     except AnalysisException as error:
         if error.getCondition() != "DELTA_PATH_EXISTS":
             raise
@@ -45,9 +52,9 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: 
 
 def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
     """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
-    rows_kept = _leading(_without_deleted(rows), lead)
-    writer = _writer(rows_kept, note, own).mode("overwrite").option("overwriteSchema", "true")
-    (writer.option(_MAPPING, "name") if _special(rows_kept.columns) else writer).save(path)
+    stored = _leading(_without_deleted(rows), lead)
+    writer = _writer(stored, note, own).mode("overwrite").option("overwriteSchema", "true")
+    (writer.option(_MAPPING, "name") if _special(stored.columns) else writer).save(path)
 
 
 def _leading(rows: DataFrame, lead: Sequence[str]) -> DataFrame:
@@ -64,7 +71,8 @@ def _without_deleted(rows: DataFrame) -> DataFrame:
 
 def append(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
     """Add rows of a table without a key."""
-    _writer(rows.drop(OP), note, own).mode("append").save(path)
+    with before_commit(rows.sparkSession):
+        _writer(rows.drop(OP), note, own).mode("append").save(path)
 
 
 def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:
@@ -85,28 +93,31 @@ def merge(
     same = same_row(rows, target)
     if cleared and target.soft:
         with separate_commit(spark):
-            _merge(spark, table, rows, same, target)
+            _merge(spark, path, table, rows, same, target)
         spark.conf.set(NOTE_SETTING, note)
         truncates.mark_rows(table, cleared)
         return
     if cleared:
         clear(spark, path, target, cleared)
     spark.conf.set(NOTE_SETTING, note)
-    _merge(spark, table, rows, same, target)
+    _merge(spark, path, table, rows, same, target)
 
 
 def clear(spark: SparkSession, path: str, target: TargetSchema, cleared: Sequence[Truncate]) -> None:
     """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
-    with separate_commit(spark):
+    with separate_commit(spark), before_commit(spark):
         (truncates.mark_rows if target.soft else truncates.remove_rows)(DeltaTable.forPath(spark, path), cleared)
 
 
-def _merge(spark: SparkSession, table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema) -> None:
-    if not merge_filter.pays(table):
-        _planned(table, rows, same, target).execute()
-        return
-    with merge_filter.by(spark, rows) as chosen:
-        _planned(table, chosen, same, target).execute()
+def _merge(
+    spark: SparkSession, path: str, table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema
+) -> None:
+    size = delta_log.size(spark, path)
+    spark.conf.set(_VECTORS, str(size >= _SMALL).lower())
+    with merge_filter.by(spark, rows) if merge_filter.pays(size) else nullcontext(rows) as chosen:
+        plan = _planned(table, chosen, same, target)
+        with before_commit(spark):
+            plan.execute()
 
 
 def _planned(table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema) -> DeltaMergeBuilder:
@@ -139,7 +150,7 @@ def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
     if DELETED_AT in fields and not target.soft:
         raise NeedsOperator(
-            f'{target.table}: its deleted rows are in silver, marked, and the lake\'s file says deletes = "hard" now',
+            f'{target.table}: its deleted rows are in silver, marked, and the lake\'s file has deletes = "hard" now',
             hint="To remove them, run 'headrace lake replay STREAM'; to keep them, set deletes = \"soft\" again.",
         )
     fitted = target_schema.fitted(target, fields)

@@ -7,7 +7,6 @@ the MERGE. Assumes that the changes are held, and the same whenever they are rea
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
@@ -21,18 +20,14 @@ _SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     f"{_BLOOM}.enabled": "true",
     f"{_BLOOM}.applicationSideScanSizeThreshold": "1",
-    # Copied by Delta, the changes would be of unknown size; they are held already.
-    "spark.databricks.delta.merge.materializeSource": "none",
-    "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     # As it is by default: the changes may be few, the table's rows are many.
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 
 
-def pays(table: DeltaTable) -> bool:
-    """Whether a table is large enough."""
-    (found,) = table.detail().select("sizeInBytes").collect()
-    return int(found["sizeInBytes"]) >= _LARGE
+def pays(size: int) -> bool:
+    """Whether a table of so many bytes is large enough."""
+    return size >= _LARGE
 
 
 @contextmanager

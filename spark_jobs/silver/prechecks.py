@@ -29,7 +29,7 @@ from spark_jobs.state.published import Positions, Published
 
 
 def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
-    """Raise NeedsOperator for a table whose topic is not read, or a source whose position nobody asked for."""
+    """Raise NeedsOperator for a table whose topic is not read, or a source whose position is not read."""
     stream = before.stream
     # Marks of a copy go ahead of no change, and have a transaction of their own.
     needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
@@ -63,8 +63,8 @@ def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Pos
         if not target.key and one.keyless and between(low, one.keyless, one.source, task.high):
             raise NeedsOperator(
                 f"{task.table} has no key, and {one.source} updates or deletes rows of it (from position {one.keyless} on)",
-                hint="Without a key silver cannot tell which row is meant; other tables go on. Give the table a primary key of "
-                "columns that it has, in every source: once a change has followed, the load goes on where the table stands.",
+                hint="Without a key silver cannot know which row is meant; other tables go on. Give the table a primary key of "
+                "columns that it has, in every source: once a change has followed, the load goes on where the table is.",
             )
 
 

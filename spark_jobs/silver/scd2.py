@@ -18,6 +18,7 @@ from spark_jobs.silver import merge as write
 from spark_jobs.silver import ordered_apply, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
+from spark_jobs.silver.commit_gate import before_commit
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import places
@@ -113,10 +114,11 @@ def merge(
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
     if not cleared:
         spark.conf.set(NOTE_SETTING, note)
-        plan.execute()
+        with before_commit(spark):
+            plan.execute()
         return
     # The MERGE needs the versions as they were; a load that dies in between does both again.
-    with separate_commit(spark):
+    with separate_commit(spark), before_commit(spark):
         plan.execute()
     spark.conf.set(NOTE_SETTING, note)
     truncates.end_versions(table, cleared, begins=FROM, ends=UPTO, ends_at=END)

@@ -1,7 +1,7 @@
 """A table's history loaded up to the high watermarks, in one commit that has the positions it reaches, as for current rows.
 
 Begins at the table's first change in bronze when there is no history yet, or where an earlier one was left. Raises NeedsOperator
-for what stops this table alone. Called by the load after the table's current rows, in the same session.
+for what stops this table alone. Called by the load next to the table's current rows, in a session of its own.
 """
 
 from dataclasses import replace
@@ -24,10 +24,8 @@ def missing(known: Table) -> bool:
     return known.version is not None and known.history is None and known.keyed
 
 
-def apply(spark: SparkSession, context: LoadContext, task: TableTask, done: Table) -> Table:
-    """Bring the history up to the high watermarks; return the table with its version, or with none when none is kept."""
-    if task.history is None:
-        return replace(done, history=None)
+def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | None:
+    """Bring the history up to the high watermarks; return its version, or None for a table without a key: it has none."""
     # A version that ended has its end, whether or not deleted current rows are kept.
     task = replace(task, soft=False)
     place = task.history_path
@@ -41,12 +39,12 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask, done: Tabl
     ahead = table_task.ahead_of(own, low)
     if ahead or not base.exists:
         if not _keyed(own):
-            return replace(done, history=None)
+            return None
         exists = base.exists
         for step, since in table_task.steps(spark, context, own, low):
             version = _write(spark, context, step, since, "change" if exists else "create")
             exists = True
-    return replace(done, history=version)
+    return version
 
 
 def rebuild(

@@ -39,7 +39,7 @@ _HOT = 4
 
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
-    """Bring the table up to the high watermarks; return how it stands. The session is this table's own."""
+    """Bring the table up to the high watermarks; return its state. The session is this table's own."""
     base = based(spark, context, task.path, task.known, NOTE)
     commit.check_order(base, task.high, task.table)
     version, exists = base.current, base.exists
@@ -135,7 +135,7 @@ def note(context: LoadContext, task: TableTask, kind: str, base: Base) -> str:
 
 @contextmanager
 def persist_scope() -> Iterator[ordered_apply.Persist]:
-    """Give a function that persists frames, and let go of them afterwards."""
+    """Give a function that persists frames, and release them afterwards."""
     frames: list[DataFrame] = []
 
     def persist(frame: DataFrame) -> DataFrame:

@@ -35,7 +35,7 @@ class LoadContext:
     #: By which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
-    held: tuple[Since, DataFrame] | None = None
+    held: tuple[Since | None, DataFrame] | None = None
 
     def rows(self, spark: SparkSession, after: Since | None) -> DataFrame:
         """Return the rows of bronze that came after a point, or all, up to the version that the load reads."""
@@ -66,6 +66,8 @@ class TableTask:
     history_path: str = ""
     #: Whether its deleted rows stay, marked.
     soft: bool = False
+    #: Whether a value that silver's type cannot hold is null.
+    nulls_unsupported: bool = False
     #: Whether it is rebuilt when its rows cannot become what the schema is now, and the folder of its former rows.
     rebuilds: bool = False
     former_path: str = ""
@@ -96,6 +98,7 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
         history=lake.stream(before.stream).history_of(name),
         history_path=scd2.path(lake, before.stream, name),
         soft=lake.stream(before.stream).marks_deleted(name),
+        nulls_unsupported=lake.stream(before.stream).nulls_unsupported(name),
         rebuilds=lake.stream(before.stream).rebuilds(name),
         former_path=f"{lake.root}/former/{before.stream}/{places.folder(name)}",
     )
@@ -125,7 +128,12 @@ def target_of(task: TableTask) -> target_schema.TargetSchema:
     """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
     versions = SchemaVersions.read(task.known.schemas, task.records, {})
     target = target_schema.of(task.table, versions.latest(), versions.earlier())
-    return replace(target, soft=task.soft, single_precision=versions.single_precision())
+    return replace(
+        target,
+        soft=task.soft,
+        nulls_unsupported=task.nulls_unsupported,
+        single_precision=versions.single_precision(),
+    )
 
 
 def steps(

@@ -38,6 +38,8 @@ class TargetSchema:
     canonical_key: bool
     #: Whether deleted rows stay, marked.
     soft: bool = False
+    #: Whether a value that its type cannot hold is null, but for keys: without one a row cannot be found again.
+    nulls_unsupported: bool = False
     #: Key columns of the schemas that others replaced in the range, where they differ from the key.
     former_keys: tuple[tuple[str, ...], ...] = ()
     #: Where the source declared a column with single precision.

@@ -97,8 +97,8 @@ def read_as(stored: T.DataType) -> T.DataType:
     return T.StringType() if isinstance(stored, as_text) else stored
 
 
-def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False) -> Column:
-    """Return a parsed value in its stored type; fail at one that the type cannot hold.
+def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False, unsupported: bool = False) -> Column:
+    """Return a parsed value in its stored type; fail at one that the type cannot hold, or where that is `unsupported`, be null.
 
     `nan`: a decimal that is NaN is null, and listed in the row's column target_schema.NAN.
     """
@@ -115,7 +115,7 @@ def value(parsed: Column, stored: T.DataType, name: str, *, nan: bool = False) -
         converted = F.coalesce(usual, _unusual(parsed, stored, _days))
     else:
         converted = F.coalesce(parsed.try_cast(stored), _unusual(parsed, stored, _micros))
-    return F.when(given, F.coalesce(converted, corrupt(name).cast(stored)))
+    return converted if unsupported else F.when(given, F.coalesce(converted, corrupt(name).cast(stored)))
 
 
 def widened_from_single(value: Column, stored: T.DataType) -> Column:

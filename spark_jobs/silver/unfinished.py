@@ -29,7 +29,7 @@ def chosen(
 
     Where tables have topics of their own, what ends a transaction may have come ahead of the rest of it.
     """
-    if before.bronze_done is None or not increment.told(spark, path, before.bronze_done):
+    if before.bronze_done is None or not increment.is_readable_after(spark, path, before.bronze_done):
         return None
     if not before.unfinished or reached is not None:
         return since(before)

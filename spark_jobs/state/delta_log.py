@@ -1,6 +1,6 @@
 """The commits of a Delta table and the note of progress that each of ours carries (`userMetadata`).
 
-Progress is recorded in the commit that it describes, so neither can exist without the other. `note` asks Spark and works on
+Progress is recorded in the commit that it describes, so neither can exist without the other. `note` uses Spark and works on
 any file system; `local_note` reads the log's files of a local path, for checks that start no Spark.
 """
 
@@ -32,7 +32,7 @@ def write(kind: str, **note: Any) -> str:
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
-    """Whether a Delta table stands at the path; raise NeedsOperator when something else does."""
+    """Whether there is a Delta table at the path; raise NeedsOperator when something else is there."""
     if DeltaTable.isDeltaTable(spark, path):
         return True
     refuse_others(path, storage.names(spark, path))
@@ -44,7 +44,7 @@ def refuse_others(path: str, names: Iterable[str]) -> None:
     if any(not _LEFT.fullmatch(name) for name in names):
         raise NeedsOperator(
             f"{path} holds something that is not a Delta table",
-            hint="Move it away, or name another [lake] root: the load makes its tables in an empty place.",
+            hint="Move it to another place, or name another [lake] root: the load makes its tables in empty folders.",
         )
 
 
@@ -102,34 +102,48 @@ def first_after(spark: SparkSession, path: str, version: int) -> datetime | None
 
 
 def mark(spark: SparkSession, path: str) -> tuple[int, str]:
-    """Return the newest version of the table, and when it was written: of a table made anew the versions begin again."""
+    """Return the newest version of the table, and when it was written: of a table that was made again the versions begin at 0."""
     number, info = next(commits(spark, path))
     return number, str(info.get("timestamp"))
 
 
 def properties(spark: SparkSession, path: str) -> dict[str, str]:
     """Return the properties of the table."""
-    found = DeltaTable.forPath(spark, path).detail().select("properties").first()
-    return dict(found["properties"]) if found else {}
+    # Of the snapshot itself: Delta's description of a table is a query.
+    found = _snapshot(spark, path).metadata().configuration().iterator()
+    pairs: dict[str, str] = {}
+    while found.hasNext():
+        one = found.next()
+        pairs[str(one._1())] = str(one._2())  # noqa: SLF001 - a pair's parts in Scala.
+    return pairs
+
+
+def size(spark: SparkSession, path: str) -> int:
+    """Return the bytes of the table's files."""
+    return int(_snapshot(spark, path).sizeInBytes())
 
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
-    """Return what the newest commit says that it wrote: numOutputRows, numFiles."""
+    """Return what the newest commit reports that it wrote: numOutputRows, numFiles."""
     _, info = next(commits(spark, path))
     return {name: int(value) for name, value in (info.get("operationMetrics") or {}).items() if str(value).isdigit()}
 
 
-def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, int]:
-    """Return the rows, and their bytes, that commits after a version wrote, up to and including another."""
-    rows = size = 0
+def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, int] | None:
+    """Return the rows, and their bytes, that commits after a version wrote, up to and including another.
+
+    None when the log has not all of these commits any more.
+    """
+    rows, size, oldest = 0, 0, upto + 1
     for number, info in commits(spark, path):
         if number <= after:
             break
+        oldest = number
         if number <= upto:
             wrote = info.get("operationMetrics") or {}
             rows += int(wrote.get("numOutputRows", 0))
             size += int(wrote.get("numOutputBytes", 0))
-    return rows, size
+    return (rows, size) if oldest <= after + 1 else None
 
 
 def note(spark: SparkSession, path: str, kind: str) -> tuple[int, Note] | None:
@@ -179,10 +193,10 @@ def _noted_at(commits: Iterator[tuple[int, Note]], kind: str) -> datetime | None
 def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
     """Yield versions with their commit's own account of itself, newest first, as far as the log is kept.
 
-    A commit's file is read when it is asked for: what is behind the commits that are looked at costs nothing.
+    A commit's file is read when it is needed: what is behind the commits that are looked at costs nothing.
     """
     if storage.is_local(spark, path):
-        # On this machine the log's files tell it without a Spark job.
+        # On this machine the log's files are read without a Spark job.
         yield from _local_commits(storage.local(path))
         return
     number = _newest_version(spark, path)
@@ -234,7 +248,7 @@ def time(info: Note) -> datetime:
 
 
 def _info(commit: str) -> Note:
-    """Return what a commit says about itself, nothing when it says nothing."""
+    """Return what a commit reports about itself; empty when it has no such line."""
     for line in commit.splitlines():
         if line.startswith('{"commitInfo"'):
             return dict(json.loads(line)["commitInfo"])

@@ -5,6 +5,7 @@ same time cannot give one name twice: one of the two commits is refused by its t
 """
 
 import json
+import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from spark_jobs.state.names import Place
 
 _STRUCTURE = "array<struct<stream: string, `table`: string, name: string, assigned_at: timestamp>>"
 _TRANSACTION = "headrace.names"
+_NOTE = "names"
 _ATTEMPTS = 10
 #: What the commit of another writer makes of ours; PySpark's classes have no parent of their own.
 _CONFLICTS = (
@@ -55,8 +57,10 @@ def record(spark: SparkSession, lake: LakeFile, former: Iterable[Place], new: It
             return
         # What a reader saw of an earlier release's lake stays, whatever comes with this load.
         found = names.assigned(known | names.assigned(known, former), former | new)
+        given = {place: found[place] for place in found.keys() - known.keys()}
         with suppress(*_CONFLICTS):
-            _append(spark, lake, {place: found[place] for place in found.keys() - known.keys()}, version + 1)
+            if _append(spark, lake, known, given, version + 1):
+                return
     raise Retryable(
         "other loads record names of tables at the same time",
         hint="Run it again; what was committed is not done twice.",
@@ -75,7 +79,9 @@ def _recorded(spark: SparkSession, lake: LakeFile) -> tuple[int, dict[Place, str
     return _read[place][0][0], _read[place][1]
 
 
-def _append(spark: SparkSession, lake: LakeFile, given: dict[Place, str], number: int) -> None:
+def _append(spark: SparkSession, lake: LakeFile, known: dict[Place, str], given: dict[Place, str], number: int) -> bool:
+    """Append names to those that are known, in the commit of a number; return whether that commit is there and the newest one."""
+    attempt = uuid.uuid4().hex
     now = datetime.now(UTC).isoformat()
     rows = [{"stream": s, "table": t, "name": name, "assigned_at": now} for (s, t), name in sorted(given.items())]
     # From text, so that no Python process is started for a few rows.
@@ -88,5 +94,12 @@ def _append(spark: SparkSession, lake: LakeFile, given: dict[Place, str], number
         # A commit of this number that is there already makes this one void, a simultaneous one makes it fail.
         .option("txnAppId", _TRANSACTION)
         .option("txnVersion", number)
+        .option("userMetadata", delta_log.write(_NOTE, attempt=attempt))
         .save(path(lake))
     )
+    newest, info = next(delta_log.commits(spark, path(lake)))
+    note = delta_log.noted(info, _NOTE)
+    if newest != number or note is None or note["attempt"] != attempt:
+        return False
+    _read[path(lake)] = ((newest, str(info.get("timestamp"))), known | given)
+    return True

@@ -209,7 +209,9 @@ def _committed(spark: SparkSession, lake: LakeFile, done: Published, changed: di
 def _remember(spark: SparkSession, lake: LakeFile, done: Published) -> None:
     """Spare the next look its reading, where this publication is the only commit since the last one."""
     known, mark = _read.get(path(lake)), delta_log.mark(spark, path(lake))
-    if known and mark[0] == known[0][0] + 1:
+    if mark[0] == 0:
+        _read[path(lake)] = mark, {done.stream: done}
+    elif known and mark[0] == known[0][0] + 1:
         _read[path(lake)] = mark, known[1] | {done.stream: done}
 
 
@@ -236,8 +238,8 @@ def tables_digest(folders: Iterable[str]) -> str:
 
 def settings(lake: LakeFile, stream: str) -> str:
     """Return a digest of the settings of a stream's tables in the lake's file: a load has to apply a change of them."""
-    said = lake.stream(stream)
-    return hashlib.blake2b(msgspec.json.encode((said.history, said.tables)), digest_size=16).hexdigest()
+    section = lake.stream(stream)
+    return hashlib.blake2b(msgspec.json.encode((section.history, section.tables)), digest_size=16).hexdigest()
 
 
 def _overtaken(stream: str) -> Retryable:

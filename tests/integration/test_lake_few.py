@@ -1,4 +1,7 @@
-"""Few changes are read once, held, and planned for few rows; many are not. Both ways end at the same rows."""
+"""Few changes are read once, held, and planned for few rows; many are read by each table, or of many tables once (L14).
+
+All ways end at the same rows.
+"""
 
 from decimal import Decimal
 from unittest.mock import patch
@@ -14,19 +17,25 @@ LIVE = "SELECT _source, id, name, balance FROM silver_live.accounts ORDER BY ALL
 
 
 def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_path):
-    # given two lakes of one topic with two sources: changes are few in one, and never in the other
+    # given lakes of one topic with two sources: changes are few in one, and never in the others
     one = feed("jakarta/bank", partitions=2)
     other = feed("london/bank", into=one.topic, partition=1)
     lakes = {}
-    for name in ("few", "many"):
+    for name in ("few", "many", "once"):
         (tmp_path / name).mkdir()
         lakes[name] = lake_in(tmp_path / name)(bank=one.topic)
-    told, really = [], increment.few
+    told, really, read = [], increment.few, {}
+
+    def reading(name, function=increment.rows):
+        """Return what reads bronze, and notes that it does."""
+        read[name] = []
+        return lambda *given: read[name].append(given) or function(*given)
 
     def load(*, asked=False):
         """Load both lakes, and return what stands in each, and what was seen before by who does not wait for the load."""
         found = {}
-        for name, lake in lakes.items():
+        for name in ("few", "many"):
+            lake = lakes[name]
 
             def few(*given, name=name, **more):
                 answer = really(*given, **more) and name == "few"
@@ -36,7 +45,8 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
             with patch.object(increment, "few", few):
                 bronze.load(spark, lake, "bank")
                 live = _live(spark, lake) if asked else []
-                report = silver.load(spark, lake, "bank")
+                with patch.object(increment, "rows", reading(name)):
+                    report = silver.load(spark, lake, "bank")
             log = rows(spark, lake, "public.log", columns=["entry"])
             found[name] = (live, rows(spark, lake), log, report.changes, report.waiting, report.committed_ms)
         assert found["few"] == found["many"]
@@ -72,6 +82,14 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
     # and both ways were taken
     assert ("few", True) in told
     assert not any(answer for name, answer in told if name == "many")
+    # and a load that has all of it at once, and as many tables as are worth it, ends there too
+    with patch.object(increment, "few", lambda *_, **__: False), patch.object(silver, "_MANY", 1):
+        bronze.load(spark, lakes["once"], "bank")
+        with patch.object(increment, "rows", reading("once")):
+            silver.load(spark, lakes["once"], "bank")
+    assert (rows(spark, lakes["once"]), rows(spark, lakes["once"], "public.log", columns=["entry"])) == (current, log)
+    # and bronze was read once for all tables where changes are few, or tables many
+    assert {name: len(reads) for name, reads in read.items()} == {"few": 1, "many": 3, "once": 1}
 
 
 def _live(spark, lake):

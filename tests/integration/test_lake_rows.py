@@ -1,6 +1,12 @@
-"""Rows that are rare and right all the same: keys beyond Python's dates (L10), keys that change often (L27), long texts (L33)."""
+"""Rows that are rare and right all the same: keys beyond Python's dates (L10), keys that change often (L27), long texts (L33).
 
-ACCOUNTS, DAYS, MOVED, LONG = "public.accounts", "public.days", "public.moved", "public.long"
+And values that silver's types cannot hold, in a table that does not stop at them (T12).
+"""
+
+from datetime import date
+
+DAYS, MOVED, LONG, BEYOND = "public.days", "public.moved", "public.long", "public.beyond"
+STOPPED = "public.stopped"
 J = "jakarta/bank"
 
 
@@ -10,7 +16,7 @@ def columns(**kinds: str):
 
 def test_rare_rows_are_loaded_and_changed_again(logged_lake):
     # given a table whose key begins with a date
-    lake = logged_lake()
+    lake = logged_lake(f'[streams.bank.tables."{BEYOND}"]\non_unsupported = "null"\n')
     one, _ = lake.feeds
     dates = ["infinity", "-infinity", "0044-03-15 BC", "12026-01-31", "2026-01-31"]
     one.commit(
@@ -25,7 +31,16 @@ def test_rare_rows_are_loaded_and_changed_again(logged_lake):
     )
     # and a text beyond 20 million characters
     one.commit(one.schema(columns(id="int8", text="text"), table=LONG), one.insert(LONG, id=1, text="x" * 20_000_001))
-    assert lake.load().problems == {}
+    # and one with values that no type of Spark holds, next to one that stops at them (T12)
+    for table in (BEYOND, STOPPED):
+        one.commit(
+            one.schema(columns(id="int8", at="timestamp", day="DATE"), table=table),
+            one.insert(table, id=1, at="294276-12-31 00:00:00", day="2026-00-00"),
+            one.insert(table, id=2, at="2026-01-31 00:00:00", day="2026-01-31"),
+        )
+    problems = lake.load().problems
+    assert list(problems) == [STOPPED]
+    assert 'on_unsupported = "null"' in problems[STOPPED]
     # when rows are changed in a later load (L10)
     one.commit(*(one.update(DAYS, day=day, at="infinity", note="second") for day in dates))
     # and a key changes 70 times within one load, before and after another column is written (L27)
@@ -37,7 +52,9 @@ def test_rare_rows_are_loaded_and_changed_again(logged_lake):
     )
     one.commit(one.update(LONG, id=1, text="y" * 20_000_001))
     # then
-    assert lake.load().problems == {}
+    one.commit(one.update(BEYOND, before={"id": 2}, id=3, unchanged=["at"], day="0000-00-00"))
+    assert list(lake.load().problems) == [STOPPED]
+    assert lake.rows("id", "date(at)", "day", table=BEYOND) == [(J, 1, None, None), (J, 3, date(2026, 1, 31), None)]
     days = lake.rows("cast(day as string)", "note", table=DAYS)
     assert sorted(day for _, day, _ in days) == sorted(
         ["+5881580-07-11", "-5877641-06-24", "-0043-03-15", "+12026-01-31", "2026-01-31"]

@@ -35,6 +35,7 @@ def test_a_value_without_a_type_in_spark_is_named_with_a_remedy():
     mark = 'headrace-corrupt topic bank partition 3 offset 17 what "%s"'
     error = errors.explain(PySparkRuntimeError(mark % "made_at"), "silver pay.orders")
     assert "zero_dates" in error.hint
+    assert "on_unsupported" in error.hint
     assert "limits.md" in error.hint
     assert "zero_dates" not in errors.explain(PySparkRuntimeError(mark % "envelope"), "bronze").hint
 

@@ -43,6 +43,11 @@ def test_what_commits_added_is_in_themselves(tmp_path, monkeypatch):
     assert delta_log.added(None, str(tmp_path), 0, 2) == (5, 500)
     assert delta_log.added(None, str(tmp_path), 0, 4) == (12, 1200)
     assert delta_log.added(None, str(tmp_path), 4, 4) == (0, 0)
+    assert delta_log.added(None, str(tmp_path), -1, 4) == (17, 1700)
+    # and nothing is said of what the log has no more
+    (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
+    assert delta_log.added(None, str(tmp_path), 0, 4) is None
+    assert delta_log.added(None, str(tmp_path), 1, 4) == (9, 900)
 
 
 def test_l12_newest_commits_are_read_without_the_rest_of_the_log(tmp_path, monkeypatch):
