@@ -1,42 +1,12 @@
-"""Silver's columns: every type whole, columns that come and widen, and values that a type cannot hold."""
+"""Silver's columns: every type whole, columns that come, widen, vanish and become others, and values that no type can hold."""
 
 from decimal import Decimal
 
 from spark_jobs.query import published_tables
+from tests import lake_scenarios
 
-
-def test_new_and_wider_columns_appear_and_a_narrower_one_stops_its_table(spark, feed, lake_file, loaded):
-    # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
-    narrow = {"id": ("int4", None, None), "amount": ("numeric", 5, 1), "note": ("int4", None, None)}
-    source.commit(source.schema(narrow), source.insert(id=1, amount="1.5", note=1))
-    loaded(lake)
-    # when
-    wide = {
-        "id": ("int8", None, None),
-        "amount": ("numeric", 12, 3),
-        "note": ("int4", None, None),
-        "added on": ("date", None, None),
-    }
-    source.commit(
-        source.schema(wide), source.insert(id=2**40, amount="123456789.125", note=2, **{"added on": "2026-01-31"})
-    )
-    loaded(lake)
-    # then
-    frame = published_tables.frame(spark, lake, "bank", "public.accounts")
-    found = sorted(tuple(row) for row in frame.selectExpr("id", "amount", "cast(`added on` as string)").collect())
-    assert found == [(1, Decimal("1.500"), None), (2**40, Decimal("123456789.125"), "2026-01-31")]
-    # and when a type changes into something else
-    source.commit(
-        source.schema(wide | {"note": ("text", None, None)}),
-        source.insert(id=3, amount="1", note="n", **{"added on": None}),
-    )
-    report = loaded(lake)
-    assert "column note" in report.problems["public.accounts"]
-    assert published_tables.frame(spark, lake, "bank", "public.accounts").count() == 2
-
-
+J = "jakarta/bank"
+ALL, ALTERED, OTHER, TOO_LARGE, NOT_A_ROW = (f"public.{name}" for name in ("types", "altered", "other", "large", "odd"))
 TYPES = {
     "id": ("int8", "1", "1"),
     "small": ("int2", -32768, "-32768"),
@@ -68,38 +38,102 @@ TYPES = {
 }
 
 
-def test_every_type_arrives_whole(spark, feed, lake_file, loaded):
-    # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
+FIRST = {
+    "id": ("int4", None, None), "a": ("int4", None, None), "amount": ("numeric", 5, 1), "note": ("varchar", 9, None),
+    "gone": ("text", None, None),
+}  # fmt: skip
+
+
+def test_columns_and_values_arrive_whole_or_stop_their_table(logged_lake):
+    lake_scenarios.run(logged_lake(), of_every_type, altered_again_and_again, that_no_type_can_hold)
+
+
+def of_every_type(lake):
+    source, _ = lake.feeds
     columns = {name: (kind, None, None) for name, (kind, _, _) in TYPES.items()}
     columns |= {"fixed": ("numeric", 38, 10)}
     given = {name: value for name, (_, value, _) in TYPES.items()} | {"id": 1, "fixed": "-1.0000000001"}
-    source.commit(source.schema(columns), source.insert(**given))
-    # when
-    report = loaded(lake)
-    # then
-    assert report.problems == {}
-    frame = published_tables.frame(spark, lake, "bank", "public.accounts")
+    source.commit(source.schema(columns, table=ALL), source.insert(ALL, **given))
+    report = yield
+    assert ALL not in report.problems
     text = [f"hex({n})" if n == "bytes" else f"cast({n} as string)" for n in TYPES]
-    (row,) = frame.selectExpr(*text, "fixed").collect()
-    assert dict(zip(TYPES, row, strict=False)) == {name: shown for name, (_, _, shown) in TYPES.items()}
-    assert row["fixed"] == Decimal("-1.0000000001")
+    ((_, *shown, fixed),) = lake.rows(*text, "fixed", table=ALL)
+    assert dict(zip(TYPES, shown, strict=True)) == {name: text for name, (_, _, text) in TYPES.items()}
+    assert fixed == Decimal("-1.0000000001")
 
 
-def test_value_that_its_type_cannot_hold_stops_its_table_and_is_not_repeated(spark, feed, lake_file, loaded):
-    # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
-    source.commit(source.schema(), source.insert(id=1, name="a", balance="1000000000.00"))
+def altered_again_and_again(lake):
+    """A table keeps what it had."""
+    source, _ = lake.feeds
+
+    def insert(**row):
+        return source.insert(ALTERED, **row)
+
     source.commit(
-        source.schema(table="public.other"), source.insert("public.other", id=1, name={"x": 1}, balance="1.00")
+        source.schema(FIRST, table=ALTERED),
+        insert(id=1, a=10, amount="1.5", note="n", gone="g"),
+        insert(id=2, a=20, amount="2.5", note="n", gone="g"),
     )
-    source.commit(source.insert("public.other", id="secret", name="b", balance="1.00"))
-    # when
-    report = loaded(lake)
-    # then
-    assert "partition 0, offset 1: column balance" in report.problems["public.accounts"]
-    assert "partition 0, offset" in report.problems["public.other"]
+    yield
+    # when columns are widened, reordered, renamed (a to b) and dropped, with rows written between, within one load
+    second = {"amount": ("numeric", 12, 3), "note": ("text", None, None), "id": ("int8", None, None)}
+    second |= {"b": ("int4", None, None), "gone": ("text", None, None)}
+    source.commit(
+        source.schema(second, table=ALTERED), insert(id=3, b=30, amount="123456789.125", note="a longer one", gone="g")
+    )
+    third = {name: kind for name, kind in second.items() if name != "gone"} | {"added on": ("date", None, None)}
+    source.commit(
+        insert(id=4, b=40, amount="4", note="n", gone="g"),
+        source.schema(third, table=ALTERED),
+        source.update(ALTERED, id=2, b=21, amount="2.5", note="n", **{"added on": "2026-01-31"}),
+        insert(id=2**40, b=50, amount="5", note=None, **{"added on": "2026-02-01"}),
+    )
+    report = yield
+    # then what was dropped stays readable in rows that were not written since
+    assert ALTERED not in report.problems
+    assert lake.rows("id", "a", "b", "amount", "note", "gone", "cast(`added on` as string)", table=ALTERED) == [
+        (J, 1, 10, None, Decimal("1.500"), "n", "g", None),
+        (J, 2**40, None, 50, Decimal("5.000"), None, None, "2026-02-01"),
+        (J, 2, None, 21, Decimal("2.500"), "n", None, "2026-01-31"),
+        (J, 3, None, 30, Decimal("123456789.125"), "a longer one", "g", None),
+        (J, 4, None, 40, Decimal("4.000"), "n", "g", None),
+    ]
+    # and when it is dropped and made again, by truncating it in the log's eyes, and a number is none
+    fourth = {name: kind for name, kind in third.items() if name != "added on"}
+    source.commit(
+        source.truncate(ALTERED), source.schema(fourth, table=ALTERED), insert(id=9, b=90, amount="NaN", note="n")
+    )
+    source.commit(insert(id=8, b=80, amount="8", note="n"))
+    yield
+    assert lake.rows("id", "amount", "_nan", table=ALTERED) == [
+        (J, 8, Decimal("8.000"), None),
+        (J, 9, None, ["amount"]),
+    ]
+    source.commit(source.update(ALTERED, id=9, b=90, amount="9", note="n"))
+    # and when a column becomes something else, that table stops, alone, and says what to do
+    yield
+    nines = [(J, 8, Decimal("8.000"), None), (J, 9, Decimal("9.000"), None)]
+    assert lake.rows("id", "amount", "_nan", table=ALTERED) == nines
+    source.commit(source.schema(fourth | {"b": ("date", None, None)}, table=ALTERED))
+    source.commit(insert(id=10, b="2026-01-31", amount="1"))
+    source.commit(source.schema(table=OTHER), source.insert(OTHER, id=1, name="n", balance="1"))
+    report = yield
+    assert "column b is" in report.problems[ALTERED]
+    assert "headrace lake rebuild" in report.problems[ALTERED]
+    assert OTHER not in report.problems
+    assert lake.rows("id", "amount", "_nan", table=ALTERED) == nines
+    assert lake.rows("id", table=OTHER) == [(J, 1)]
+
+
+def that_no_type_can_hold(lake):
+    """The table stops, and the value is not repeated."""
+    source, _ = lake.feeds
+    at = source.offset + 1
+    source.commit(source.schema(table=TOO_LARGE), source.insert(TOO_LARGE, id=1, name="a", balance="1000000000.00"))
+    source.commit(source.schema(table=NOT_A_ROW), source.insert(NOT_A_ROW, id=1, name={"x": 1}, balance="1.00"))
+    source.commit(source.insert(NOT_A_ROW, id="secret", name="b", balance="1.00"))
+    report = yield
+    assert f"partition 0, offset {at}: column balance" in report.problems[TOO_LARGE]
+    assert "partition 0, offset" in report.problems[NOT_A_ROW]
     assert "secret" not in str(report)
-    assert published_tables.frame(spark, lake, "bank", "public.accounts") is None
+    assert published_tables.frame(lake.spark, lake.file, "bank", TOO_LARGE) is None
