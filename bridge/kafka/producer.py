@@ -15,6 +15,8 @@ from headrace.errors import NotConnected, ReplicationError
 
 #: After so long it is looked whether partitions have no leader, and whether Kafka takes some partitions and others not.
 _SLOW_SECONDS, _PARTIAL_SECONDS = 0.3, 2.0
+#: How much longer for each partition: librdkafka sends a request for each, and a busy broker takes milliseconds for it.
+_SLOW_PARTITION_SECONDS = 0.005
 #: A look at a topic that may have got partitions.
 _LOOK_SECONDS = 2.0
 _SLICE_SECONDS = 0.2
@@ -70,6 +72,7 @@ class KafkaProducer:
     def flush(self, seconds: float) -> dict[Partition, int]:
         """Wait until Kafka has taken all records."""
         began, looked = time.monotonic(), False
+        slow = _SLOW_SECONDS + _SLOW_PARTITION_SECONDS * len(self._pending)
         while True:
             with translated(f"write a transaction of {self._id}"):
                 left = self._producer.flush(_SLICE_SECONDS)
@@ -78,7 +81,7 @@ class KafkaProducer:
             if not left and not self._pending:
                 return self._ends
             waited = time.monotonic() - began
-            if waited > _SLOW_SECONDS and not looked:
+            if waited > slow and not looked:
                 looked = True
                 if without := self._without_leader():
                     raise PartitionsFailed(without)

@@ -1,7 +1,8 @@
 """Very many simulated edges in one thread: at a steady rate, each with a connection of its own. A process of its own.
 
-The edge's own sender has a thread and a loop for each source, and costs 1 to 1.5 ms of CPU a batch: on the machine of the bridge
-that they feed, some hundreds of them fill a processor, and a measurement shows them instead of the bridge. Arguments and answers
+The edge's own sender has a thread and a loop for each source, and costs 1 to 1.6 ms of CPU a small batch: on the machine of the
+bridge that they feed, some hundreds of them fill a processor, and a measurement shows them instead of the bridge. These take a
+third of that, with the making of the records. Arguments and answers
 are those of tests/benchmarks/feeder.py with `steady`. An edge is served by whichever of the URLs takes its link; what is released
 or lost is sent again, in order, from the oldest batch that is not accepted.
 """
