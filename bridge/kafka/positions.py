@@ -90,6 +90,7 @@ class Positions:
         never come. They only show which source had which partition, which does not change while bridges run.
         """
         there = partitions_of(self._client, self._group, {topic})
+        # A reload of the file, in another thread, replaces it.
         at_first = self._at_first
         if topic not in at_first:
             with reading(self._connection, self._group, stable=False) as client:
