@@ -82,7 +82,7 @@ def add(
     _show(name, steps)
     for place, findings in found.items():
         for finding in findings:
-            click.echo(f"{place} doctor, {finding['level']}: {finding['check']}: {finding['said']}")
+            click.echo(f"{place} doctor, {finding['level']}: {finding['check']}: {finding['text']}")
 
 
 def _engine(edge: EdgeFile | None, given: Engine | None) -> Engine:
@@ -130,7 +130,7 @@ def _looked(wanted: Wanted) -> dict[str, list[dict[str, str]]]:
             findings = json.loads(done.stdout)
         except ValueError:
             last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-            findings = [{"check": "doctor", "level": "wrong", "said": last[0], "mend": ""}]
+            findings = [{"check": "doctor", "level": "wrong", "text": last[0], "fix": ""}]
         found[part] = [each for each in findings if each["level"] != "ok"]
     return found
 

@@ -123,7 +123,7 @@ def test_several_streams_need_a_name(run, tmp_path):
 
 def test_looking_shows_what_the_doctors_find_and_one_that_fails(run, monkeypatch, tmp_path):
     (tmp_path / "tokyo-bank.toml").write_text(EDGE)
-    findings = [{"check": "Kafka", "level": level, "said": "3 brokers", "mend": ""} for level in ("ok", "warning")]
+    findings = [{"check": "Kafka", "level": level, "text": "3 brokers", "fix": ""} for level in ("ok", "warning")]
 
     def doctor(command, **_options):
         if "edge" in command:
