@@ -32,6 +32,7 @@ from bridge.service import BridgeService
 from bridge.source.route import first_places, learn, routes
 from bridge.stalls import Stalls
 from headrace.backoff import Backoff
+from headrace.certificates.expiry import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
@@ -86,6 +87,10 @@ class Bridge:
             lambda: self.receiver.connected,
             self._trouble,
             self.deliveries.figures,
+            {
+                "interconnect": ConnectionMetrics(Expiry(file.interconnect)),
+                "kafka": ConnectionMetrics(Expiry(file.kafka)),
+            },
         )
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None

@@ -4,7 +4,7 @@ import gc
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -191,6 +191,40 @@ def forget(path: Path, source: str) -> None:
     held = forget_source(file, source)
     partitions = ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(held.offsets))
     print(f"source {source}: forgotten; it was at {held.position or 'no position'} in {partitions}, which are free now")
+
+
+@bridge.command("export")
+@_CONFIG
+def export_positions(path: Path) -> None:
+    """Print the committed position of each source as JSON, for 'headrace bridge import'.
+
+    Keep a fresh copy outside Kafka, by a timer, for the day on which the cluster is lost. Bridges may run meanwhile.
+    """
+    import msgspec
+
+    from bridge.kafka import transfer
+
+    print(msgspec.json.format(msgspec.json.encode(transfer.export_positions(load(path, BridgeFile)))).decode())
+
+
+@bridge.command("import")
+@_CONFIG
+@click.option("--source", "sources", multiple=True, metavar="REGION/NAME", help="Only this source; may be given again.")
+@click.option("--accept-gap", is_flag=True, help="Go on although records before the position are missing in the topic.")
+@click.argument("export", type=click.File("rb"))
+def import_positions(path: Path, sources: tuple[str, ...], export: BinaryIO, *, accept_gap: bool) -> None:
+    """Commit the positions in EXPORT, a file of 'headrace bridge export' (- reads standard input).
+
+    For a cluster that has none of these sources' positions yet; one that is there is never replaced. First make the topics with
+    'headrace bridge init', and stop all bridges of the group.
+    """
+    from bridge.kafka import transfer
+    from bridge.kafka.client import admin
+
+    file = load(path, BridgeFile)
+    found = transfer.read_export(export.read(), export.name)
+    for source, done in transfer.import_positions(file, admin(file.kafka), found, only=sources, accept_gap=accept_gap):
+        print(f"source {source}: {done}")
 
 
 def _listed(offsets: list[dict[str, Any]]) -> str:

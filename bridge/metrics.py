@@ -103,6 +103,16 @@ class SourceMetrics:
     edge_unacknowledged = reported(
         "unacknowledged_batches", "edge_unacknowledged_batches", "The edge: batches not accepted."
     )
+    edge_disk_free = reported(
+        "state_disk_free_bytes",
+        "edge_state_disk_free_bytes",
+        "The edge: free space of the disk that holds its state folder.",
+    )
+    edge_certificate_expiry = reported(
+        "certificate_expiry_time",
+        "edge_certificate_expiry_time_seconds",
+        "The edge: when the first certificate of its interconnect ends, in seconds since 1970.",
+    )
     edge_captured = reported("captured", "edge_captured_records", "The edge: records captured since it was started.")
 
     @property

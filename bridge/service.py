@@ -9,6 +9,7 @@ from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
+from headrace.certificates.expiry import ConnectionMetrics
 from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ PREFIX = "headrace_bridge"
 LANE_PREFIX = f"{PREFIX}_lane"
 #: Of the metrics of deliveries, whose label is `delivery`.
 DELIVERY_PREFIX = "headrace_bridge_delivery"
+#: Of the metrics of the bridge's own connections, whose label is `connection`: interconnect, kafka.
+CONNECTION_PREFIX = PREFIX
 #: A bridge whose main thread did not turn for so long, in seconds, hangs.
 _HUNG_SECONDS = 60.0
 
@@ -32,10 +35,12 @@ class BridgeService:
         connected: Callable[[], bool],
         trouble: Callable[[], str],
         deliveries: Mapping[str, DeliveryMetrics],
+        connections: Mapping[str, ConnectionMetrics],
     ) -> None:
         self._figures = figures
         self._lanes = lanes
         self._deliveries = deliveries
+        self._connections = connections
         self._connected = connected
         #: What keeps a lane, the recovery or the membership from working; empty when nothing does.
         self._trouble = trouble
@@ -53,6 +58,7 @@ class BridgeService:
             FiguresCollector(PREFIX, SourceMetrics, self._figures),
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
             FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
+            FiguresCollector(CONNECTION_PREFIX, ConnectionMetrics, lambda: self._connections, label="connection"),
         )
 
     def live(self) -> Health:

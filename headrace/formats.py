@@ -87,3 +87,10 @@ ANSWER: Final = Format(
     newer_hint="The edge is newer than headquarters: upgrade the bridge and the lake.",
     older_hint="Upgrade the edge, one minor release at a time.",
 )
+#: What `headrace bridge export` prints.
+EXPORTED_POSITIONS: Final = Format(
+    "exported positions",
+    1,
+    1,
+    newer_hint="Import them with that release of the bridge.",
+)

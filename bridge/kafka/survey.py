@@ -1,6 +1,7 @@
 """What Kafka holds for each source of a file, whether or not a bridge runs; moving and forgetting a source."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,9 @@ from bridge.kafka.position_text import position_text
 from bridge.source.route import routes
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
+from headrace.position import Position
+
+_MOVE = "headrace bridge move"
 
 
 def survey(file: BridgeFile) -> list[dict[str, Any]]:
@@ -62,22 +66,39 @@ def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) ->
         raise NeedsOperator(
             f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
         )
+    nobody = position_text(NOBODY, None, _MOVE)
+    former = [
+        TopicPartition(*place, offset, metadata=nobody)
+        for place, offset in held.offsets.items()
+        if place not in route.places
+    ]
+    commit_position(file, admin, source, held.position, _MOVE, former, seconds=seconds)
+    return held
+
+
+def commit_position(
+    file: BridgeFile,
+    admin: Any,
+    source: str,
+    position: Position,
+    by: str,
+    former: Sequence[Any] = (),
+    *,
+    seconds: float = 20.0,
+) -> None:
+    """Commit a position at the ends of the partitions that the file gives a source, with what `former` ones then hold.
+
+    `by` is noted as the bridge that did it. Raises NeedsOperator when bridges of the group run for longer than `seconds`.
+    """
+    route = routes(file)[source]
     with translated(f"read the ends of {route.topic}"):
         asked = admin.list_offsets(
             {TopicPartition(*place): OffsetSpec.latest() for place in route.places}, request_timeout=seconds
         )
         ends = {place: answer.result().offset for place, answer in asked.items()}
-    bridge = "headrace bridge move"
-    text = position_text(source, held.position, bridge)
+    text = position_text(source, position, by)
     offsets = [TopicPartition(place.topic, place.partition, end, metadata=text) for place, end in ends.items()]
-    nobody = position_text(NOBODY, None, bridge)
-    offsets += [
-        TopicPartition(*place, offset, metadata=nobody)
-        for place, offset in held.offsets.items()
-        if place not in route.places
-    ]
-    _commit(file, offsets, seconds)
-    return held
+    _commit(file, [*offsets, *former], seconds)
 
 
 def forget(file: BridgeFile, source: str, *, seconds: float = 20.0) -> Committed:

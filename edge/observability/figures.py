@@ -4,16 +4,21 @@ Every count has one thread that writes it, so nothing is locked; a reader may se
 docs/metrics.md explains each.
 """
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Self
 
 from edge.observability.credit_wait import CreditWait
 from edge.observability.log_clock import LogClock
 from headrace import __version__
 from headrace.batch import Figures as BatchFigures
+from headrace.certificates.expiry import Expiry
 from headrace.configuration.edge import EdgeFile
+from headrace.configuration.tls import Certificates
 from headrace.metrics.figure import Rate, counter, gauge, worked_out
 
 STATES = (
@@ -86,6 +91,9 @@ class Figures:
     log_clock: LogClock = field(default_factory=lambda: LogClock(every=5.0))
     #: Tells the place below which everything is accepted.
     accepted_place: Callable[[], int] = field(default=lambda: 0)
+    #: The certificates of the interconnect, and the folder that holds spool and checkpoint.
+    certificates: Expiry = field(default_factory=lambda: Expiry(Certificates()))
+    state_folder: Path | None = None
     #: Further warnings: whatever part has one puts it here under its name.
     warned: dict[str, str] = field(default_factory=dict)
 
@@ -97,6 +105,8 @@ class Figures:
             heartbeat_seconds=config.heartbeat_seconds,
             window_limit_bytes=config.batches.window_megabytes << 20,
             log_clock=LogClock(every=look_seconds(config)),
+            certificates=Expiry(config.interconnect),
+            state_folder=config.beside(config.state.folder),
         )
 
     @property
@@ -124,6 +134,27 @@ class Figures:
     def no_credit(self) -> float:
         """Seconds for which the far side has let this source attach and has taken nothing."""
         return self.credit_wait.seconds
+
+    @property
+    @worked_out(
+        "certificate_expiry_time_seconds",
+        "When the first certificate of the interconnect ends, in seconds since 1970; absent without any.",
+    )
+    def certificate_expiry(self) -> float | None:
+        """Seconds since 1970."""
+        return self.certificates.time()
+
+    @property
+    @worked_out(
+        "state_disk_free_bytes", "Free space of the disk that holds the state folder, with spool and checkpoint."
+    )
+    def state_disk_free(self) -> int | None:
+        """Bytes that this process may still write; None where the folder cannot be read."""
+        with suppress(OSError):
+            if self.state_folder is not None:
+                disk = os.statvfs(self.state_folder)
+                return disk.f_bavail * disk.f_frsize
+        return None
 
     @property
     @worked_out("ready", "1 while the edge captures and is acknowledged, 0 while not.")
@@ -200,6 +231,8 @@ class Figures:
             "unacknowledged_bytes": self.unacknowledged_bytes,
             "spool_bytes": self.spool_bytes,
             "spool_limit_bytes": self.spool_limit_bytes,
+            "certificate_expiry_time": self.certificate_expiry,
+            "state_disk_free_bytes": self.state_disk_free,
             "returned": self.returned,
             "warnings": "; ".join(self.warnings)[:300],
             "reason": self.reason[:300],

@@ -47,6 +47,23 @@ def examine(files: Certificates) -> list[str]:
     return [warning for warning in found if warning]
 
 
+def ends(files: Certificates) -> float | None:
+    """Return when the first of authority and own certificate ends, in seconds since 1970; None where there is neither.
+
+    Of several certificates in the authority's file the one that lasts longest counts: two are there while it is replaced.
+    Raises ConfigurationError when a file cannot be read.
+    """
+    found = [
+        max(certificate.not_valid_after_utc for certificate in certificates).timestamp()
+        for certificates in (
+            _certificates(files.authority) if files.authority else [],
+            _certificates(files.certificate)[:1] if files.certificate else [],
+        )
+        if certificates
+    ]
+    return min(found, default=None)
+
+
 def unusable(files: Certificates) -> ConfigurationError:
     """Return the error of files that TLS itself refuses."""
     return ConfigurationError(

@@ -12,11 +12,12 @@ from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
-from bridge.service import DELIVERY_PREFIX, LANE_PREFIX
+from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX
 from bridge.service import PREFIX as BRIDGE
 from edge.observability.figures import STATES as EDGE_STATES
 from edge.observability.figures import Figures
 from edge.observability.service import PREFIX as EDGE
+from headrace.certificates.expiry import ConnectionMetrics
 from headrace.metrics.collector import names
 from headrace.metrics.figure import metrics_of
 
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
 LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).values()}
 ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
+ALL |= {f"{CONNECTION_PREFIX}_{metric.name}" for metric in metrics_of(ConnectionMetrics).values()}
 ALL |= {f"{DELIVERY_PREFIX}_{metric.name}" for metric in metrics_of(DeliveryMetrics).values()}
 
 

@@ -1,0 +1,69 @@
+"""`headrace bridge export` and `import`: positions go where none are, and records go on once and in order."""
+
+import json
+
+import pytest
+
+from bridge.kafka.client import admin
+from bridge.kafka.transfer import export_positions, import_positions, read_export
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError, NeedsOperator
+from tests.bridge_file import bridge_file
+from tests.edge_double import message, send
+from tests.integration.test_bridge_command import headrace
+from tests.kafka_reading import read_committed
+from tests.source_log import cut, log
+
+pytest_plugins = ["tests.fix_bridge"]
+
+
+def test_exported_positions_are_imported_where_none_are_and_nowhere_else(kafka, topic, inside, tmp_path):
+    former, name, source = topic(), topic(), "transfer/bank"
+    rows = log(source, 40)
+    one, two = cut(source, rows, lambda: 20)
+    bridge = inside(kafka.bootstrap, {source: [0]}, topic=former)
+    assert send(bridge.port, f"cdc/{source}", [message(one)])[0].state == "accepted"
+    old = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=former)
+    code, out, _ = headrace("export", "--config", old)
+    assert code == 0
+    exported = json.loads(out)
+    assert [(each["source"], each["position"]) for each in exported["sources"]] == [(source, str(one.last))]
+
+    # given another topic and group, as in another cluster, with the records of before the export not in it
+    path = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=name)
+    file, client, export = (
+        load(path, BridgeFile),
+        admin(load(path, BridgeFile).kafka),
+        read_export(out.encode(), "export"),
+    )
+    with pytest.raises(ConfigurationError, match=r"other/bank"):
+        import_positions(file, client, export, only=["other/bank"])
+    kept = tmp_path / "positions.json"
+    kept.write_text(out)
+    code, said, _ = headrace("import", "--config", path, kept)
+    assert (code, said) == (0, f"source {source}: goes on after {one.last}\n")
+    assert import_positions(file, client, export) == [(source, f"is at {one.last} already")]
+
+    # then the next batch follows, and what was exported is a repeat
+    after = inside(kafka.bootstrap, {source: [0]}, topic=name)
+    outcomes = send(after.port, f"cdc/{source}", [message(one), message(two)])
+    assert [outcome.state for outcome in outcomes] == ["accepted"] * 2
+    assert [record.value for record in read_committed(kafka.bootstrap, name)] == [row.value for row in rows[20:]]
+    after.stop()
+
+    # a position that is there is never replaced, nor one put before records, nor (unasked) beyond the last record
+    with pytest.raises(NeedsOperator, match="other positions are committed"):
+        import_positions(file, client, export)
+    empty = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=name)
+    empty.write_text(empty.read_text().replace(f'prefix = "headrace.{name}"', f'prefix = "other.{name}"'))
+    with pytest.raises(NeedsOperator, match="beyond"):
+        import_positions(load(empty, BridgeFile), client, export)
+    later = export_positions(file)
+    behind = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=former)
+    behind.write_text(behind.read_text().replace(f'prefix = "headrace.{former}"', f'prefix = "other.{former}"'))
+    with pytest.raises(NeedsOperator, match="may be missing"):
+        import_positions(load(behind, BridgeFile), client, later)
+    assert import_positions(load(behind, BridgeFile), client, later, accept_gap=True) == [
+        (source, f"goes on after {two.last}")
+    ]
