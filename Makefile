@@ -15,7 +15,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-long test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins clean
+.PHONY: help setup demo dist test test-long test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -103,6 +103,15 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster
+
+.setup/docs/ready: docs/requirements.txt
+	@$(PYTHON) -m venv .setup/docs
+	@.setup/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+docs: .setup/docs/ready ## Build the documents' site into build/docs/site; a broken link fails
+	@$(PYTHON) -m infra.site_pages build/docs
+	@NO_MKDOCS_2_WARNING=1 .setup/docs/bin/mkdocs build --strict --config-file build/docs/mkdocs.yml
 
 dist: .setup/python ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
 	@$(BIN)/python -m infra.dist dist
