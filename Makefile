@@ -10,12 +10,14 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS ?= 2
 # Seeds of `make simulate`, for each scenario.
 SEEDS ?= 10000
+# What `make monitoring` scrapes: [metrics] listen of edges and bridges, as `headrace edge new` and `bridge new` write it.
+TARGETS ?= 127.0.0.1:9400 127.0.0.1:9401
 SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-long test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs clean
+.PHONY: help setup demo dist test test-long test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -103,6 +105,18 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster
+
+.setup/prometheus/ready:
+	@mkdir -p .setup/prometheus
+	@command -v apt-get >/dev/null || { echo "no apt-get here: put prometheus and promtool (2.42 or newer) on PATH"; exit 1; }
+	@cd .setup/prometheus && apt-get download --quiet --quiet prometheus 2>/dev/null && dpkg -x prometheus_*.deb .
+	@touch $@
+
+monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules beside running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
+	@$(BIN)/python -m infra.local.prometheus $(TARGETS)
+
+test-monitoring: .setup/python .setup/prometheus/ready ## Each alert fires in a real Prometheus, and resolves; the dashboard's queries have data
+	@$(BIN)/python -m pytest -q tests/monitoring
 
 .setup/docs/ready: docs/requirements.txt
 	@$(PYTHON) -m venv .setup/docs

@@ -1,0 +1,158 @@
+"""Every rule fires and resolves, and every panel has data, in a real Prometheus that scrapes the real endpoints of parts.
+
+The figures behind the endpoints are set by hand, so that all rules are seen within two minutes and without any other server.
+"""
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from bridge.deliveries.metrics import DeliveryMetrics
+from bridge.kafka.lane_metrics import LaneMetrics
+from bridge.metrics import Complete, SourceMetrics
+from bridge.service import BridgeService
+from edge.observability.figures import Figures
+from edge.observability.service import EdgeService
+from headrace.certificates.authority import Authority
+from headrace.certificates.expiry import ConnectionMetrics, Expiry
+from headrace.configuration.tls import Certificates
+from headrace.errors import NeedsOperator
+from headrace.hold import HeldService
+from headrace.metrics.endpoint import Endpoint
+from infra.local.ports import free_port
+from infra.local.prometheus import RULES, Prometheus, program
+from tests.monitoring.rules import shortened
+from tests.waiting import eventually
+
+ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
+DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
+
+
+def well(**edge):
+    """Return the figures of a source that is served and whose edge captures."""
+    now = time.monotonic()
+    figures = SourceMetrics(state="serving", heard_at=now, complete=Complete(now, 0.0, 0))
+    room = {"spool_bytes": 0, "spool_limit_bytes": 1000, "retained_wal_bytes": 1, "safe_wal_bytes": 1000}
+    lags = {"captured_lag_seconds": 0.0, "accepted_lag_seconds": 0.0}
+    figures.edge = (
+        {"state": "capturing", "heartbeat_seconds": 1000.0, "state_disk_free_bytes": 10**12} | room | lags | edge
+    )
+    return figures
+
+
+def ill(soon):
+    """Return figures of sources each of which has something else; `soon`: when a certificate ends, in seconds since 1970."""
+    long_ago = time.monotonic() - 1000
+    sources = {
+        "a/stopped": well(state="needs an operator"),
+        "a/silent": well(heartbeat_seconds=1.0),
+        "a/database": well(state="database down"),
+        "a/warns": well(warnings="something"),
+        "a/log": well(retained_wal_bytes=90, safe_wal_bytes=10),
+        "a/spool": well(spool_bytes=90, spool_limit_bytes=100),
+        "a/disk": well(state_disk_free_bytes=10**9, spool_limit_bytes=10**10),
+        "a/certificate": well(certificate_expiry_time=soon),
+        "a/gap": well(),
+    }
+    sources["a/silent"].heard_at = long_ago
+    sources["a/gap"].state = "gap"
+    return sources
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Yield an edge's and a bridge's figures, and the endpoints that show them, next to those of parts that are held."""
+    authority = Authority(tmp_path / "certs")
+    sources = {"a/well": well()}
+    delivery = DeliveryMetrics(state="delivering")
+    figures = Figures(database_connected=1, interconnect_connected=1, spool_bytes=0, spool_limit_bytes=1000)
+    figures.certificates = Expiry(Certificates(authority=authority.folder / "authority.pem"))
+    figures.state_folder = tmp_path
+    figures.retained_wal_bytes, figures.safe_wal_bytes = 1, 1000
+    connections = {"interconnect": ConnectionMetrics(Expiry(Certificates()))}
+    lanes = {"0": LaneMetrics()}
+    bridge = BridgeService(sources, lambda: lanes, lambda: True, lambda: "", {"alerts": delivery}, connections)
+    lost = NeedsOperator("the slot is gone", hint="Do something.")
+    services = {
+        "bridge": bridge,
+        "edge": EdgeService("a/well", figures, lambda: ""),
+        "held bridge": HeldService("bridge", ["a/held"], lost),
+        "held edge": HeldService("edge", ["a/held"], lost),
+        "second bridge": HeldService("bridge", [], lost),
+        "second edge": EdgeService("a/second", Figures(database_connected=1, interconnect_connected=1), lambda: ""),
+    }
+    endpoints = {name: Endpoint(f"127.0.0.1:{free_port()}", service) for name, service in services.items()}
+    yield authority, sources, delivery, figures, endpoints, services
+    for endpoint in endpoints.values():
+        endpoint.stop()
+
+
+def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path):
+    authority, sources, delivery, figures, endpoints, services = parts
+    targets = [f"127.0.0.1:{endpoint.port}" for endpoint in endpoints.values()]
+    prometheus = Prometheus(tmp_path / "prometheus", free_port(), targets, shortened(), interval="1s")
+    prometheus.start()
+    try:
+        eventually(lambda: prometheus.ready, 60, saying="Prometheus answers")
+        for panel in DASHBOARD["panels"]:
+            for target in panel["targets"]:
+                asked = re.sub(r"\[\dm\]", "[15s]", target["expr"].replace("$source", ".*"))
+                eventually(lambda asked=asked: prometheus.query(asked), 60, saying=f"{panel['title']}: {asked}")
+
+        # when everything is wrong
+        endpoints["second bridge"].stop()
+        endpoints["second edge"].stop()
+        own = authority.client("a/well", 3)
+        figures.certificates = Expiry(Certificates(certificate=own, key=own.with_suffix(".key")))
+        sources.update(ill(figures.certificate_expiry))
+        figures.spool_bytes, figures.spool_limit_bytes = 9 * 10**14, 10**15
+        figures.retained_wal_bytes, figures.safe_wal_bytes = 90, 10
+        figures.unacknowledged_batches, figures.accepted_at = 1, time.monotonic() - 500
+        sources["a/well"].complete = Complete(time.monotonic(), 1000.0, 0)
+        delivery.state, delivery.oldest_ms = "needs an operator", 0
+
+        def fire():
+            # Counters have to grow for a rate.
+            sources["a/well"].rejected += 1
+            sources["a/well"].setbacks += 1
+            sources["a/well"].commit_seconds.add(3.0)
+            delivery.dead_lettered += 1
+            missing = ALERTS - prometheus.firing()
+            assert not missing, missing
+            return True
+
+        eventually(fire, 90, every=0.5, saying="all alerts fire")
+
+        # when all is well again, and what is gone is there no more
+        for name in [name for name in sources if name != "a/well"]:
+            del sources[name]
+        sources["a/well"] = well()
+        delivery.state = "delivering"
+        figures.spool_bytes, figures.spool_limit_bytes = 0, 1000
+        figures.retained_wal_bytes, figures.safe_wal_bytes = 1, 1000
+        figures.unacknowledged_batches = 0
+        authority.client("a/well", 90)
+        delivery.oldest_ms = None
+        absent = {"HeadraceBridgeAbsent", "HeadraceEdgeAbsent"}
+        # The held parts stay, and with them the state of their source.
+        held = absent | {"HeadraceBridgeNeedsOperator", "HeadraceEdgeNeedsOperator", "HeadraceSourceNeedsOperator"}
+        eventually(lambda: prometheus.firing() <= held, 90, every=0.5, saying="all others resolve")
+        endpoints["second bridge"] = Endpoint(targets[4], services["second bridge"])
+        endpoints["second edge"] = Endpoint(targets[5], services["second edge"])
+        eventually(lambda: not prometheus.firing() & absent, 60, saying="they are scraped again")
+    finally:
+        print("firing:", sorted(prometheus.firing()))
+        prometheus.stop()
+
+
+def test_promtool_accepts_the_rules_as_they_are_and_as_they_are_tested(tmp_path):
+    (tmp_path / "short.yml").write_text(shortened())
+    for file in (RULES, tmp_path / "short.yml"):
+        done = subprocess.run(
+            [program("promtool"), "check", "rules", file], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
