@@ -83,7 +83,7 @@ def check_command(line):
         rest = command.make_parser(context).parse_args(list(arguments))[1]
         if not rest or rest[0].startswith("["):
             return
-        found = COMMANDS.get(rest[0]) if command is root else command.get_command(context, rest[0])
+        found = (COMMANDS if command is root else {}).get(rest[0]) or command.get_command(context, rest[0])
         if found is None:
             raise click.UsageError(f"no such command {rest[0]!r}")
         command, arguments = found, rest[1:]
