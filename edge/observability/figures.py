@@ -106,7 +106,7 @@ class Figures:
             window_limit_bytes=config.batches.window_megabytes << 20,
             log_clock=LogClock(every=look_seconds(config)),
             certificates=Expiry(config.interconnect),
-            state_folder=config.beside(config.state.folder),
+            state_folder=config.resolve(config.state.folder),
         )
 
     @property
