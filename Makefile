@@ -6,8 +6,8 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 # Compiled modules are kept, whatever the surroundings say: without them each process compiles all that it imports, a command for
 # half a second, a task of Airflow's for three.
 export PYTHONDONTWRITEBYTECODE :=
-# Workers that share a run; each has servers of its own, most of the time is theirs, and 3 GB each is enough.
-WORKERS ?= 2
+# Workers that share a run: two, or as many as there are cores and 4 GB of memory for each, at most four. Each has servers of its own.
+WORKERS ?= $(shell $(PYTHON) -c "import os; pages = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'); print(max(2, min(4, len(os.sched_getaffinity(0)), pages >> 32)))")
 # Seeds of `make simulate`, for each scenario.
 SEEDS ?= 10000
 # What `make monitoring` scrapes: [metrics] listen of edges and bridges, as `headrace edge new` and `bridge new` write it.
@@ -115,7 +115,7 @@ test-cluster: setup ## A lake on a Spark cluster whose executors share no disk w
 monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules beside running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
 	@$(BIN)/python -m infra.local.prometheus $(TARGETS)
 
-test-monitoring: .setup/python .setup/prometheus/ready ## Each alert fires in a real Prometheus, and resolves; the dashboard's queries have data
+test-monitoring: .setup/python .setup/prometheus/ready ## The alert rules in a real Prometheus that scrapes real endpoints; the dashboard's queries have data
 	@$(BIN)/python -m pytest -q tests/monitoring
 
 .setup/docs/ready: docs/requirements.txt

@@ -87,6 +87,7 @@ def test_versions_of_rows_begin_and_end_with_their_changes(spark, feed, lake_fil
     assert versions(spark, lake) == sorted([*ended, (J, 4, "gone", 6, 7), (J, 4, "gone", 8, None)])
 
 
+@pytest.mark.long
 def test_history_is_built_from_bronze_when_it_is_wanted_later_and_done_again_without_harm(
     spark, feed, lake_file, loaded
 ):
