@@ -35,27 +35,39 @@ class KafkaMember:
         self._consumer = self._make()
         self._known: tuple[bytes, GroupMetadata | None] = (b"", None)
         self._subscribe: Callable[[], None] = lambda: None
-        self._closing = False
+        #: While it ends, and once the client itself is being closed.
+        self._closing = self._is_closed = False
+        #: What it was assigned while it was ending.
+        self._declined: set[Partition] = set()
 
     def join(self, topics: Collection[str], assigned: Named, revoked: Named, lost: Named) -> None:
         """Join the group."""
 
         def on_assign(consumer: Any, partitions: list[Any]) -> None:
-            if self._closing:
-                # Assigned while the client was being closed: it takes nothing on, and a closed client answers nothing.
+            if self._is_closed:
+                # Assigned while the client was being closed, which then answers nothing.
                 return
             consumer.incremental_assign(partitions)
             if partitions:
                 consumer.pause(partitions)
-            assigned(_places(partitions))
+            places = _places(partitions)
+            if self._closing:
+                # It takes nothing on.
+                self._declined.update(places)
+            else:
+                assigned(places)
+
+        def given_up(consumer: Any, partitions: list[Any], report: Named) -> None:
+            places = [place for place in _places(partitions) if place not in self._declined]
+            if places:
+                report(places)
+            consumer.incremental_unassign(partitions)
 
         def on_revoke(consumer: Any, partitions: list[Any]) -> None:
-            revoked(_places(partitions))
-            consumer.incremental_unassign(partitions)
+            given_up(consumer, partitions, revoked)
 
         def on_lost(consumer: Any, partitions: list[Any]) -> None:
-            lost(_places(partitions))
-            consumer.incremental_unassign(partitions)
+            given_up(consumer, partitions, lost)
 
         def subscribe() -> None:
             self._consumer.subscribe(sorted(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
@@ -91,6 +103,11 @@ class KafkaMember:
         self._closing = True
         if leave and not self._fatal:
             self._leave()
+        else:
+            # An assignment that waits is taken before the client is closed: librdkafka may lose the answer to the second of two
+            # changes of its assignment while it closes, and this process would wait for that without end.
+            self._consumer.poll(0.1)
+        self._is_closed = True
         self._consumer.close()
 
     def unassigned(self, partitions: Collection[Partition]) -> set[Partition] | None:
