@@ -14,7 +14,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.failover import follow, guard
 from edge.postgres.key_predicate import condition
-from edge.postgres.monitor import Watch
+from edge.postgres.monitor import KnownLabels, Watch
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import check_server, check_slot, check_system, find_slot, log_end, retained_bytes
@@ -37,12 +37,13 @@ class PostgresEngine:
         self._names = names
         self.address = str(names)
         self.state = State(config.resolve(config.state.folder), PostgresCheckpoint)
+        self._labels = KnownLabels()
 
     def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
         stream, database = open_stream(self._names, source, checkpoint, former_pid)
-        return PostgresSession(self._config, self._names, stream, database)
+        return PostgresSession(self._config, self._names, stream, database, self._labels)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
@@ -50,7 +51,7 @@ class PostgresEngine:
 
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
-        return Watch(self._config, self._database, checkpoint, figures, outbox)
+        return Watch(self._config, self._database, checkpoint, figures, outbox, self._labels)
 
     def initialise(
         self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
@@ -88,13 +89,16 @@ class PostgresEngine:
 class PostgresSession(DecodedLog[SnapshotDecoder]):
     """A slot's stream and its decoder, with an ordinary connection next to them for what the log does not have."""
 
-    def __init__(self, config: EdgeFile, names: Postgresql, stream: ReplicationStream, database: Database) -> None:
+    def __init__(
+        self, config: EdgeFile, names: Postgresql, stream: ReplicationStream, database: Database, labels: KnownLabels
+    ) -> None:
         self._source = config.source.name
         self._names = names
         self._config = config
         self._policy = Policy(config.policy)
         self._stream = stream
         self._database = database
+        self._labels = labels
         self.pid = stream.pid
         self.fileno, self.confirm, self.flush = stream.fileno, stream.confirm, stream.flush
 
@@ -106,7 +110,10 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         """Start the slot's stream at the confirmed LSN."""
         names = self._names
         if history is not None:
-            history.labels(enum_labels(self._database))
+            labels = enum_labels(self._database)
+            history.labels(labels)
+            # What is renamed from now on is found by a look, the first one included.
+            self._labels.newest = labels
             history.forget_dropped(table_names(self._database))
         self._decoder = SnapshotDecoder(
             source=self._source,

@@ -5,22 +5,43 @@ PostgreSQL 18 only warns when a publication vanishes under a running stream, and
 a few seconds.
 """
 
+from collections.abc import Callable
+
 from edge import watch
+from edge.delivery.outbox import Outbox
+from edge.observability.figures import Figures
 from edge.postgres.catalog import check_publication, enum_labels
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.failover import guard
 from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
+from headrace.configuration.edge import EdgeFile
 from headrace.errors import Retryable
 
 _UNRESERVED = "the slot has outgrown max_slot_wal_keep_size: the server will remove its log soon, and changes with it"
 
 
+class KnownLabels:
+    """The labels of enum types that the session compared with its table history, or a later look found; None before."""
+
+    newest: dict[str, dict[str, str]] | None = None
+
+
 class Watch(watch.Watch[Database, PostgresCheckpoint]):
     """Looks at slot, publication and `synchronized_standby_slots`."""
 
-    #: The labels of enum types at the look before; None at the first.
-    _labels: dict[str, dict[str, str]] | None = None
+    def __init__(
+        self,
+        config: EdgeFile,
+        connect: Callable[[], Database],
+        checkpoint: Callable[[], PostgresCheckpoint],
+        figures: Figures,
+        outbox: Outbox,
+        labels: KnownLabels,
+    ) -> None:
+        # Before the thread starts.
+        self._labels = labels
+        super().__init__(config, connect, checkpoint, figures, outbox)
 
     def look(self, connection: Database) -> None:
         """Look once."""
@@ -41,8 +62,10 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
 
     def _look_at_labels(self, connection: Database) -> None:
         """Have the next session compare the labels of enum types when they are others: the log has no record of that."""
+        if self._labels.newest is None:
+            return
         labels = enum_labels(connection)
-        former, self._labels = self._labels, labels
-        known = [(kind, number, label) for kind, named in (former or {}).items() for number, label in named.items()]
+        former, self._labels.newest = self._labels.newest, labels
+        known = [(kind, number, label) for kind, named in former.items() for number, label in named.items()]
         if any(labels.get(kind, {}).get(number, label) != label for kind, number, label in known):
             self._outbox.reopen(Retryable("labels of an enum type were changed: the log is read again by the new ones"))
