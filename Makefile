@@ -12,7 +12,9 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; pages = os.sysconf('SC_PHYS_PAGES') 
 SEEDS ?= 10000
 # What `make monitoring` scrapes: [metrics] listen of edges and bridges, as `headrace edge new` and `bridge new` write it.
 TARGETS ?= 127.0.0.1:9400 127.0.0.1:9401
-SHARED := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A call into a library that hangs and lets no other thread run is beyond pytest-timeout: the worker ends, and its test has failed.
+HANGS := -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true
+SHARED := $(HANGS) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -78,7 +80,7 @@ test: setup ## What must pass before a commit is published: every ring in order
 	@$(BIN)/python -m pytest -q tests/unit
 	@$(BIN)/python -m pytest --durations=40 -m "not long" $(SHARED) $(RINGS)
 
-test-long: setup ## More faults, older tables, schedules over time, three brokers: what takes minutes for a test
+test-long: setup ## More faults, older tables, schedules over time, three brokers: tests that take minutes
 	@$(BIN)/python -m pytest --durations=20 -m long $(SHARED) $(RINGS)
 
 object-store-jars: setup ## Fetch the jars for a lake on S3 into .setup/jars (once)
