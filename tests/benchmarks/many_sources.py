@@ -44,6 +44,7 @@ def many(bench: Bench, load: Load) -> list[Result]:
         bridge, url = bench.bridge("many", names, "many")
         bridge.start()
         ending.callback(bridge.stop)
+        eventually(lambda: bridge.tail(100_000).count("taken over at") >= load.sources, saying="all sources are served")
         seen = _carry(bench, ending, load, "many", names, [bridge], url)
         most = usage(bridge.pid).peak_megabytes
     return [
