@@ -2,8 +2,8 @@
 
 import pytest
 
+from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.verify import verify as verification
-from spark_jobs.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.verify import verify
 from tests.verify_sides import SOURCE, Frames, address
 

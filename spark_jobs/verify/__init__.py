@@ -1,1 +1,1 @@
-"""Proof that a silver table equals the table at its source: count and checksum, made inside the engines."""
+"""Proof that silver equals the sources: the half of headquarters, which compares (headrace/verify reads the sources)."""

@@ -18,7 +18,7 @@ from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from spark_jobs.verify.engine import Database
+    from headrace.verify.engine import Database
     from spark_jobs.verify.lake import LakeAt, Reached
     from spark_jobs.verify.report import Shown, TableReport
 
@@ -69,9 +69,9 @@ def verify(
     lake = load(config, LakeFile)
     sources = _sources(lake, stream, source)
     # Spark and the driver take seconds to import, which a wrong file need not wait for.
+    from headrace.verify.engines import connect
     from spark_jobs.session import session
     from spark_jobs.verify import report
-    from spark_jobs.verify.engines import connect
     from spark_jobs.verify.lake import LakeAt
     from spark_jobs.verify.tables import named
 

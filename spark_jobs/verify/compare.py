@@ -1,7 +1,8 @@
 """The comparison of one table: digests of both sides by range of the key, and, where they differ, the keys that differ.
 
 A range whose digests differ is cut again until its rows are few enough to list. The two sides work at the same time, and
-neither hands out more than sums and a bounded list. Needs that neither side changes meanwhile. Called by verify.py.
+neither hands out more than sums and a bounded list of hashes; keys leave the source for rows alone that differ. Needs that
+neither side changes meanwhile. Called by verify.py.
 """
 
 from collections import Counter, defaultdict
@@ -10,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spark_jobs.verify.canonical import Column
-from spark_jobs.verify.digest import Digest, Row, Side
-from spark_jobs.verify.ranges import Grid, Span
+from headrace.verify.canonical import Column
+from headrace.verify.digest import Digest, LakeSide, Row
+from headrace.verify.engine import SourceSide
+from headrace.verify.ranges import Grid, Span
 
 #: Rows of one side that are listed at most, all in all.
 LISTED = 8192
@@ -70,8 +72,8 @@ class Comparison:
 
 
 def compare(
-    source: Side,
-    lake: Side,
+    source: SourceSide,
+    lake: LakeSide,
     columns: Sequence[Column],
     key: Sequence[Column],
     grid: Grid,
@@ -97,11 +99,13 @@ def compare(
 class _Search:
     """Gathers the rows of ranges that differ, within bounds."""
 
-    def __init__(self, source: Side, lake: Side, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, source: SourceSide, lake: LakeSide, executor: ThreadPoolExecutor) -> None:
         self.source_rows: list[Row] = []
         self.lake_rows: list[Row] = []
         self.complete = True
         self._source, self._lake, self._executor = source, lake, executor
+        #: Rows that were listed, of the side that has more.
+        self._listed = 0
         self._steps = 0
 
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> tuple[dict[int, Digest], dict[int, Digest]]:
@@ -123,25 +127,31 @@ class _Search:
             self._list(grid, few)
 
     def _step(self) -> bool:
-        left = LISTED - max(len(self.source_rows), len(self.lake_rows))
         self._steps += 1
-        if left <= 0 or self._steps > _STEPS:
+        if self._listed >= LISTED or self._steps > _STEPS:
             self.complete = False
             return False
         return True
 
     def _list(self, grid: Grid, cells: Sequence[int]) -> None:
-        most = LISTED - max(len(self.source_rows), len(self.lake_rows))
-        listed = self._executor.submit(self._source.rows, grid, cells, most)
+        most = LISTED - self._listed
+        listed = self._executor.submit(self._source.hashes, grid, cells, most)
         in_lake = self._lake.rows(grid, cells, most)
         at_source = listed.result()
+        self._listed += max(len(at_source), len(in_lake))
         if max(len(at_source), len(in_lake)) >= most:
             # Both end before the key at which the shorter reach ends, so that no row seems to be missing.
-            end = min(side[-1].key_hash for side in (at_source, in_lake) if len(side) >= most)
-            at_source, in_lake = ([row for row in side if row.key_hash < end] for side in (at_source, in_lake))
+            ends = [side[-1].key_hash for side in (at_source, in_lake) if len(side) >= most]
+            at_source = [row for row in at_source if row.key_hash < min(ends)]
+            in_lake = [row for row in in_lake if row.key_hash < min(ends)]
             self.complete = False
-        self.source_rows += at_source
-        self.lake_rows += in_lake
+        here = Counter((row.key_hash, row.hash) for row in at_source)
+        there = Counter((row.key_hash, row.hash) for row in in_lake)
+        differing = {key_hash for key_hash, _ in (here - there) + (there - here)}
+        wanted = differing & {row.key_hash for row in at_source}
+        if wanted:
+            self.source_rows += self._executor.submit(self._source.rows, grid, cells, wanted).result()
+        self.lake_rows += [row for row in in_lake if row.key_hash in differing]
 
 
 def _differing(here: dict[int, Digest], there: dict[int, Digest]) -> dict[int, int]:

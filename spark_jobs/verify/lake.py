@@ -17,6 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
 from headrace.schema import TableSchema
+from headrace.verify import canonical
+from headrace.verify.engine import Database, Place
 from spark_jobs import scratch, storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
@@ -24,8 +26,6 @@ from spark_jobs.query import snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
 from spark_jobs.silver import copies, table_task, target_schema, unfinished
 from spark_jobs.state import delta_log, published
-from spark_jobs.verify import canonical
-from spark_jobs.verify.engine import Database, Place
 
 _log = logging.getLogger(__name__)
 

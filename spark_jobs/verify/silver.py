@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's own name for it.
 from pyspark.sql import types as T  # noqa: N812 - as above.
 
-from spark_jobs.verify import canonical
-from spark_jobs.verify.canonical import Column, SilverType
-from spark_jobs.verify.digest import DIGITS, Digest, Row
-from spark_jobs.verify.ranges import Grid, Span, hashes
+from headrace.verify import canonical
+from headrace.verify.canonical import Column, SilverType
+from headrace.verify.digest import DIGITS, Digest, Row
+from headrace.verify.ranges import Grid, Span, hashes
 
 _SUMS = [
     "count(1) AS rows",

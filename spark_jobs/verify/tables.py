@@ -8,10 +8,10 @@ was added and never filled. Called by verify.py.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from headrace.verify import canonical
+from headrace.verify.canonical import Column, SilverType
+from headrace.verify.engine import Forms, SourceTable
 from spark_jobs.silver.target_schema import NAN
-from spark_jobs.verify import canonical
-from spark_jobs.verify.canonical import Column, SilverType
-from spark_jobs.verify.engine import Forms, SourceTable
 
 
 @dataclass(frozen=True, kw_only=True)

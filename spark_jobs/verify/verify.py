@@ -14,11 +14,12 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
+from headrace.verify import ranges
+from headrace.verify.engine import Database, SourceSide, SourceTable
+from headrace.verify.ranges import Grid
 from spark_jobs.errors import explained
-from spark_jobs.verify import ranges, silver, tables
+from spark_jobs.verify import silver, tables
 from spark_jobs.verify.compare import compare
-from spark_jobs.verify.engine import Database, SourceSide, SourceTable
-from spark_jobs.verify.ranges import Grid
 from spark_jobs.verify.report import TableReport, Verdict
 from spark_jobs.verify.silver import SilverSide
 from spark_jobs.verify.tables import Plan

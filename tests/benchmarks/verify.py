@@ -15,10 +15,10 @@ from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
+from headrace.verify.postgres.database import SourceDatabase
 from infra.local import files
 from infra.local.postgres import Postgres
 from spark_jobs import session
-from spark_jobs.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.verify import verify
 from tests.benchmarks.results import Result, show, write
 from tests.benchmarks.usage import Usage, usage

@@ -12,11 +12,11 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import NeedsOperator, Retryable
+from headrace.verify.postgres import database as source_module
+from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs import load as job
 from spark_jobs.silver import table_task
 from spark_jobs.state import published
-from spark_jobs.verify.postgres import database as source_module
-from spark_jobs.verify.postgres.database import SourceDatabase
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]

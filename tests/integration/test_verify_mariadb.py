@@ -14,9 +14,9 @@ from headrace import command
 from headrace.configuration.lake import LakeFile, VerifiedMysql
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator, NotConnected
+from headrace.verify.mysql.database import MysqlDatabase
 from spark_jobs import load as job
 from spark_jobs.silver import table_task
-from spark_jobs.verify.mysql.database import MysqlDatabase
 from tests.integration.test_mariadb_values import EDGES, TABLE
 from tests.waiting import eventually
 
@@ -329,8 +329,8 @@ def test_writers_are_held_for_a_moment_only_where_the_server_does_not_say_where_
     maria, address, monkeypatch
 ):
     # Given a server of which no more is known than of MySQL.
-    monkeypatch.setattr("spark_jobs.verify.mysql.database._TELLS", "no server")
-    monkeypatch.setattr("spark_jobs.verify.mysql.database._NEW_WORD", (99, 0))
+    monkeypatch.setattr("headrace.verify.mysql.database._TELLS", "no server")
+    monkeypatch.setattr("headrace.verify.mysql.database._NEW_WORD", (99, 0))
     maria.execute("insert into t values (1, 'before')")
     before = end_of_log(maria)
 

@@ -1,7 +1,7 @@
 """Differences are located: in ranges of the key, down to the rows in them."""
 
+from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.compare import Difference, Range
-from spark_jobs.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.verify import verify
 from tests.verify_sides import SOURCE, Frames, address, rows
 

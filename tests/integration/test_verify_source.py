@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import NeedsOperator, NotConnected
-from spark_jobs.verify.postgres.database import SourceDatabase
+from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.verify import verify
 from tests.verify_sides import SOURCE, Frames, address, rows
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from headrace.verify.canonical import SilverType, SourceType
+from headrace.verify.engine import SourceTable
 from spark_jobs.silver.target_schema import NAN
 from spark_jobs.verify import tables
-from spark_jobs.verify.canonical import SilverType, SourceType
-from spark_jobs.verify.engine import SourceTable
 
 
 def compared(silver, name="amount"):

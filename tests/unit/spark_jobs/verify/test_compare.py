@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.verify import ranges
-from spark_jobs.verify.canonical import Column
+from headrace.verify import ranges
+from headrace.verify.canonical import Column
+from headrace.verify.digest import DIGITS, Digest, Row, RowHash
 from spark_jobs.verify.compare import LISTED, Difference, Range, compare
-from spark_jobs.verify.digest import DIGITS, Digest, Row
 
 ID, VALUE = (Column(name=name, source="", silver="", free=True) for name in ("id", "value"))
 COLUMNS = [ID, VALUE]
 
 
-class MemorySide:
+class Memory:
     """Rows of two columns, in memory."""
 
     def __init__(self, rows: Sequence[tuple[int, str]], *, keyed: bool = True) -> None:
@@ -33,8 +33,9 @@ class MemorySide:
             )
             for key, value in rows
         ]
-        #: How many rows were listed in all.
+        #: How many rows were listed in all, and which were handed out by key.
         self.listed = 0
+        self.shown: list[Row] = []
 
     def digests(self, grid, cells=None):
         sums: dict[int, Digest] = {}
@@ -45,11 +46,14 @@ class MemorySide:
                 sums[cell] = sums.get(cell, Digest()).plus(Digest(1, *parts))
         return sums
 
-    def rows(self, grid, cells, most):
-        found = sorted(
+    def _in(self, grid, cells):
+        return sorted(
             (row for key, _, row in self._rows if self._cell(grid, key, row) in cells),
             key=lambda row: (row.key_hash, row.columns),
-        )[:most]
+        )
+
+    def _listed(self, grid, cells, most):
+        found = self._in(grid, cells)[:most]
         self.listed += len(found)
         return found
 
@@ -58,6 +62,21 @@ class MemorySide:
             return None
         found = place(grid.span, key, row)
         return None if found is None else (found - grid.span.low) // grid.width
+
+
+class MemorySource(Memory):
+    def hashes(self, grid, cells, most):
+        return [RowHash(row.key_hash, row.hash) for row in self._listed(grid, cells, most)]
+
+    def rows(self, grid, cells, key_hashes):
+        found = [row for row in self._in(grid, cells) if row.key_hash in key_hashes]
+        self.shown += found
+        return found
+
+
+class MemoryLake(Memory):
+    def rows(self, grid, cells, most):
+        return self._listed(grid, cells, most)
 
 
 def place(span, key, row):
@@ -77,12 +96,12 @@ def md5(text: str) -> str:
 def keyed(source, lake, cells=16, *, by_hash=False):
     numbers = [key for key, _ in source] or [0]
     span = ranges.hashes() if by_hash else ranges.keys(min(numbers), max(numbers))
-    return compare(MemorySide(source), MemorySide(lake), COLUMNS, [ID], ranges.grid(span, cells))
+    return compare(MemorySource(source), MemoryLake(lake), COLUMNS, [ID], ranges.grid(span, cells))
 
 
 def keyless(source, lake):
     grid = ranges.grid(ranges.hashes(), 16)
-    return compare(MemorySide(source, keyed=False), MemorySide(lake, keyed=False), COLUMNS, [], grid)
+    return compare(MemorySource(source, keyed=False), MemoryLake(lake, keyed=False), COLUMNS, [], grid)
 
 
 def test_the_same_rows_in_another_order_are_equal():
@@ -119,6 +138,17 @@ def test_a_row_that_is_missing_extra_or_changed_is_named_by_its_key_in_a_small_t
     ]
 
 
+def test_keys_of_rows_alone_that_differ_leave_the_source():
+    source = [(number, "v") for number in range(400)]
+    here = MemorySource(source)
+    there = MemoryLake([(7, "w"), *source[8:]])
+
+    found = compare(here, there, COLUMNS, [ID], ranges.grid(ranges.keys(0, 399), 4))
+
+    assert len(found.differences) == 8
+    assert {row.key for row in here.shown} == {(str(number),) for number in range(8)}
+
+
 def test_neighbouring_ranges_that_differ_are_one_range_of_the_key():
     source = [(number, "v") for number in range(1000)]
     lake = [row for row in source if not 250 <= row[0] < 450]
@@ -141,7 +171,7 @@ def test_keys_beyond_those_of_the_source_are_in_ranges_without_an_end():
 
 def test_a_key_column_that_is_alike_in_most_rows_is_no_obstacle():
     source = [(1, f"v{number}") for number in range(LISTED * 2)]
-    here, there = MemorySide(source, keyed=False), MemorySide(source[1:], keyed=False)
+    here, there = MemorySource(source, keyed=False), MemoryLake(source[1:], keyed=False)
 
     found = compare(here, there, COLUMNS, [], ranges.grid(ranges.hashes(), 4))
 
@@ -161,14 +191,14 @@ def test_only_the_cells_that_are_asked_for_are_compared():
     source = [(number, "v") for number in range(100)]
     grid = ranges.grid(ranges.keys(0, 99), 10)
 
-    found = compare(MemorySide(source), MemorySide(source[:95]), COLUMNS, [ID], grid, [0, 3])
+    found = compare(MemorySource(source), MemoryLake(source[:95]), COLUMNS, [ID], grid, [0, 3])
 
     assert (found.equal, found.source.rows, found.compared) == (True, 20, 2)
 
 
 def test_when_most_rows_differ_some_are_named_and_it_is_said_that_there_are_more():
     source = [(number, "v") for number in range(LISTED * 3)]
-    here, there = MemorySide(source), MemorySide([])
+    here, there = MemorySource(source), MemoryLake([])
 
     found = compare(here, there, COLUMNS, [ID], ranges.grid(ranges.keys(0, LISTED * 3), 64))
 

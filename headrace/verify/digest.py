@@ -4,14 +4,20 @@ A row's hash is the MD5 of its canonical text. Its first two runs of 60 bits are
 rows does not matter and equal rows count as often as they are there. `Side` is implemented for the source and for silver.
 """
 
+import hashlib
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from spark_jobs.verify.ranges import Grid
+from headrace.errors import CorruptInput
+from headrace.verify.ranges import Grid
 
 #: Hexadecimal digits of an MD5 that make up each of the two numbers.
 DIGITS = 15
+
+
+_HASH = re.compile("[0-9a-f]{32}")
 
 
 class Digest(NamedTuple):
@@ -36,6 +42,19 @@ class Row:
     #: One hash for each column.
     columns: tuple[str, ...]
 
+    @property
+    def hash(self) -> str:
+        """Return one hash for the row, of its columns' hashes."""
+        return hashlib.md5("".join(self.columns).encode(), usedforsecurity=False).hexdigest()
+
+
+class RowHash(NamedTuple):
+    """A row as it is listed first: it says whether the row differs, and nothing else."""
+
+    key_hash: str
+    #: As `Row.hash`.
+    hash: str
+
 
 class Side(Protocol):
     """One side of a table's comparison."""
@@ -43,5 +62,16 @@ class Side(Protocol):
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
         """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
 
+
+class LakeSide(Side, Protocol):
+    """Silver's side."""
+
     def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
+
+
+def checked(key_hashes: Collection[str]) -> list[str]:
+    """Return hashes that go into a statement; raise CorruptInput for what is none."""
+    if not all(_HASH.fullmatch(each) for each in key_hashes):
+        raise CorruptInput("what is to be listed is no hash of a key")
+    return sorted(key_hashes)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_jobs.verify.mysql import binlog
+from headrace.verify.mysql import binlog
 
 FILES = {
     "log.000007": [(4, "Format_desc", ""), (300, "Gtid", "BEGIN GTID 0-1-1"), (342, "Table_map", "table_id: 18 (pay.t)"),

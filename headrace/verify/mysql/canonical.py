@@ -5,7 +5,7 @@ As canonical.py does it for PostgreSQL. These servers have no function that show
 zero is null here: it is in the lake, or its table's load stops. What can be large is replaced by its MD5: row texts are small.
 """
 
-from spark_jobs.verify.canonical import Column, SilverType, SourceType, silver_name
+from headrace.verify.canonical import Column, SilverType, SourceType, silver_name
 
 _LARGE_TEXT = {"text", "mediumtext", "longtext", "json"}
 _LARGE_BYTES = {

@@ -1,7 +1,7 @@
 """PostgreSQL's side of a comparison: one table's rows, summed by the server.
 
 Ranges of an integer key are a query each, which finds its rows by the key's index; ranges of hashes are one query that reads
-the table once. Only sums, hashes and keys leave the server. Called by database.py.
+the table once. Only sums, hashes and keys leave the server. Made by database.py.
 """
 # Statements are built from quoted names of the catalog and from numbers, nothing else.
 # ruff: noqa: S608
@@ -9,11 +9,11 @@ the table once. Only sums, hashes and keys leave the server. Called by database.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from spark_jobs.verify import canonical
-from spark_jobs.verify.canonical import Column
-from spark_jobs.verify.digest import DIGITS, Digest, Row
-from spark_jobs.verify.engine import SourceTable
-from spark_jobs.verify.ranges import Grid, Span
+from headrace.verify import canonical
+from headrace.verify.canonical import Column
+from headrace.verify.digest import DIGITS, Digest, Row, RowHash, checked
+from headrace.verify.engine import SourceTable
+from headrace.verify.ranges import Grid, Span
 
 #: Types of a leading key column whose numbers make the ranges.
 _INTEGERS = {"int2", "int4", "int8", "oid"}
@@ -71,7 +71,7 @@ class PostgresSide:
         wanted = sorted(cells) if cells is not None else range(grid.cells)
         if grid.span.by == "key":
             return self._by_key(grid, wanted)
-        chosen = "" if cells is None else f" AND (p - {grid.span.low}) / {grid.width} IN ({_listed(wanted)})"
+        chosen = "" if cells is None else f" AND (p - {grid.span.low}) / {grid.width} IN ({_numbers(wanted)})"
         placed = f"SELECT {_PLACE} AS p, h FROM ({self._hashed(grid.within)}) s"
         found = self._ask(
             f"SELECT (p - {grid.span.low}) / {grid.width}, {_SUMS} FROM ({placed}) r "
@@ -81,8 +81,25 @@ class PostgresSide:
         self._said(digests)
         return digests
 
-    def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
+    def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
+        found = self._ask(
+            f"SELECT k, md5(array_to_string(hashes, '')) FROM ({self._listed(grid, cells)}) l "
+            f'ORDER BY k COLLATE "C", hashes LIMIT {int(most)}'
+        )
+        return [RowHash(*row) for row in found]
+
+    def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
+        """Return the rows in some cells of a grid whose keys have these hashes; raise CorruptInput for what is no hash."""
+        wanted = ", ".join(f"'{key_hash}'" for key_hash in checked(key_hashes))
+        found = self._ask(
+            f"SELECT k, names, hashes FROM ({self._listed(grid, cells)}) l WHERE k IN ({wanted}) "
+            'ORDER BY k COLLATE "C", hashes'
+        )
+        return [Row(key_hash=key_hash, key=tuple(key), columns=tuple(columns)) for key_hash, key, columns in found]
+
+    def _listed(self, grid: Grid, cells: Collection[int]) -> str:
+        """Return the statement that gives key hash `k`, key, and hashes of the columns of the rows in some cells."""
         keys = ", ".join(f"format('%s', {canonical.source_name(column.name)})" for column in self._key)
         hashes = ", ".join(_md5(canonical.source_row([column])) for column in self._columns)
         spans = [grid.cell(cell) for cell in cells]
@@ -95,10 +112,7 @@ class PostgresSide:
         )
         placed = f"SELECT k, names, hashes, {_PLACE} AS p FROM ({hashed}) s"
         chosen = "true" if by_key else " OR ".join(span.condition("p") for span in spans)
-        found = self._ask(
-            f'SELECT k, names, hashes FROM ({placed}) r WHERE {chosen} ORDER BY k COLLATE "C", hashes LIMIT {most}'
-        )
-        return [Row(key_hash=key_hash, key=tuple(key), columns=tuple(columns)) for key_hash, key, columns in found]
+        return f"SELECT k, names, hashes FROM ({placed}) r WHERE {chosen}"
 
     def _by_key(self, grid: Grid, cells: Sequence[int]) -> dict[int, Digest]:
         digests = {}
@@ -128,7 +142,7 @@ def _md5(text: str) -> str:
     return f"md5(convert_to({text}, 'UTF8'))"
 
 
-def _listed(numbers: Collection[int]) -> str:
+def _numbers(numbers: Collection[int]) -> str:
     return ", ".join(map(str, numbers))
 
 

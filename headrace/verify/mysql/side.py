@@ -1,7 +1,7 @@
 """MariaDB's and MySQL's side of a comparison: one table's rows, summed by the server.
 
 Ranges of an integer key are a query each, which finds its rows by the key's index; ranges of hashes are one query that reads
-the table once. Only sums, hashes and keys leave the server. Called by database.py.
+the table once. Only sums, hashes and keys leave the server. Made by database.py.
 """
 # Statements are built from quoted names of the catalog and from numbers, nothing else.
 # ruff: noqa: S608
@@ -9,11 +9,11 @@ the table once. Only sums, hashes and keys leave the server. Called by database.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from spark_jobs.verify.canonical import Column
-from spark_jobs.verify.digest import DIGITS, Digest, Row
-from spark_jobs.verify.engine import SourceTable
-from spark_jobs.verify.mysql import canonical
-from spark_jobs.verify.ranges import Grid
+from headrace.verify.canonical import Column
+from headrace.verify.digest import DIGITS, Digest, Row, RowHash, checked
+from headrace.verify.engine import SourceTable
+from headrace.verify.mysql import canonical
+from headrace.verify.ranges import Grid
 
 
 class MysqlSide:
@@ -70,17 +70,24 @@ class MysqlSide:
         self._said(digests)
         return digests
 
-    def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
+    def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
+        hashes = [_md5([column]) for column in self._columns]
+        whole = f"md5(concat({', '.join(hashes) or chr(39) * 2}))"
+        order = ", ".join(("1", *hashes))
+        found = self._ask(
+            f"SELECT {self._key_hash}, {whole} FROM {self._from} WHERE {self._in(grid, cells)} ORDER BY {order} LIMIT {int(most)}"
+        )
+        return [RowHash(str(key_hash), str(row_hash)) for key_hash, row_hash in found]
+
+    def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
+        """Return the rows in some cells of a grid whose keys have these hashes; raise CorruptInput for what is no hash."""
         keys = [canonical.key_text(column) for column in self._key]
         hashes = [_md5([column]) for column in self._columns]
-        spans = [grid.cell(cell) for cell in cells]
-        place = self._lead if grid.span.by == "key" else _number(self._key_hash, 1)
-        chosen = " OR ".join(span.condition(place) for span in spans)
         listed = ", ".join([self._key_hash, *keys, *hashes])
-        order = ", ".join(str(number) for number in (1, *range(2 + len(keys), 2 + len(keys) + len(hashes))))
+        wanted = ", ".join(f"'{key_hash}'" for key_hash in checked(key_hashes))
         found = self._ask(
-            f"SELECT {listed} FROM {self._from} WHERE {self._within(grid)} AND ({chosen}) ORDER BY {order} LIMIT {most}"
+            f"SELECT {listed} FROM {self._from} WHERE {self._in(grid, cells)} AND {self._key_hash} IN ({wanted})"
         )
         return [
             Row(
@@ -90,6 +97,12 @@ class MysqlSide:
             )
             for key_hash, *rest in found
         ]
+
+    def _in(self, grid: Grid, cells: Collection[int]) -> str:
+        """Return the condition that a row is in some cells."""
+        place = self._lead if grid.span.by == "key" else _number(self._key_hash, 1)
+        chosen = " OR ".join(grid.cell(cell).condition(place) for cell in cells)
+        return f"{self._within(grid)} AND ({chosen})"
 
     def _by_key(self, grid: Grid, cells: Sequence[int]) -> dict[int, Digest]:
         digests = {}

@@ -1,14 +1,15 @@
 """What a source's database is to verification, whatever its engine: tables, a side of their comparison, a place in its log.
 
-Implemented by source.py for PostgreSQL and by mysql/ for MariaDB and MySQL, between which engines.py chooses. Used by verify.py.
+Implemented by postgres/ and by mysql/ for MariaDB and MySQL, between which engines.py chooses.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from spark_jobs.verify.canonical import Column, SilverType, SourceType
-from spark_jobs.verify.digest import Side
+from headrace.verify.canonical import Column, SilverType, SourceType
+from headrace.verify.digest import Row, RowHash, Side
+from headrace.verify.ranges import Grid
 
 
 class Place(NamedTuple):
@@ -53,7 +54,13 @@ class Forms(Protocol):
 
 
 class SourceSide(Side, Protocol):
-    """A table at the source as a side of a comparison."""
+    """A table at the source as a side of a comparison: keys leave it for rows alone that are asked for by their hash."""
+
+    def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
+        """Return the rows in some cells of a grid, by key hash, `most` at most."""
+
+    def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
+        """Return the rows in some cells of a grid whose keys have these hashes; raise CorruptInput for what is no hash."""
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""

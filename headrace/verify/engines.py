@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 
 from headrace.configuration.lake import VerifiedSource
-from spark_jobs.verify.engine import Database
+from headrace.verify.engine import Database
 
 
 def connect(source: str, address: VerifiedSource, *, placed: bool = False) -> AbstractContextManager[Database]:
@@ -13,10 +13,10 @@ def connect(source: str, address: VerifiedSource, *, placed: bool = False) -> Ab
     """
     # Each client is imported where a source needs it.
     if address.postgresql is not None:
-        from spark_jobs.verify.postgres.database import SourceDatabase
+        from headrace.verify.postgres.database import SourceDatabase
 
         return SourceDatabase.connect(source, address.postgresql, placed=placed)
-    from spark_jobs.verify.mysql.database import MysqlDatabase
+    from headrace.verify.mysql.database import MysqlDatabase
 
     mysql = address.mariadb or address.mysql
     assert mysql is not None

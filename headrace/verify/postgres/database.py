@@ -3,7 +3,7 @@
 All queries of a connection see the same moment (repeatable read) and cannot write. The moment is the one at which a temporary
 slot becomes consistent: it sees every transaction whose commit record is below that LSN, and none at or above it. The slot is
 dropped as soon as the snapshot is taken over, so no log is retained while tables are read; a marker in the log is all that is
-written. Called by command.py and side.py. The only module here that imports psycopg2.
+written. Called by engines.py. The only module here that imports psycopg.
 """
 
 import logging
@@ -13,15 +13,16 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import psycopg2
-from psycopg2.extras import LogicalReplicationConnection
+import psycopg
+from psycopg import IsolationLevel, sql
+from psycopg.rows import tuple_row
 
 from headrace.configuration.postgresql import PostgresqlConnection
-from spark_jobs.verify import canonical
-from spark_jobs.verify.canonical import Column, SourceType
-from spark_jobs.verify.engine import Forms, Place, SourceTable
-from spark_jobs.verify.postgres import problems
-from spark_jobs.verify.postgres.side import PostgresSide
+from headrace.verify import canonical
+from headrace.verify.canonical import Column, SourceType
+from headrace.verify.engine import Forms, Place, SourceTable
+from headrace.verify.postgres import problems
+from headrace.verify.postgres.side import PostgresSide
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ _SETTINGS = {
 _MARKER = "headrace.marker"
 #: A slot waits for the transactions that are open when it is made, so long at most.
 _SLOT_PATIENCE = "60s"
-_TABLES = files("spark_jobs.verify.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
+_TABLES = files("headrace.verify.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
 
 
 class _Exported(NamedTuple):
@@ -69,12 +70,12 @@ class SourceDatabase:
         """
         connection = _connect(source, address, " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()))
         try:
-            connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
             if not placed:
                 yield cls(source, address, connection, None)
                 return
             with _exported(source, address) as exported, connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported.snapshot,))
+                cursor.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(exported.snapshot))
             _mark(source, address)
             yield cls(source, address, connection, exported.place)
         finally:
@@ -122,35 +123,40 @@ class SourceDatabase:
                     if not self._connection.closed:
                         cursor.execute("ROLLBACK TO SAVEPOINT query; RELEASE SAVEPOINT query")
                 return rows
-        except psycopg2.Error as error:
-            lost = isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError))
-            raise problems.reading(self._source, self._address, about, None if lost else error.pgcode) from error
+        except psycopg.Error as error:
+            lost = self._connection.closed or error.sqlstate is None
+            raise problems.reading(self._source, self._address, about, None if lost else error.sqlstate) from error
 
 
-def _connect(source: str, address: PostgresqlConnection, options: str, **more: Any) -> Any:
+def _connect(source: str, address: PostgresqlConnection, options: str, **more: Any) -> psycopg.Connection[Any]:
     try:
-        return psycopg2.connect(
-            **address.parameters(), application_name="headrace verify", client_encoding="UTF8", options=options, **more
+        return psycopg.connect(
+            **address.parameters(),  # type: ignore[arg-type]
+            **more,
+            application_name="headrace verify",
+            client_encoding="UTF8",
+            options=options,
+            row_factory=tuple_row,
+            # Each statement is another one.
+            prepare_threshold=None,
         )
-    except psycopg2.OperationalError as error:
+    except psycopg.OperationalError as error:
         raise problems.refused(source, address, str(error)) from error
 
 
 @contextmanager
 def _exported(source: str, address: PostgresqlConnection) -> Iterator[_Exported]:
     """Give a snapshot and where in the log it sits; both are gone with the context, unless a transaction took the snapshot."""
-    options = f"-c lock_timeout={_SLOT_PATIENCE}"
-    connection = _connect(source, address, options, connection_factory=LogicalReplicationConnection)
+    connection = _connect(source, address, f"-c lock_timeout={_SLOT_PATIENCE}", replication="database", autocommit=True)
     try:
-        with connection.cursor() as cursor:
-            # The form that every server since PostgreSQL 10 reads.
-            name = f"headrace_verify_{uuid4().hex[:12]}"
-            cursor.execute(f'CREATE_REPLICATION_SLOT "{name}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT')
-            _, consistent_point, snapshot, _ = cursor.fetchone()
+        # The form that every server since PostgreSQL 10 reads.
+        name = f"headrace_verify_{uuid4().hex[:12]}"
+        created = connection.execute(f'CREATE_REPLICATION_SLOT "{name}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT')
+        _, consistent_point, snapshot, _ = created.fetchall()[0]
         high, _, low = consistent_point.partition("/")
         yield _Exported(Place(int(high, 16) << 32 | int(low, 16), f"LSN {consistent_point}"), snapshot)
-    except psycopg2.Error as error:
-        raise problems.no_slot(source, address, error.pgcode, _SLOT_PATIENCE) from error
+    except psycopg.Error as error:
+        raise problems.no_slot(source, address, error.sqlstate, _SLOT_PATIENCE) from error
     finally:
         connection.close()
 
@@ -164,13 +170,11 @@ def _type(name: str, modifier: int) -> SourceType:
 
 def _mark(source: str, address: PostgresqlConnection) -> None:
     """Write a marker to the log, which the edge makes a record: when it has come, so has all that was committed before it."""
-    connection = _connect(source, address, "")
+    connection = _connect(source, address, "", autocommit=True)
     try:
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
-    except psycopg2.Error as error:
+        connection.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
+    except psycopg.Error as error:
         # Where changes come all the time they show the same.
-        _log.info("source %s: no marker is written: PostgreSQL error %s", source, error.pgcode)
+        _log.info("source %s: no marker is written: PostgreSQL error %s", source, error.sqlstate)
     finally:
         connection.close()

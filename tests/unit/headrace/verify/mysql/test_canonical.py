@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_jobs.verify.canonical import SilverType, SourceType
-from spark_jobs.verify.mysql import canonical
+from headrace.verify.canonical import SilverType, SourceType
+from headrace.verify.mysql import canonical
 
 
 def compared(kind, silver, **more):

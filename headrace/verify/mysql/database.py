@@ -16,10 +16,10 @@ import pymysql
 
 from headrace.configuration.lake import VerifiedMysql
 from headrace.errors import NeedsOperator
-from spark_jobs.verify.canonical import Column, SourceType
-from spark_jobs.verify.engine import Forms, Place, SourceTable
-from spark_jobs.verify.mysql import binlog, canonical, problems
-from spark_jobs.verify.mysql.side import MysqlSide
+from headrace.verify.canonical import Column, SourceType
+from headrace.verify.engine import Forms, Place, SourceTable
+from headrace.verify.mysql import binlog, canonical, problems
+from headrace.verify.mysql.side import MysqlSide
 
 _log = logging.getLogger(__name__)
 

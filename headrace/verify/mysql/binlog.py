@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from spark_jobs.verify.engine import Place
+from headrace.verify.engine import Place
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 

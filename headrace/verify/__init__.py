@@ -1,0 +1,11 @@
+"""The source's half of a verification: its database in one snapshot, canonical texts, ranges of keys, sums over hashed rows.
+
+Needs no Spark: the edge uses it in the region, `headrace verify` where it connects to the database itself. Its layers, each
+importing only those to its right:
+
+    engines                          which engine a source has
+    postgres/   mysql/               the engines: neither imports the other; `database.py` of each alone imports a driver
+    engine, canonical                what an engine gives; how values are written, alike at the source and in silver
+    digest                           what a side of a comparison offers
+    ranges                           how rows are cut into ranges
+"""
