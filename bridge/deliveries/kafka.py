@@ -1,22 +1,18 @@
-"""A delivery's two ends at Kafka: the topic that it reads in a consumer group, and the topic of its dead letters.
+"""The topic of a delivery, read in a consumer group by all bridges that share it.
 
-Both are used by the delivery's thread only (bridge/deliveries/worker.py), and raise errors of headrace/errors.py. Nothing is
-committed but by `commit`.
+Used by the delivery's thread only (bridge/deliveries/worker.py); raises errors of headrace/errors.py. Nothing is committed but by
+`commit`.
 """
 
-import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
-from bridge.deliveries.dead_letter import headers
-from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
-from bridge.kafka.client import KafkaError, KafkaException, TopicPartition, dead_letter_producer, delivery_consumer
-from bridge.kafka.errors import error_of, translated
+from bridge.kafka.client import KafkaException, TopicPartition, delivery_consumer
+from bridge.kafka.consuming import events, leave_group
+from bridge.kafka.errors import translated
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ReplicationError
 
 _log = logging.getLogger(__name__)
 
@@ -55,21 +51,15 @@ class TopicReader:
         self._uncommitted = False
         #: Partitions that were assigned and not looked at yet (`removed`).
         self._new: list[int] = []
+        #: Partitions whose assignment was reported; none is while it leaves.
+        self._reported: set[int] = set()
+        self._leaving = self._is_closed = False
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def read(self, most: int, seconds: float) -> Iterable[Record | End]:
         """Yield what comes, waiting for the first at most `seconds`; raise what Kafka reports."""
-        for number in range(most):
-            event = self._consumer.poll(0 if number else seconds)
-            if event is None:
-                return
-            error = event.error()
-            if error is None:
-                yield _record(event)
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
-                yield End(event.partition(), event.offset())
-            else:
-                raise error_of(KafkaException(error), f"read {self._topic}")
+        for event, is_end in events(self._consumer, self._topic, most, seconds):
+            yield End(event.partition(), event.offset()) if is_end else _record(event)
 
     def removed(self) -> dict[int, int]:
         """Return how many offsets of newly assigned partitions were removed by Kafka before they were delivered, at most."""
@@ -112,12 +102,21 @@ class TopicReader:
                 raise KafkaException(known.error)
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group; `revoked` is called with what was assigned."""
+        self._leaving = True
+        leave_group(self._consumer)
+        self._is_closed = True
         self._consumer.close()
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
+        if self._is_closed:
+            return
         consumer.incremental_assign(places)
+        if self._leaving:
+            consumer.pause(places)
+            return
         for place in places:
+            self._reported.add(place.partition)
             self._assigned(place.partition)
             self._new.append(place.partition)
 
@@ -130,58 +129,13 @@ class TopicReader:
 
     def _give_up(self, consumer: Any, places: list[Any], *, lost: bool) -> None:
         for place in places:
-            self._revoked(place.partition, lost)
+            if place.partition in self._reported:
+                self._reported.discard(place.partition)
+                self._revoked(place.partition, lost)
         consumer.incremental_unassign(places)
 
     def _on_commit(self, error: Any, _places: list[Any]) -> None:
         self._uncommitted = self._uncommitted or error is not None
-
-
-class LetterWriter:
-    """Writes dead letters; a report of each comes within `poll`."""
-
-    def __init__(self, connection: KafkaConnection, topic: str) -> None:
-        self._topic = topic
-        self._producer = dead_letter_producer(connection)
-
-    def write(
-        self, entry: Entry, written: Callable[[Entry], None], failed: Callable[[Entry, ReplicationError], None]
-    ) -> None:
-        """Write a dead letter; one of the two is called in a later `poll`, or `failed` at once."""
-        record = entry.record
-        report = partial(self._reported, entry, written, failed)
-        try:
-            self._producer.produce(
-                self._topic,
-                record.value,
-                record.key,
-                headers=headers(entry, dt.datetime.now(dt.UTC)),
-                on_delivery=report,
-            )
-        except (KafkaException, BufferError) as error:
-            problem = error if isinstance(error, KafkaException) else KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001
-            failed(entry, error_of(problem, f"write to {self._topic}"))
-
-    def poll(self) -> None:
-        """Take reports."""
-        self._producer.poll(0)
-
-    def flush(self, seconds: float) -> None:
-        """Wait for reports."""
-        self._producer.flush(seconds)
-
-    def _reported(
-        self,
-        entry: Entry,
-        written: Callable[[Entry], None],
-        failed: Callable[[Entry, ReplicationError], None],
-        error: Any,
-        _record: Any,
-    ) -> None:
-        if error is None:
-            written(entry)
-        else:
-            failed(entry, error_of(KafkaException(error), f"write to {self._topic}"))
 
 
 def _record(event: Any) -> Record:

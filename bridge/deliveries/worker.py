@@ -5,14 +5,18 @@ that are missing, brokers that are unavailable) is the delivery's state until it
 stop for it. Made, started and stopped by bridge/deliveries/deliveries.py.
 """
 
+import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from bridge.deliveries.kafka import End, LetterWriter, TopicReader
+from bridge.deliveries.dead_letter import headers
+from bridge.deliveries.kafka import End, TopicReader
 from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.pending import Entry
+from bridge.kafka.writing import RecordWriter
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.delivery import topics
 from headrace.errors import NeedsOperator, ReplicationError
@@ -27,7 +31,7 @@ _COMMIT_SECONDS = 0.5
 _EXPIRE_SECONDS, _CALM_SECONDS = 5.0, 5.0
 _LOOK_SECONDS = 2.0
 #: The pause before dead letters that Kafka did not take are written again, in seconds.
-_LETTER_SECONDS = 2.0
+_DEAD_LETTER_SECONDS = 2.0
 
 
 class Worker:
@@ -42,7 +46,7 @@ class Worker:
         wake: Callable[[Outbox, Iterable[str]], None],
         *,
         open_reader: Callable[..., TopicReader] = TopicReader,
-        open_letters: Callable[..., LetterWriter] = LetterWriter,
+        open_writer: Callable[..., RecordWriter] = RecordWriter,
     ) -> None:
         self._name = name
         self._outbox = outbox
@@ -59,8 +63,8 @@ class Worker:
             assigned=self._assigned,
             revoked=self._revoked,
         )
-        self._letters = open_letters(file.kafka, dead_letters)
-        self._letters_at = 0.0
+        self._dead_letters = open_writer(file.kafka, dead_letters)
+        self._dead_letters_at = 0.0
         self._partitions: set[int] = set()
         self._paused: set[int] = set()
         self._commit_at = self._expire_at = self._look_at = self._calm_at = 0.0
@@ -83,15 +87,15 @@ class Worker:
         except ReplicationError as error:
             self._note(error)
         self._expire()
-        self._bury()
+        self._write_dead_letters()
         self._resume()
         if fresh := self._outbox.fresh():
             self._wake(self._outbox, fresh)
 
     def close(self, seconds: float) -> None:
         """Commit what is settled, and leave the group."""
-        self._bury()
-        self._letters.flush(seconds)
+        self._write_dead_letters()
+        self._dead_letters.flush(seconds)
         try:
             self._reader.commit(self._outbox.committable(), wait=True)
         except ReplicationError as error:
@@ -147,21 +151,23 @@ class Worker:
                 *(self._name, count, self._topic, partition),
             )
 
-    def _bury(self) -> None:
-        self._letters.poll()
-        if time.monotonic() >= self._letters_at:
+    def _write_dead_letters(self) -> None:
+        self._dead_letters.poll()
+        if time.monotonic() >= self._dead_letters_at:
             for entry in self._outbox.condemned():
-                self._letters.write(entry, self._buried, self._unburied)
+                written = partial(self._dead_letter_written, entry)
+                added = headers(entry, dt.datetime.now(dt.UTC))
+                self._dead_letters.write(entry.record.key, entry.record.value, written, added)
 
-    def _buried(self, entry: Entry) -> None:
-        self._outbox.buried(entry)
-        # A receiver's description may hold what the record says: it is in the dead letter alone.
-        self._dead("%s: %s is a dead letter: %s", self._name, entry.record.id, entry.condition)
-
-    def _unburied(self, entry: Entry, error: ReplicationError) -> None:
-        self._letters_at = time.monotonic() + _LETTER_SECONDS
-        self._outbox.unburied(entry)
-        self._note(error)
+    def _dead_letter_written(self, entry: Entry, error: ReplicationError | None) -> None:
+        if error is None:
+            self._outbox.buried(entry)
+            # A receiver's description may hold what the record says: it is in the dead letter alone.
+            self._dead("%s: %s is a dead letter: %s", self._name, entry.record.id, entry.condition)
+        else:
+            self._dead_letters_at = time.monotonic() + _DEAD_LETTER_SECONDS
+            self._outbox.unburied(entry)
+            self._note(error)
 
     def _expire(self) -> None:
         hours, now = self._settings.dead_letter_after_hours, time.monotonic()

@@ -1,10 +1,10 @@
 """The consumer of librdkafka's that takes part in the group of bridges, behind `GroupMember` (bridge/kafka/ports.py)."""
 
-import time
 from collections.abc import Callable, Collection
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, member
+from bridge.kafka.consuming import leave_group
 from bridge.kafka.errors import is_instance_fenced, translated
 from bridge.kafka.ports import GroupMetadata, InstanceFenced, Partition
 from headrace.configuration.kafka import KafkaConnection
@@ -12,9 +12,6 @@ from headrace.errors import Retryable
 
 #: How the client writes the metadata down: this, the generation in 4 bytes, group and member, each with a zero byte.
 _MAGIC = b"CGMDv2:"
-#: Seconds that leaving the group may take.
-_LEAVE_SECONDS = 2.0
-
 #: Seconds that a look at the topics may take.
 _LOOK_SECONDS = 2.0
 
@@ -102,7 +99,7 @@ class KafkaMember:
         """End; a static member that only closes is expected back, one that unsubscribes leaves."""
         self._closing = True
         if leave and not self._fatal:
-            self._leave()
+            leave_group(self._consumer)
         else:
             # An assignment that waits is taken before the client is closed: librdkafka may lose the answer to the second of two
             # changes of its assignment while it closes, and this process would wait for that without end.
@@ -130,7 +127,7 @@ class KafkaMember:
 
     def rejoin(self) -> None:
         """Leave the group and join it again."""
-        self._leave()
+        leave_group(self._consumer)
         self._subscribe()
 
     def is_known(self) -> bool:
@@ -139,8 +136,10 @@ class KafkaMember:
 
     def reset(self) -> None:
         """Go on with a new client: one that was fenced is of no more use."""
+        # The former client is assigned nothing more.
+        self._is_closed = True
         self._consumer.close()
-        self._consumer, self._fatal = self._make(), ""
+        self._consumer, self._fatal, self._is_closed = self._make(), "", False
 
     def _make(self) -> Any:
         connection, session_seconds = self._settings
@@ -149,13 +148,6 @@ class KafkaMember:
     def _described(self) -> Any:
         with translated(f"read who is in group {self._group}"):
             return self._admin.describe_consumer_groups([self._group], request_timeout=PATIENCE)[self._group].result()
-
-    def _leave(self) -> None:
-        self._consumer.unsubscribe()
-        until = time.monotonic() + _LEAVE_SECONDS
-        while time.monotonic() < until and self._consumer.assignment():
-            self._consumer.poll(0.05)
-        self._consumer.poll(0.2)
 
     def _noted(self, error: Any) -> None:
         if is_instance_fenced(error):

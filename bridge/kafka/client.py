@@ -34,10 +34,10 @@ __all__ = [
     "admin",
     "broker_resource",
     "consumer",
-    "dead_letter_producer",
     "delivery_consumer",
     "member",
     "producer",
+    "record_producer",
     "request_consumer",
     "topic_resource",
     "uncommitted_consumer",
@@ -204,13 +204,25 @@ def delivery_consumer(
 
     `on_commit` is called with the error, None where there is none, and the partitions of each commit that nobody waited for.
     """
-    settings = _common(connection) | {
-        "group.id": group,
-        "isolation.level": "read_committed",
+    settings = _reading(connection, group) | {
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": int(session_seconds * 1000),
         "heartbeat.interval.ms": int(session_seconds * 1000 / 5),
         "on_commit": on_commit,
+        "fetch.wait.max.ms": 100,
+    }
+    return Consumer(settings, logger=_client_log)
+
+
+def request_consumer(connection: KafkaConnection, group: str) -> Any:
+    """Return a consumer that is assigned what it reads, and takes part in no group; idle, it asks the broker seldom."""
+    return Consumer(_reading(connection, group) | {"fetch.wait.max.ms": 500}, logger=_client_log)
+
+
+def _reading(connection: KafkaConnection, group: str) -> dict[str, Any]:
+    return _common(connection) | {
+        "group.id": group,
+        "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         # A new group begins where the topic does: nothing that was ever written is passed over.
@@ -220,30 +232,11 @@ def delivery_consumer(
         "topic.metadata.refresh.interval.ms": 5_000,
         "queued.max.messages.kbytes": 4096,
         "fetch.queue.backoff.ms": 5,
-        "fetch.wait.max.ms": 100,
     }
-    return Consumer(settings, logger=_client_log)
 
 
-def request_consumer(connection: KafkaConnection, group: str) -> Any:
-    """Return a consumer that is assigned what it reads, and takes part in no group; idle, it asks the broker seldom."""
-    settings = _common(connection) | {
-        "group.id": group,
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",
-        "enable.partition.eof": True,
-        "topic.metadata.refresh.interval.ms": 5_000,
-        "queued.max.messages.kbytes": 4096,
-        "fetch.queue.backoff.ms": 5,
-        "fetch.wait.max.ms": 500,
-    }
-    return Consumer(settings, logger=_client_log)
-
-
-def dead_letter_producer(connection: KafkaConnection) -> Any:
-    """Return an idempotent producer of dead letters, which reports on each."""
+def record_producer(connection: KafkaConnection) -> Any:
+    """Return an idempotent producer without transactions, which reports on each record."""
     settings = _common(connection) | {
         "enable.idempotence": True,
         "acks": "all",

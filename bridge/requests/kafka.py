@@ -1,25 +1,19 @@
-"""The two topics: requests are read from the oldest that may still wait, by every bridge for itself; answers are written.
+"""A topic of requests or answers: requests are read from the oldest that may still wait, by every bridge for itself.
 
 No group is used and nothing is committed: what is older than the longest deadline is of no more use. Used by the thread of
 requests only; raises errors of headrace/errors.py.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from bridge.kafka.client import (
-    PATIENCE,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-    dead_letter_producer,
-    request_consumer,
-)
-from bridge.kafka.errors import error_of, translated
+from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, request_consumer
+from bridge.kafka.consuming import events
+from bridge.kafka.errors import translated
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ReplicationError
-from headrace.requests.message import LONGEST_SECONDS, Part, encode
+from headrace.requests.message import LONGEST_SECONDS
 
 
 class TopicReader:
@@ -44,17 +38,11 @@ class TopicReader:
 
     def read(self, most: int, seconds: float) -> Iterator[bytes]:
         """Yield the values that come, waiting for the first at most `seconds`; raise what Kafka reports."""
-        for number in range(most):
-            event = self._consumer.poll(0 if number else seconds)
-            if event is None:
-                return
-            error = event.error()
-            if error is None:
-                yield event.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+        for event, is_end in events(self._consumer, self._topic, most, seconds):
+            if is_end:
                 self._ends.add(event.partition())
             else:
-                raise error_of(KafkaException(error), f"read {self._topic}")
+                yield event.value() or b""
 
     def close(self) -> None:
         """Read no more."""
@@ -72,35 +60,3 @@ class TopicReader:
                 # Not "the end" whenever that is: what is written from now on is read.
                 _, place.offset = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
         return list(found)
-
-
-class RecordWriter:
-    """Writes records to a topic; the report of each comes within `poll`."""
-
-    def __init__(self, connection: KafkaConnection, topic: str) -> None:
-        self._topic = topic
-        self._producer = dead_letter_producer(connection)
-
-    def write(self, key: str, value: bytes, written: Callable[[ReplicationError | None], None]) -> None:
-        """Write a record; `written` is called in a later `poll` with the error, or None, or with an error at once."""
-
-        def report(error: Any, _record: Any) -> None:
-            written(None if error is None else error_of(KafkaException(error), f"write to {self._topic}"))
-
-        try:
-            self._producer.produce(self._topic, value, key.encode(), on_delivery=report)
-        except (KafkaException, BufferError) as error:
-            problem = error if isinstance(error, KafkaException) else KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001
-            written(error_of(problem, f"write to {self._topic}"))
-
-    def write_part(self, part: Part, written: Callable[[ReplicationError | None], None]) -> None:
-        """Write a part of an answer that the bridge itself gives."""
-        self.write(part.source, encode(part), written)
-
-    def poll(self, seconds: float = 0) -> None:
-        """Take reports."""
-        self._producer.poll(seconds)
-
-    def flush(self, seconds: float) -> None:
-        """Wait for reports."""
-        self._producer.flush(seconds)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from bridge.requests.kafka import RecordWriter, TopicReader
+from bridge.kafka.writing import RecordWriter
+from bridge.requests.kafka import TopicReader
 from headrace.configuration import requests
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
@@ -20,7 +21,7 @@ class AskingTopics:
     def send(self, key: str, value: bytes, seconds: float) -> None:
         """Write a request durably."""
         reports: list[ReplicationError | None] = []
-        self._requests.write(key, value, reports.append)
+        self._requests.write(key.encode(), value, reports.append)
         if not reports:
             self._requests.flush(seconds)
         error = reports[0] if reports else NotConnected(f"Kafka did not take the request within {seconds:.0f} s")

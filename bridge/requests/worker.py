@@ -11,13 +11,14 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from bridge.amqp.delivery import Accept, Outcome, Reject, Release
-from bridge.requests.kafka import RecordWriter, TopicReader
+from bridge.kafka.writing import RecordWriter
+from bridge.requests.kafka import TopicReader
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.requests import Topics
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog
-from headrace.requests.message import Part, decode_part, decode_request
+from headrace.requests.message import Part, decode_part, decode_request, encode
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class RequestWorker:
             self._dropped("answer to request %s of %s, part %d, is dropped: %s", part.id, source, part.part, why)
             self._settle(ticket, Accept())
         else:
-            self._writer.write(source, body, partial(self._written, part, ticket))
+            self._writer.write(source.encode(), body, partial(self._written, part, ticket))
 
     def _written(self, part: Part, ticket: int, error: ReplicationError | None) -> None:
         if error is None:
@@ -141,7 +142,11 @@ class RequestWorker:
 
     def _own_answer(self, part: Part) -> None:
         _log.info("request %s to %s: answered for the edge: %s", part.id, part.source, part.outcome)
-        self._writer.write_part(part, lambda error: self._note(error) if error is not None else None)
+        self._writer.write(part.source.encode(), encode(part), self._noted)
+
+    def _noted(self, error: ReplicationError | None) -> None:
+        if error is not None:
+            self._note(error)
 
     def _note(self, error: ReplicationError) -> None:
         self._problem("requests to edges: %s%s", error.message, error.hint and f". {error.hint}")

@@ -1,5 +1,6 @@
 """A bridge that ends while its group assigns to it what another one has just left."""
 
+from bridge.deliveries.kafka import TopicReader
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import admin
 from headrace.configuration.kafka import KafkaConnection
@@ -42,3 +43,45 @@ def test_a_bridge_that_is_assigned_a_source_while_it_ends_takes_nothing_on(kafka
 
     # Then it ends without an error, and has taken nothing on.
     assert sum(assigned.values()) == 1
+
+
+def test_a_delivery_that_is_assigned_a_partition_while_it_ends_takes_nothing_on(kafka, topic):
+    # Given two readers of a delivery's topic, which share its partitions.
+    name = topic(partitions=2)
+    connection = KafkaConnection(bootstrap=kafka.bootstrap)
+    group, held = f"delivery.{name}", {"first": set(), "second": set()}
+
+    def joined(reader):
+        return TopicReader(
+            connection,
+            group,
+            name,
+            6.0,
+            assigned=held[reader].add,
+            revoked=lambda partition, _lost: held[reader].discard(partition),
+        )
+
+    first, second = joined("first"), joined("second")
+
+    def shared():
+        for reader in (first, second):
+            list(reader.read(10, 0.05))
+        return len(held["first"]) == len(held["second"]) == 1
+
+    eventually(shared, saying="both have one partition")
+
+    # When one leaves, and the other ends without having heard of what it is assigned for that.
+    first.close()
+    kept = set(held["second"])
+    coordinator = admin(connection)
+
+    def all_assigned():
+        found = coordinator.describe_consumer_groups([group])[group].result()
+        return [len(each.assignment.topic_partitions) for each in found.members] == [2]
+
+    eventually(all_assigned, saying="the group has assigned both to the other one")
+    assert held == {"first": set(), "second": kept}
+    second.close()
+
+    # Then it has given up what it had and has taken nothing on.
+    assert held == {"first": set(), "second": set()}

@@ -59,21 +59,19 @@ class Reader:
         self.closed = True
 
 
-class Letters:
+class Writer:
     def __init__(self, _connection, _topic):
         self.written, self.failure, self.reports = [], None, []
 
-    def write(self, entry, written, failed):
-        self.reports.append((entry, written, failed))
+    def write(self, key, value, written, headers):
+        self.reports.append((dict(headers), written))
 
     def poll(self):
         reports, self.reports = self.reports, []
-        for entry, written, failed in reports:
-            if self.failure:
-                failed(entry, self.failure)
-            else:
-                self.written.append(entry.record.offset)
-                written(entry)
+        for headers, written in reports:
+            if self.failure is None:
+                self.written.append(int(headers["headrace.offset"]))
+            written(self.failure)
 
     def flush(self, _seconds):
         self.poll()
@@ -98,9 +96,9 @@ class Setup:
             self.figures,
             lambda _outbox, addresses: self.woken.extend(addresses),
             open_reader=Reader,
-            open_letters=Letters,
+            open_writer=Writer,
         )
-        self.reader, self.letters = self.worker._reader, self.worker._letters
+        self.reader, self.letters = self.worker._reader, self.worker._dead_letters
         self.reader.assigned(0)
 
     def turn(self, *events, seconds=10.0):

@@ -52,7 +52,7 @@ def test_whatever_the_bridge_sets_itself_is_refused_in_the_file(monkeypatch):
     client.member(plain, "group", "instance", 8.0, print)
     client.delivery_consumer(plain, "group", 8.0, print)
     client.request_consumer(plain, "group")
-    client.dead_letter_producer(plain)
+    client.record_producer(plain)
     client.admin(plain)
     names = {name for settings in made for name in settings} - {"on_commit"}
     assert len(made) == 8

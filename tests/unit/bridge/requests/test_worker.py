@@ -33,11 +33,8 @@ class Writer:
 
     def write(self, key, value, written):
         if self.error is None:
-            self.written.append((key, value))
+            self.written.append((key.decode(), value))
         written(self.error)
-
-    def write_part(self, part, written):
-        self.write(part.source, encode(part), written)
 
     def poll(self):
         pass

@@ -1,0 +1,46 @@
+"""A writer of records that belong to no transaction: dead letters of deliveries, and answers to requests."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.kafka.client import KafkaError, KafkaException, record_producer
+from bridge.kafka.errors import error_of
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import ReplicationError
+
+#: Called with the error, or None when Kafka has the record.
+Report = Callable[[ReplicationError | None], None]
+
+
+class RecordWriter:
+    """Writes records to a topic; the report of each comes within `poll`. Used by one thread."""
+
+    def __init__(self, connection: KafkaConnection, topic: str) -> None:
+        self._topic = topic
+        self._producer = record_producer(connection)
+
+    def write(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        written: Report,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
+        """Write a record; `written` is called in a later `poll`, or with an error at once."""
+
+        def report(error: Any, _record: Any) -> None:
+            written(None if error is None else error_of(KafkaException(error), f"write to {self._topic}"))
+
+        try:
+            self._producer.produce(self._topic, value, key, headers=list(headers), on_delivery=report)
+        except (KafkaException, BufferError) as error:
+            problem = error if isinstance(error, KafkaException) else KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001 - named so.
+            written(error_of(problem, f"write to {self._topic}"))
+
+    def poll(self, seconds: float = 0) -> None:
+        """Take reports."""
+        self._producer.poll(seconds)
+
+    def flush(self, seconds: float) -> None:
+        """Wait for reports."""
+        self._producer.flush(seconds)
