@@ -144,12 +144,14 @@ bench-lake: setup ## Measure the lake's loads, each beside its floor; writes bui
 bench-bridge: setup ## The bridge alone: one source, many sources, take-over; writes build/bench-bridge.json
 	@$(BIN)/python -m tests.benchmarks.bridge
 
-PINS := uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml
+PIN := uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+PINS := $(PIN) pyproject.toml
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@$(PINS) --all-extras -o requirements.txt
 	@$(PINS) -c requirements.txt --extra edge -o infra/images/edge.txt
 	@$(PINS) -c requirements.txt --extra bridge -o infra/images/bridge.txt
 	@$(PINS) -c requirements.txt --extra spark --extra airflow -o infra/images/lake.txt
+	@echo mkdocs-material | $(PIN) - -o docs/requirements.txt
 
 clean: ## Remove everything that set-up, runs and tests made
 	rm -rf .setup $(VENV) .headrace build dist *.egg-info

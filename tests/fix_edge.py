@@ -40,7 +40,7 @@ class PostgresEdge(EdgeUnderTest):
         return row[0]
 
     def confirmed(self) -> int:
-        """Return what the slot was told, as a number."""
+        """Return what the slot has confirmed, as a number."""
         high, low = self.slot()["confirmed_flush_lsn"].split("/")
         return int(high, 16) << 32 | int(low, 16)
 

@@ -1,4 +1,4 @@
-"""A far side for edges: a real AMQP 1.0 listener that keeps the chain as the bridge does, and misbehaves as it is told.
+"""A far side for edges: a real AMQP 1.0 listener that keeps the chain as the bridge does, and misbehaves on request.
 
 `records` holds what a bridge would have committed: each position once, in order. A batch that leaves a gap is released. Faults
 are outcomes queued for the next deliveries; `hold` keeps back every outcome, from now on or from some records on, until

@@ -1,7 +1,7 @@
 """A wire to cut: a TCP proxy in front of a server, which a test can cut, stall, damage, refuse and mend.
 
 It guarantees that a cut reaches both ends at once as a reset, and that the address stays the same for its whole life. It
-forwards bytes as they come, but for those that it is told to damage, and looks into none. Each connection has two threads, so
+forwards bytes as they come, but for those that it is asked to damage, and looks into none. Each connection has two threads, so
 keep to a few connections.
 """
 
@@ -21,7 +21,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Forwards every connection to `host:port` until it is told otherwise."""
+    """Forwards every connection to `host:port` until something else is asked for."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)

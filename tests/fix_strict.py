@@ -29,7 +29,7 @@ _left_behind = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Mark the environment, so that whatever the tests start can be told from everything else; count what is open.
+    """Mark the environment, so that whatever the tests start can be distinguished from everything else; count what is open.
 
     A run within a run, as a worker's, adds its own mark: what a worker leaves that was killed is found by the run that it was of.
     """

@@ -9,7 +9,7 @@ from tests.waiting import eventually
 
 
 class Record(NamedTuple):
-    """A record as it stands in Kafka."""
+    """A record as it is in Kafka."""
 
     partition: int
     offset: int

@@ -46,7 +46,7 @@ def refusal(
 
 
 def not_here(source: str) -> str:
-    """Return what the edge of a source is told that the bridge's file does not have."""
+    """Return the error for the edge of a source that the bridge's file does not have."""
     return (
         f"source {source[:100]!r} is in no stream of the bridge's file. "
         "Add it under [streams.NAME.sources], run 'headrace bridge init', and send the bridge SIGHUP or start it again"

@@ -44,7 +44,7 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
 
 
 def first_places(known: Mapping[str, SourceRoute]) -> dict[tuple[str, int], str]:
-    """Return the source that each source's first partition stands for in the group's assignment."""
+    """Return the source that each source's first partition represents in the group's assignment."""
     return {route.places[0]: source for source, route in known.items()}
 
 

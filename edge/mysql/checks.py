@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
-from edge.mysql.errors import ANEW, NEW_EPOCH, NoEvent, ServerIdTaken
+from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent, ServerIdTaken
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
 from headrace.errors import NeedsOperator
 
@@ -148,13 +148,13 @@ def check_log(database: Database, checkpoint: MysqlCheckpoint) -> Log:
         raise NeedsOperator(
             f"the binlog ends at {found.end[0]}:{found.end[1]}, before the checkpoint's {checkpoint.file}:{checkpoint.offset}: "
             "it was reset, or the server was restored from a backup",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
     if found.first > number:
         raise NeedsOperator(
             f"the binlog was purged: it begins with {found.files[0][0]}, and the changes from "
             f"{checkpoint.file}:{checkpoint.offset} (after GTID {checkpoint.gtids or 'none'}) to there are lost",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
     return found
 
@@ -180,7 +180,7 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
         if not known:
             raise NeedsOperator(
                 f"the server has not executed what the checkpoint has, GTID set {checkpoint.gtids}: it was reset or restored",
-                hint=ANEW,
+                hint=CAPTURE_AGAIN,
             )
         _check_next(database, checkpoint)
         return
@@ -189,7 +189,7 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
         raise NeedsOperator(
             f"at {checkpoint.file}:{checkpoint.offset} the binlog is after GTID {found or 'none'}, the checkpoint after "
             f"{checkpoint.gtids or 'none'}: the binlog was reset, or the server was restored from a backup",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
 
 
@@ -204,7 +204,7 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
     except NoEvent as error:
         raise NeedsOperator(
             f"at {where} no event of the binlog begins: it was reset, or the server was restored from a backup",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         ) from error
     for _, _, kind, _, _, text in events:
         gtid = _NEXT.search(str(text))
@@ -212,7 +212,7 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
             raise NeedsOperator(
                 f"at {where} the binlog goes on with GTID {gtid[1]}, which the checkpoint has: it was reset, or the server was "
                 "restored from a backup",
-                hint=ANEW,
+                hint=CAPTURE_AGAIN,
             )
 
 

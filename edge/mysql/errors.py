@@ -13,7 +13,7 @@ from edge.mysql.ddl import Kind, Statement
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 #: What to do when changes are lost to the source.
-ANEW = (
+CAPTURE_AGAIN = (
     "Move the checkpoint file to another folder, run 'headrace edge init' for a new epoch, and copy the tables again. "
     "Then keep the binlog longer (binlog_expire_logs_seconds)."
 )
@@ -104,12 +104,12 @@ def streaming(number: int, words: str, address: str, user: str, server_id: int, 
     if "purged" in lower or "could not find" in lower or "not in the master's binlog" in lower or "too old" in lower:
         return NeedsOperator(
             f"the binlog of {address} no longer holds what follows {since}: changes after it are lost: {line}",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
     if "diverge" in lower or "has more gtids" in lower or "out of order" in lower:
         return NeedsOperator(
             f"the binlog of {address} does not continue {since}: the server was reset, or is another one: {line}",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
     if "shutdown" in lower or "is shutting down" in lower:
         return NotConnected(f"server {address} ended the stream: {line}")

@@ -21,7 +21,7 @@ from edge.mysql.checks import (
     log_end,
 )
 from edge.mysql.connection import Database
-from edge.mysql.errors import ANEW
+from edge.mysql.errors import CAPTURE_AGAIN
 from edge.progress.checkpoint import State
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
@@ -118,7 +118,7 @@ def _adopted(
     if number < found.first:
         raise NeedsOperator(
             f"the binlog begins with {found.files[0][0]}, and the position is in {file_name(found.base, number)}: it was purged",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
     # The position is where its transaction began, or lies between two; the log is read again from a place ahead of that.
     file, before = _boundary_before(database, file_name(found.base, number), offset)

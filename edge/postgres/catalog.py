@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
-from edge.postgres.errors import ANEW, quoted
+from edge.postgres.errors import CAPTURE_AGAIN, quoted
 from edge.postgres.relations import Relation
 from edge.records.alterations import Catalog
 from headrace.errors import NeedsOperator
@@ -48,7 +48,7 @@ def check_publication(database: Database, checkpoint: PostgresCheckpoint) -> Non
     )
     raise NeedsOperator(
         f"{gone}: changes after {checkpoint.confirmed_lsn} may not have been published",
-        hint=ANEW,
+        hint=CAPTURE_AGAIN,
     )
 
 

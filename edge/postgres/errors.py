@@ -11,7 +11,7 @@ from edge.engine import LogTaken
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
 #: What to do when changes are lost to the slot.
-ANEW = (
+CAPTURE_AGAIN = (
     "Drop the slot with pg_drop_replication_slot if it is still there, move the checkpoint file to another folder (and the "
     "spool, whose batches are then given up), and run 'headrace edge init --snapshot --replace' for a new slot, a new epoch and "
     "a copy of the tables that takes the place of what consumers have, rows that were deleted meanwhile included."

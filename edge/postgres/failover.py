@@ -12,7 +12,7 @@ import msgspec
 from edge.engine import CheckpointChanged
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
-from edge.postgres.errors import ANEW
+from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, find_slot
 from headrace.errors import NeedsOperator
@@ -37,14 +37,15 @@ def follow(
     if left is None:
         raise NeedsOperator(
             f"{moved}, from which it does not descend: it was restored from before, and what was captured since may be undone",
-            hint=f"{ANEW} Then compare with 'headrace verify'.",
+            hint=f"{CAPTURE_AGAIN} Then compare with 'headrace verify'.",
         )
     captured = checkpoint.promised or checkpoint.position
     if captured.commit >= left:
         raise NeedsOperator(
             f"{moved}, which was left at {format_lsn(left)}, and the source is captured up to {format_lsn(captured.commit)}: the "
             "former primary had committed what the new one does not have",
-            hint=f"What lies between the two is in Kafka and not in the database. {ANEW} For the next time name the standby's "
+            hint=f"What lies between the two is in Kafka and not in the database. {CAPTURE_AGAIN} "
+            "For the next time name the standby's "
             "slot in synchronized_standby_slots: then nothing is sent that it lacks.",
         )
     slot = find_slot(database, checkpoint.slot)
@@ -52,7 +53,7 @@ def follow(
         raise NeedsOperator(
             f"{moved}, and slot {checkpoint.slot!r} is not there: it was no failover slot, or was not synchronised in time; "
             f"changes after {checkpoint.confirmed_lsn} that were not captured are lost",
-            hint=f"{ANEW} For the next time set failover = true in [source.postgresql] (PostgreSQL 17 or newer), and "
+            hint=f"{CAPTURE_AGAIN} For the next time set failover = true in [source.postgresql] (PostgreSQL 17 or newer), and "
             "sync_replication_slots on the standby.",
         )
     if not checkpoint.guarded:
@@ -62,7 +63,7 @@ def follow(
             "been sent",
             hint="Take the source's position from 'headrace bridge positions'. If the middle part of it, its LSN, is smaller "
             f"than {left:016x}, move the checkpoint to another folder and run 'headrace edge init --adopt --position POSITION': "
-            f"nothing is lost or doubled. Otherwise: {ANEW}",
+            f"nothing is lost or doubled. Otherwise: {CAPTURE_AGAIN}",
         )
     confirmed = min(checkpoint.confirmed, left)
     return CheckpointChanged(

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 
 from edge.postgres.checkpoint import format_lsn, parse_lsn
 from edge.postgres.connection import Diagnostic, Error, connect, pq, text
-from edge.postgres.errors import ANEW, quoted, running
+from edge.postgres.errors import CAPTURE_AGAIN, quoted, running
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
 
@@ -126,7 +126,7 @@ class ReplicationStream:
         if self._unpublished:
             raise NeedsOperator(
                 f"the server no longer publishes: {self._unpublished}; changes after {format_lsn(self.reached)} are missing",
-                hint=ANEW,
+                hint=CAPTURE_AGAIN,
             )
         return fed
 

@@ -20,7 +20,7 @@ from msgspec import MsgspecError, json, msgpack
 from edge.postgres import values
 from edge.postgres.rows import PAD, Change, Table
 
-#: Stands for null between quotes. A text that holds the same bytes is another object, and is escaped.
+#: Null between quotes. A text that holds the same bytes is another object, and is escaped.
 _MARK = b"\0\0"
 _MARK_GROWS_BY = len(json.encode(_MARK.decode())) - len(b'""') - len(_MARK)
 _AROUND = "committed, place, ordinal, read, number"

@@ -14,7 +14,7 @@ from edge.engine import Adoption
 from edge.postgres.catalog import check_publication, make_publication, publication_oid
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
-from edge.postgres.errors import ANEW
+from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
 from edge.progress.checkpoint import State
@@ -86,7 +86,7 @@ class SourceSetup(NamedTuple):
         if slot is None:
             raise NeedsOperator(
                 f"checkpoint {self.state.path} names slot {checkpoint.slot!r}, which does not exist",
-                hint=f"Changes after {checkpoint.confirmed_lsn} that were not captured are lost. {ANEW}",
+                hint=f"Changes after {checkpoint.confirmed_lsn} that were not captured are lost. {CAPTURE_AGAIN}",
             )
         if (slot.name, self.names.publication) != (checkpoint.slot, checkpoint.publication):
             raise NeedsOperator(
@@ -178,7 +178,7 @@ class SourceSetup(NamedTuple):
         if not publication_oid(self.database, names.publication):
             raise NeedsOperator(
                 f"publication {names.publication!r} does not exist, so changes were not published",
-                hint=ANEW,
+                hint=CAPTURE_AGAIN,
             )
         adopted = self._complete(self._draft(adoption.start), slot.confirmed)
         self.report(f"Adopted slot {slot.name} at {adopted.confirmed_lsn}, going on after {adopted.tail}")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
-from edge.postgres.errors import ANEW, NEW_EPOCH, SlotTaken
+from edge.postgres.errors import CAPTURE_AGAIN, NEW_EPOCH, SlotTaken
 from edge.postgres.replication import System
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
@@ -97,7 +97,7 @@ def present_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
     if slot is None:
         raise NeedsOperator(
             f"slot {checkpoint.slot!r} is gone: changes after {checkpoint.confirmed_lsn} that were not captured are lost",
-            hint=ANEW,
+            hint=CAPTURE_AGAIN,
         )
     check_kind(slot, checkpoint.database)
     return slot
@@ -153,7 +153,7 @@ def check_kind(slot: Slot, database: str) -> None:
         raise NeedsOperator(
             f"slot {slot.name!r} is lost{why}: the server has removed log that was not captured, from "
             f"{format_lsn(slot.confirmed)} on",
-            hint=f"{ANEW} {_PREVENTION.get(slot.invalidation, _PREVENTION['wal_removed'])}",
+            hint=f"{CAPTURE_AGAIN} {_PREVENTION.get(slot.invalidation, _PREVENTION['wal_removed'])}",
         )
     if slot.plugin != "pgoutput":
         raise NeedsOperator(

@@ -25,7 +25,7 @@ from headrace.schema import TableSchema
 _XID = struct.Struct(">I").unpack_from
 #: So many transactions are remembered, for those that are in the log and not visible yet.
 _RECENT = 4096
-#: Stands in a record whose row lacks columns, and unescaped in no other.
+#: Marks a record whose row lacks columns; it is unescaped in no other.
 _UNCHANGED = b',"unchanged":['
 
 

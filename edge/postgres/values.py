@@ -17,9 +17,9 @@ INTEGERS = frozenset({20, 21, 23, 26})
 #: float4, float8.
 FLOATS = frozenset({700, 701})
 BOOL, BYTEA, TIMESTAMP, TIMESTAMPTZ = 16, 17, 1114, 1184
-#: Stands for the type of a column that has a form of its own (edge/postgres/types.py).
+#: The type of a column that has a form of its own (edge/postgres/types.py).
 FORMED = 0
-#: Stands for the type of a column that the policy keeps out of records.
+#: The type of a column that the policy keeps out of records.
 LEFT_OUT = -1
 #: Types whose text never holds anything to escape: dates, times, bits, addresses, numeric, uuid, pg_lsn.
 PLAIN = frozenset({650, 829, 869, 774, 1082, 1083, 1266, 1560, 1562, 1700, 2950, 3220})

@@ -144,7 +144,7 @@ def _message(body: bytes, part: Part, deadline: int, address: str) -> Message:
         address=address,
         subject=part.kind,
         content_type=symbol(ANSWER_CONTENT_TYPE),
-        # A broker drops it then; with a minute for clocks that differ, and for what tells that the deadline has passed.
+        # A broker drops it then; with a minute for clocks that differ, and for the answer that the deadline has passed.
         expiry_time=max(deadline / 1000, time.time()) + _EXPIRY_SECONDS,
         properties={"version": part.version, "source": part.source, "outcome": part.outcome},
     )

@@ -32,7 +32,7 @@ StreamName = Annotated[str, Meta(pattern=STREAM_NAME)]
 Partition = Annotated[int, Meta(ge=0)]
 Address = Annotated[str, Meta(pattern=AMQP_ADDRESS)]
 TableName = Annotated[str, Meta(pattern=TABLE_NAME)]
-#: What Kafka drops of a table's topic: records by age, those that a later one of their key stands for, or both.
+#: What Kafka drops of a table's topic: records by age, those that a later one of their key replaces, or both.
 Cleanup = Literal["delete", "compact", "compact,delete"]
 #: What Kafka does not take in a topic's name, and its longest one.
 _SAFE_REPLICATION = 3

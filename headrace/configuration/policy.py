@@ -20,10 +20,10 @@ class ColumnRule(Section, frozen=True, kw_only=True):
     """What is done to columns."""
 
     columns: Annotated[list[ColumnPattern], Meta(min_length=1)]
-    #: `exclude`: not told at all; `mask`: a fixed text; `hash`: HMAC-SHA-256 of the value's text, in hexadecimal, so the same
+    #: `exclude`: not captured at all; `mask`: a fixed text; `hash`: HMAC-SHA-256 of the value's text, in hexadecimal, so the same
     #: for the same value in any column; `truncate`: its first characters.
     action: Literal["exclude", "mask", "hash", "truncate"]
-    #: What stands in a masked column.
+    #: The value of a masked column.
     mask: str = "****"
     #: How many characters a truncated column keeps.
     characters: Annotated[int, Meta(ge=0)] | None = None

@@ -78,7 +78,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Content(msgspec.Struct, kw_only=True):
     """What the whole content of an answer holds."""
 
-    #: Exit code of the command that the request stands for.
+    #: Exit code of the command that the request runs.
     exit_code: int = 0
     #: What the kind answers; see docs/requests.md.
     data: Any = None

@@ -33,7 +33,7 @@ def main() -> None:
         asked = json.loads(wanted.get())
         try:
             _answer(answers, _run(asked["dag"], asked["params"]))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the owner must be told.
+        except Exception as error:  # noqa: BLE001 - whatever it is, the owner must get it.
             _log.exception("the run of %s could not be made", asked["dag"])
             _answer(answers, {"error": f"{type(error).__name__}: {error}"})
 

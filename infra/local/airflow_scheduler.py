@@ -91,7 +91,7 @@ class Scheduler:
         """Stop all parts, and the tasks that still run."""
         for part in reversed(list(self._parts)):
             part.end(signal.SIGTERM, _STOP_SECONDS)
-        # Tasks lose their parent with the scheduler; some were begun after it was told to end.
+        # Tasks lose their parent with the scheduler; some were begun after it was asked to end.
         left = self.processes()
         for process in left:
             with suppress(psutil.NoSuchProcess):

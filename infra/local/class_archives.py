@@ -1,7 +1,7 @@
 """The archive of the classes that Spark uses, made once by `make setup`: each of its JVMs then starts with a third less work.
 
 A broker is started and a small load rehearsed (spark_jobs/jvm_warmup.py), whose JVM leaves the archive when it ends. It is
-whole or absent. Without it everything works, only slower, so a failure is told and stops nothing.
+whole or absent. Without it everything works, only slower, so a failure is reported and stops nothing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A table's existing rows into Kafka, committed and acknowledged, beside a live stream whose latency is told.
+"""A table's existing rows into Kafka, committed and acknowledged, beside a live stream whose latency is measured.
 
 A thousand changes a second are written to one table while another is copied. The copy's time is that of the edge's own plan: from
 its start until the last row is acknowledged, which is after Kafka committed it. The peer is `COPY table TO STDOUT` thrown away,
@@ -28,7 +28,7 @@ from tests.end_to_end.pipeline import headrace
 from tests.waiting import eventually
 
 _TRANSACTIONS, _CHANGES = 200, 5
-#: So many seconds of changes are written before the copy begins; their latency is told apart, less the first second.
+#: So many seconds of changes are written before the copy begins; their latency is given separately, less the first second.
 _AHEAD_SECONDS = 4
 _NAME, _SOURCE = "snapshot", "bench/snapshot"
 _LIVE = re.compile(rb'"sku":"tx(\d+)"')

@@ -147,7 +147,7 @@ def _check(batch: Batch, count: int) -> None:
 
 
 class Next(NamedTuple):
-    """The next link: write the records from index `begin` on; those before are repeats of what stands in Kafka."""
+    """The next link: write the records from index `begin` on; those before are repeats of what is in Kafka."""
 
     begin: int
     #: Whether the batch starts an epoch that is not the tail's.
@@ -155,7 +155,7 @@ class Next(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """All of it stands in Kafka, or in the open transaction: write nothing, accept once that is committed."""
+    """All of it is in Kafka, or in the open transaction: write nothing, accept once that is committed."""
 
 
 class Gap(NamedTuple):

@@ -226,7 +226,7 @@ def test_who_initialises_an_id_aborts_its_transaction_and_fences_its_producer(wo
         former.produce(topic, b"former", partition=0)
         former.flush(30)
         former.send_offsets_to_transaction(_position(topic, 1), nobody.consumer_group_metadata(), 30)
-        # While the transaction is open nobody is told a position that it may change.
+        # While the transaction is open nobody reads a position that it may change.
         error = _refused(lambda: nobody.committed(_position(topic, 0), timeout=1))
         assert error.code() in {KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT}
         successor = world.producer(name)

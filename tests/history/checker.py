@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.history.records import Record
 from tests.history.transactions import Change, Number, Row, Transaction, same
 
-#: How many differences of one kind are told.
+#: How many differences of one kind are written.
 SHOWN = 5
 
 
@@ -49,15 +49,15 @@ def check(
 
 
 def _first_of_each_kind(found: Iterable[Difference]) -> list[Difference]:
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     shown = []
     for difference in found:
-        told[difference.kind] += 1
-        if told[difference.kind] <= SHOWN:
+        reported[difference.kind] += 1
+        if reported[difference.kind] <= SHOWN:
             shown.append(difference)
     return shown + [
         Difference(kind, f"{count - SHOWN} more differences of the kind '{kind}'")
-        for kind, count in told.items()
+        for kind, count in reported.items()
         if count > SHOWN
     ]
 
@@ -114,7 +114,7 @@ def _counts(committed: Sequence[Transaction], changes: Sequence[Record]) -> Iter
             yield Difference("foreign", f"{record} is nothing that the source committed")
         elif counted[name] > 1:
             yield Difference("doubled", f"{expected[name]} is there {counted[name]} times: {record}")
-    # What is there on both sides stands in one order.
+    # What is there on both sides is in one order.
     once = [name for name in dict.fromkeys(map(_name, changes)) if name in expected]
     wanted = [name for name in expected if counted[name]]
     for has, should in zip(once, wanted, strict=True):

@@ -14,7 +14,7 @@ _Key = tuple[Any, ...]
 
 
 def held(source: str, topic: Iterable[Record]) -> dict[str, dict[_Key, Row]]:
-    """Return each table's rows by key, as they follow from the records; a column that was never told is absent."""
+    """Return each table's rows by key, as they follow from the records; a column that was never sent is absent."""
     tables: dict[str, dict[_Key, Row]] = {}
     for record in topic:
         if record.is_schema or record.source["name"] != source:

@@ -38,7 +38,7 @@ class Transaction(NamedTuple):
     xid: int
     #: When it committed, in milliseconds since 1970.
     commit_ms: int
-    #: Where its last change stands in the log: its commit record lies behind that.
+    #: Position of its last change in the log: its commit record lies behind that.
     last_change: int
     #: Where the log goes on behind its commit record.
     end: int

@@ -99,7 +99,7 @@ def raw(interconnect, op):
 
 
 def held(interconnect, table):
-    """Return the rows of a consumer who takes records as they come, by key; `lost` is what it was never told."""
+    """Return the rows of a consumer who takes records as they come, by key; `lost` is what it was never sent."""
     rows = {}
     for key, value in records(interconnect, table):
         if value["op"] == "t":

@@ -25,7 +25,7 @@ def source():
 
 @pytest.fixture
 def served(kafka, topic, inside, source):
-    """A bridge that serves the source: its port, and what stands in its topic."""
+    """A bridge that serves the source: its port, and the records of its topic."""
 
     class Served:
         name = topic()

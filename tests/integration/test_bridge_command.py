@@ -160,8 +160,8 @@ def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgo
     bridge = inside(kafka.bootstrap, {source: [1]}, topic=name)
     eventually(lambda: bridge.figures(source)["state"] == "needs an operator")
     # then
-    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    (said,) = [line for line in told if source in line]
+    reported = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    (said,) = [line for line in reported if source in line]
     assert f"owned {name}[0] until now, and the bridge's file names {name}[1]" in said
     bridge.stop()
     path = bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name)
@@ -265,8 +265,8 @@ def test_a_row_that_was_too_large_is_listed_and_comes_by_its_key_once_the_limit_
     code, out, _ = headrace("dead-letters", "bank", "--config", path, "--json")
     assert code == 0
     (letter,) = json.loads(out)
-    told = {"state": "open", "source": source, "table": "public.documents", "op": "c", "key": '{"id":2}'}
-    assert letter | told == letter
+    reported = {"state": "open", "source": source, "table": "public.documents", "op": "c", "key": '{"id":2}'}
+    assert letter | reported == letter
     assert (letter["bytes"] > 2_000_000, len(letter["sha256"]), letter["offset"]) == (True, 64, f"{name}[0]@2")
     assert letter["position"].endswith("/00000001")
     assert "public.documents" in headrace("dead-letters", "bank", "--config", path)[1]

@@ -1,4 +1,4 @@
-"""The bridge when something dies: itself, Kafka or the wire. Every row stands in Kafka once, in order."""
+"""The bridge when something dies: itself, Kafka or the wire. Every row is in Kafka once, in order."""
 
 import os
 import random

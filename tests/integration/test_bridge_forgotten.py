@@ -54,8 +54,8 @@ def test_an_edge_that_goes_on_after_everything_was_forgotten_waits_for_an_operat
 
 def errors(caplog, source):
     """Return the errors that were logged of a source."""
-    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    return [said for said in told if source in said]
+    reported = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    return [said for said in reported if source in said]
 
 
 def forget(kafka, group, topic):

@@ -99,7 +99,7 @@ def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake_e1_e2(kafk
     done(edges)
     served(second=(second.pid, 3), third=(third.pid, 3))
 
-    # Every row stands in Kafka once, in its source's order.
+    # Every row is in Kafka once, in its source's order.
     records = read_committed(kafka.bootstrap, name)
     for source, [partition] in sources.items():
         assert [record.value for record in records if record.partition == partition] == [

@@ -31,8 +31,8 @@ EPOCH = 1_700_000_000
 def change(source, commit, ordinal, table, number, **more):
     """Return a change's record, or with `op` and `after` others; a table's name of none is empty."""
     at = Position(EPOCH, commit, ordinal)
-    told = {"version": "0.1.0", "name": source, "ts_ms": 1, "schema": "public" * bool(table), "table": table}
-    value = {"after": {"id": number}, "op": "c", "source": told | {"position": str(at)}} | more
+    reported = {"version": "0.1.0", "name": source, "ts_ms": 1, "schema": "public" * bool(table), "table": table}
+    value = {"after": {"id": number}, "op": "c", "source": reported | {"position": str(at)}} | more
     key = b'{"id":%d}' % number if number is not None else None
     return Row(at, key, json.dumps(value, separators=(",", ":")).encode())
 
@@ -69,7 +69,7 @@ def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(ka
     with pytest.raises(NeedsOperator, match=rf"Kafka compacts {name}\.public\.balances:"):
         described(reader_file, "bank", observe(reader_file, "bank"))
 
-    # when a transaction changes both, and a delete has its tombstone; then comes a table that nobody told the bridge of
+    # when a transaction changes both, and a delete has its tombstone; then comes a table that the bridge's file does not have
     account, balance = change(source, 10, 0, "accounts", 1), change(source, 10, 1, "balances", 1)
     gone = change(source, 11, 0, "balances", 1, op="d", after=None)
     truncate = change(source, 11, 1, "balances", None, op="t", after=None)

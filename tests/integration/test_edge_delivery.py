@@ -1,4 +1,4 @@
-"""The edge between a real PostgreSQL and a real AMQP peer: what arrives, and what the slot is told of it."""
+"""The edge between a real PostgreSQL and a real AMQP peer: what arrives, and what the slot has confirmed of it."""
 
 import threading
 
@@ -108,7 +108,7 @@ def test_slot_is_told_only_after_the_far_side_accepted(edge, database, interconn
     with edge.running() as agent:
         insert(database, 1, 3)
         eventually(lambda: agent.figures.sent >= 1)
-        # Idle log passes, the server is told that the edge lives, and still nothing of it is confirmed.
+        # Idle log passes, the server gets the edge's keepalives, and still nothing of it is confirmed.
         database.execute("select pg_log_standby_snapshot()")
         eventually(lambda: interconnect.withheld >= 3)
         reply = database.execute(

@@ -156,8 +156,8 @@ def test_the_command_prints_a_line_a_check_and_ends_with_3_when_something_is_wro
     healthy.init()
     done = healthy.command("doctor", "--json")
     assert done.returncode == 3
-    told = {each["check"]: each for each in json.loads(done.stdout)}
-    assert told["replica identity"]["fix"] == "alter table public.t replica identity default;"
+    reported = {each["check"]: each for each in json.loads(done.stdout)}
+    assert reported["replica identity"]["fix"] == "alter table public.t replica identity default;"
 
 
 def test_a_database_that_is_away_is_one_finding_and_the_rest_is_looked_at(healthy, postgres):

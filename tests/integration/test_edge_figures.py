@@ -174,7 +174,9 @@ def test_every_batch_s_figures_tell_version_lag_and_state(watched):
         eventually(lambda: is_idle(agent.figures))
         before = len(far.arrived)
         said = eventually(
-            lambda: next((told for told in late(far, before + 1) if told["captured_lag_seconds"] == 0), None)
+            lambda: next(
+                (reported for reported in late(far, before + 1) if reported["captured_lag_seconds"] == 0), None
+            )
         )
     assert said["version"] == __version__
     assert said["state"] == "capturing"

@@ -134,7 +134,7 @@ def test_rows_come_again_by_keys_of_every_kind(asked, database, interconnect):
         arrive(interconnect, 3)
         replay(edge, as_letters(interconnect, "k")[1:])
         arrive(interconnect, 5)
-        # And a key that is told in a form of Debezium's does not tell a row.
+        # And a key in a form of Debezium's does not identify a row.
         edge.path.write_text(edge.path.read_text().replace("[records]", '[records]\ntime = "adaptive"'))
         with pytest.raises(NeedsOperator, match="Debezium's forms"):
             replay(edge, as_letters(interconnect, "k"))
@@ -211,9 +211,9 @@ def test_truncate_of_several_tables_with_those_that_refer_to_them(asked, databas
         database.execute("insert into a default values")
         arrive(interconnect, 5)
 
-    told = [(change["op"], change["source"]["table"]) for change in interconnect.changes]
-    assert told[0] == ("c", "a")
-    assert sorted(told[1:4]) == [("t", "a"), ("t", "b"), ("t", "c")]
+    reported = [(change["op"], change["source"]["table"]) for change in interconnect.changes]
+    assert reported[0] == ("c", "a")
+    assert sorted(reported[1:4]) == [("t", "a"), ("t", "b"), ("t", "c")]
     assert interconnect.changes[4]["after"] == {"id": 1}
     assert [change["transaction"]["total_order"] for change in interconnect.changes[:4]] == [1, 2, 3, 4]
 
@@ -286,7 +286,7 @@ def test_large_transaction_with_savepoints_arrives_whole_or_not_at_all(edges, da
             database.execute("savepoint one")
             database.execute(row, [part * 1000, part * 1000 + 999])
             database.execute("rollback to one" if part % 3 == 1 else "release one")
-        # Nothing is told, and nothing confirmed, of a transaction that is not committed.
+        # Nothing is sent, and nothing confirmed, of a transaction that is not committed.
         end = database.execute("select (pg_current_wal_insert_lsn() - '0/0')::int8")[0][0]
         with_other = database.connect()
         with_other.cursor().execute("insert into t values (-1)")

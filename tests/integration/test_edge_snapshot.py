@@ -31,11 +31,11 @@ def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(edge, database, inte
         eventually(lambda: len(interconnect.changes) >= streamed)
         copy(edge, "public.everything", "public.more", "public.randoms")
 
-    told = schema_records(interconnect)
+    reported = schema_records(interconnect)
     assert sorted(raw(interconnect, b"r")) == sorted(raw(interconnect, b"c"))
     assert len(raw(interconnect, b"r")) == streamed
     # What the catalog says of a table equals what the log says of it, so nothing is announced anew.
-    assert len(told) == 3
+    assert len(reported) == 3
 
 
 KEYS = [

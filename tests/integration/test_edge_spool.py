@@ -71,7 +71,7 @@ def test_slot_moves_on_while_the_far_side_is_away_and_everything_arrives_once_wh
         edge.start()
     write(database, 3001, 4000)
     end = end_of_log(database)
-    eventually(lambda: edge.confirmed() >= end, saying="the slot is told what the spool has")
+    eventually(lambda: edge.confirmed() >= end, saying="the slot has confirmed what the spool has")
     assert interconnect.changes == []
     assert edge.checkpoint["spooled"] > edge.checkpoint["acknowledged"]
 

@@ -80,5 +80,5 @@ def test_types_arrive_as_documented_under_their_own_names(edges, database, inter
     assert updated["before"] == {"id": 1} | row
     assert updated["after"] == {"id": 2} | row
     assert empty["after"] == {"id": 3} | dict.fromkeys(row)
-    told = interconnect.records[0][2]["tableChanges"][0]["table"]["columns"][1:]
-    assert [column["typeName"] for column in told] == [name for *_, name in COLUMNS]
+    reported = interconnect.records[0][2]["tableChanges"][0]["table"]["columns"][1:]
+    assert [column["typeName"] for column in reported] == [name for *_, name in COLUMNS]

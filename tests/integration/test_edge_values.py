@@ -94,8 +94,8 @@ def test_schema_record_tells_types_as_the_source_names_them(edge, database, inte
 
     table = interconnect.records[0][2]["tableChanges"][0]["table"]
     assert sorted(table["primaryKeyColumnNames"]) == ["a", "b"]
-    told = [(column["name"], column["typeName"], column["length"], column["scale"]) for column in table["columns"]]
-    assert told == [
+    reported = [(column["name"], column["typeName"], column["length"], column["scale"]) for column in table["columns"]]
+    assert reported == [
         ("b", "int4", None, None),
         ("a", "varchar", 9, None),
         ("m", "mood", None, None),
@@ -153,13 +153,13 @@ def test_table_altered_between_and_within_transactions_tells_its_new_schema_firs
         )
         arrive(interconnect, 4)
 
-    told = [
+    reported = [
         [column["name"] for column in value["tableChanges"][0]["table"]["columns"]]
         if "tableChanges" in value
         else value["after"]
         for _, _, value in interconnect.records
     ]
-    assert told == [
+    assert reported == [
         ["id", "note"],
         {"id": 1, "note": "x"},
         ["id", "note", "extra"],

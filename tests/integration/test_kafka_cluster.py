@@ -1,4 +1,4 @@
-"""Three brokers that lose leaders, coordinators and too many replicas: every row stands in Kafka once, in order."""
+"""Three brokers that lose leaders, coordinators and too many replicas: every row is in Kafka once, in order."""
 
 import os
 import signal

@@ -47,10 +47,10 @@ def file_of(connection, topic, tables=None):
 def account(commit):
     """Return a row of a table, which says so."""
     at = Position(1_700_000_000, commit, 0)
-    told = (
+    reported = (
         f'"source":{{"version":"1","name":"{SOURCE}","ts_ms":1,"schema":"public","table":"accounts","position":"{at}"}}'
     )
-    return Row(at, b'{"id":1}', f'{{"after":{{"id":1}},{told}}}'.encode())
+    return Row(at, b'{"id":1}', f'{{"after":{{"id":1}},{reported}}}'.encode())
 
 
 def commit_a_batch(connection, route, rows=(), prefix="headrace"):
@@ -170,7 +170,7 @@ def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure
         connection = secure_kafka.user(allowed)
         (home,) = routes(file_of(connection, topic, table)).values()
 
-        def told():
+        def reported():
             try:
                 commit_a_batch(connection, home, [account(30)])
             except NotConnected:
@@ -180,7 +180,7 @@ def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure
                 return error
             return "committed"
 
-        if isinstance(found := eventually(told), NeedsOperator):
+        if isinstance(found := eventually(reported), NeedsOperator):
             raise found
 
     # and a record from which the position is read, as nobody has committed one
@@ -222,7 +222,7 @@ def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, monkeypatch, cha
 
 
 def refused(asked):
-    """Return what a person is told who is not trusted; empty while nobody has answered in time."""
+    """Return the error that an untrusted user gets; empty while nobody has answered in time."""
     try:
         asked()
     except NeedsOperator as error:

@@ -34,7 +34,7 @@ class Model:
             if its == source:
                 self.end(its, key, hour)
 
-    def told(self) -> list[tuple[object, ...]]:
+    def reported(self) -> list[tuple[object, ...]]:
         return sorted((*place, *values, self.gone.get(place)) for place, values in self.rows.items())
 
 
@@ -84,10 +84,10 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
     for key, hour in ((1, 2), (2, 2), (3, 2), (8, 3)):
         model.end(J, key, hour)
     # then
-    questions, then = desk(lake), model.told()
+    questions, then = desk(lake), model.reported()
     assert marked(questions.ask("SELECT * FROM silver.accounts"), "id", "name", "int(balance)") == then
 
-    # when rows that are told in part go, or get another key
+    # when rows that are written in part go, or get another key
     one.commit(one.update(before={"id": 7}, id=70, balance="7", unchanged=["name"]), at=4 * HOUR)
     one.commit(one.update(id=6, balance="3", unchanged=["name"]), one.delete(id=6), at=4 * HOUR)
     model.put(J, 70, "n7", 7)
@@ -115,7 +115,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
 
     def agrees(database):
         accounts = questions.ask(f"SELECT * FROM {database}.accounts")
-        assert marked(accounts, "id", "name", "int(balance)") == model.told()
+        assert marked(accounts, "id", "name", "int(balance)") == model.reported()
         assert marked(questions.ask(f"SELECT * FROM {database}.log"), "entry") == log
 
     # then live rows, those of the load, and those of a replay of all of it are the model's

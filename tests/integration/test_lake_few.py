@@ -24,7 +24,7 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
     for name in ("few", "many", "once"):
         (tmp_path / name).mkdir()
         lakes[name] = lake_in(tmp_path / name)(bank=one.topic)
-    told, really, read = [], increment.few, {}
+    reported, really, read = [], increment.few, {}
 
     def reading(name, function=increment.rows):
         """Return what reads bronze, and notes that it does."""
@@ -32,14 +32,14 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
         return lambda *given: read[name].append(given) or function(*given)
 
     def load(*, asked=False):
-        """Load both lakes, and return what stands in each, and what was seen before by who does not wait for the load."""
+        """Load both lakes, and return the rows of each, and what was seen before by who does not wait for the load."""
         found = {}
         for name in ("few", "many"):
             lake = lakes[name]
 
             def few(*given, name=name, **more):
                 answer = really(*given, **more) and name == "few"
-                told.append((name, answer))
+                reported.append((name, answer))
                 return answer
 
             with patch.object(increment, "few", few):
@@ -80,8 +80,8 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
     assert [entry for _, entry in log] == ["first", "wide", "first"]
     assert (changes, waiting) == ({"public.accounts": 8, "public.log": 1}, {"london/bank": 1})
     # and both ways were taken
-    assert ("few", True) in told
-    assert not any(answer for name, answer in told if name == "many")
+    assert ("few", True) in reported
+    assert not any(answer for name, answer in reported if name == "many")
     # and a load that has all of it at once, and as many tables as are worth it, ends there too
     with patch.object(increment, "few", lambda *_, **__: False), patch.object(silver, "_MANY", 1):
         bronze.load(spark, lakes["once"], "bank")

@@ -127,9 +127,9 @@ def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, 
     away = desks(lake_file(bank=one.topic, bootstrap="127.0.0.1:1"))
     for _ in range(2):
         assert asked(away, "accounts", "silver_live") == live["accounts"]
-    told = [record.getMessage() for record in caplog.records if "of bronze alone" in record.getMessage()]
-    assert len(told) == 1
-    assert "127.0.0.1:1" in told[0]
+    reported = [record.getMessage() for record in caplog.records if "of bronze alone" in record.getMessage()]
+    assert len(reported) == 1
+    assert "127.0.0.1:1" in reported[0]
 
 
 def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(spark, feed, lake_file, desks, kafka):

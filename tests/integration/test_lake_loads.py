@@ -36,7 +36,7 @@ def test_each_step_of_a_load_is_a_row_with_its_ranges_rows_files_seconds_and_lag
     ]
     assert [(one["table"], one["changes"]) for one in rows[3]["tables"]] == [("public.accounts", 2)]
     assert all(row["files"] >= 1 and row["seconds"] > 0 and row["started_at"] < row["finished_at"] for row in rows)
-    # The feed's commits are dated, and the lag is told from them.
+    # The feed's commits are dated, and the lag follows from them.
     assert report.lag == {"jakarta/bank": rows[3]["sources"][0]["lag_seconds"]}
     assert report.lag["jakarta/bank"] > 0
     assert any("silver bank: 1 rows" in message and f"to {first}" in message for message in caplog.messages)

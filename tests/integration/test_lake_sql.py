@@ -177,14 +177,14 @@ def test_statements_that_only_show_are_answered(spark, bank):
 
 def test_question_that_makes_no_sense_is_one_sentence(spark, bank):
     desk = engine.SqlEngine(spark, bank)
-    for question, told in (
+    for question, reported in (
         ("SELECT nope FROM silver.accounts", "nope"),
         ("SELEC 1", "SELEC"),
         ("SELECT 1 FROM silver.nothing", "nothing"),
     ):
         with pytest.raises(ConfigurationError) as refused:
             desk.ask(question)
-        assert told in refused.value.message
+        assert reported in refused.value.message
         assert "\n" not in refused.value.message
         assert "Project" not in refused.value.message
 

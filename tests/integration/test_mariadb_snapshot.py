@@ -89,14 +89,14 @@ def test_a_row_has_the_same_bytes_by_snapshot_and_by_stream(maria_edge, maria, i
         eventually(lambda: len(interconnect.changes) == 4 + 145 * 2 + 73, saying="all arrive")
         tables = copy(maria_edge, f"{maria.name}.every", f"{maria.name}.more")
 
-    told = [value["source"]["table"] for value in schema_records(interconnect)]
+    reported = [value["source"]["table"] for value in schema_records(interconnect)]
     streamed = dict(raw(interconnect, b"c") + raw(interconnect, b"u"))
     copied = dict(raw(interconnect, b"r"))
     assert {table.state for table in tables.values()} == {"done"}
     assert len(copied) == 4 + 145 * 2
     assert {key: row for key, row in copied.items() if row != streamed[key]} == {}
     # What the catalog says of a table equals what the log says of it, so nothing is announced anew.
-    assert sorted(told) == ["every", "more"]
+    assert sorted(reported) == ["every", "more"]
 
 
 KEYS = [
@@ -212,8 +212,8 @@ def test_tables_with_versions_are_told_and_copied_as_a_plain_select_has_them(mar
         copy(maria_edge, f"{maria.name}.v", f"{maria.name}.w")
 
     for name in ("v", "w"):
-        told = [(value["op"], key["id"]) for op in "cudr" for key, value in records(interconnect, name, op)]
-        assert told == [
+        reported = [(value["op"], key["id"]) for op in "cudr" for key, value in records(interconnect, name, op)]
+        assert reported == [
             *(("c", 1), ("c", 2), ("c", 3)), *(("u", 1), ("u", 2), ("u", 5), ("u", 5)), ("d", 2), *(("r", 3), ("r", 5)),
         ]  # fmt: skip
         ((_, deleted),) = records(interconnect, name, "d")

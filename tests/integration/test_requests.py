@@ -100,7 +100,7 @@ def test_an_edge_is_asked_through_a_bridge_that_listens(kafka, topic, inside, en
     asks.send(new_request("paris/bank", "status", "ann@hq", 60))
     # The answer to one that took too long is dropped, and the bridge has said so in time.
     asks.going.clear()
-    late = new_request(SOURCE, "status", "ann@hq", 1)
+    late = new_request(SOURCE, "status", "ann@hq", 5)
     asks.send(late)
     eventually(lambda: [(part.by, part.outcome) for part in asks.answers(late)] == [("bridge", "expired")])
     asks.going.set()

@@ -280,7 +280,7 @@ def test_the_log_tells_whether_nothing_of_the_compared_databases_came(maria, add
 
     def settled() -> bool:
         events = maria.execute(f"show binlog events in '{new}'")
-        return any(kind == "Binlog_checkpoint" and told == new for _, _, kind, _, _, told in events)
+        return any(kind == "Binlog_checkpoint" and reported == new for _, _, kind, _, _, reported in events)
 
     # The server notes by itself that it needs the former file no more: not while another test looks where the log ends.
     eventually(settled, saying="the server has let go of the former file")

@@ -51,7 +51,7 @@ class Database:
         self.end = 100
         self.timeline, self.left = 1, 0
         self.guarded = True
-        #: What the slot was told: nothing below is there any more.
+        #: What the slot has confirmed: nothing below is there any more.
         self.slot = 100
         self.down_until = 0.0
         #: The greatest place that any session has read.

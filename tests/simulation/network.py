@@ -77,7 +77,7 @@ class Wire:
         network.scheduler.after(at - network.scheduler.now, lambda: step() if self.alive else None)
 
     def cut(self, quiet: int | None = None) -> None:
-        """Cut it; the side `quiet`, which has ended itself, is not told."""
+        """Cut it; the side `quiet`, which has ended itself, gets no event."""
         if not self.alive:
             return
         self.alive = False

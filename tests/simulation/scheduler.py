@@ -240,7 +240,7 @@ class Scheduler:
     def _run(self, task: Task) -> None:
         before, self.current = self.current, task
         self.switches += 1
-        # A task that was killed while it waits is told where it waits. One killed by another runs on top of that one.
+        # A task that was killed while it waits gets the kill where it waits. One killed by another runs on top of that one.
         task.greenlet.parent = greenlet.getcurrent()
         saved, self.main = self.main, greenlet.getcurrent()
         try:

@@ -60,7 +60,7 @@ def blocks(page, *kinds):
 
 
 def commands_of(page):
-    """Return each `headrace …` of a page: the lines of its shell blocks, and what stands in backticks in its text."""
+    """Return each `headrace …` of a page: the lines of its shell blocks, and the code in its text."""
     text = page.read_text()
     shown = "\n".join(blocks(page, "", "sh", "shell", "bash")).replace("\\\n", " ").splitlines()
     found = [

@@ -90,7 +90,7 @@ class Demo:
             screen.verify()
         with stages.stage("ask the lake in Spark SQL"):
             screen.ask()
-        equal = screen.show(regions, runs, written.told)
+        equal = screen.show(regions, runs, written.reported)
         self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
         if self._keep:
             self._tell_how_to_play()

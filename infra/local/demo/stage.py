@@ -11,7 +11,7 @@ _WIDTH = 66
 
 
 class Stages:
-    """The stages of one run, told on a console."""
+    """The stages of one run, shown on a console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -32,6 +32,6 @@ class Written:
             region.stop_writing()
 
     @property
-    def told(self) -> dict[str, tuple[int, float]]:
+    def reported(self) -> dict[str, tuple[int, float]]:
         """For each region: transactions committed, and how many a second while they wrote."""
         return {name: (count, count / self._seconds[name]) for name, count in self._transactions.items()}

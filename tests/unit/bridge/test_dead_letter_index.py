@@ -1,4 +1,4 @@
-"""Which dead letters are open: by what stands behind them in the source's order."""
+"""Which dead letters are open: by what follows them in the source's order."""
 
 import json
 

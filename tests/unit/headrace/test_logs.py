@@ -44,9 +44,9 @@ def line(monkeypatch):
 
 
 def test_a_line_has_time_level_part_source_and_message(line):
-    told = line(lambda log: log.warning("a %s message", "“quoted”"))
-    assert told.pop("time").endswith("Z")
-    assert told == {
+    reported = line(lambda log: log.warning("a %s message", "“quoted”"))
+    assert reported.pop("time").endswith("Z")
+    assert reported == {
         "level": "warning",
         "part": "edge",
         "source": "jakarta/bank",
@@ -74,9 +74,9 @@ def test_a_thread_s_lines_are_of_its_source(line):
 
 
 def test_what_is_given_with_a_line_is_a_field(line):
-    told = line(lambda log: log.warning("now", extra={"figures": {"captured": 3}, "hint": None}))
-    assert told["figures"] == {"captured": 3}
-    assert "hint" not in told
+    reported = line(lambda log: log.warning("now", extra={"figures": {"captured": 3}, "hint": None}))
+    assert reported["figures"] == {"captured": 3}
+    assert "hint" not in reported
 
 
 def test_an_expected_error_has_no_traceback_and_an_unexpected_one_has(line):

@@ -106,7 +106,7 @@ def test_change_that_was_never_committed_is_found(history):
 def test_many_differences_are_told_in_few_words(history):
     committed = [*COMMITTED, *(Transaction(xid, 1, xid, xid + 1, (entry(xid),)) for xid in range(1000, 1100))]
 
-    told = judge(history, committed)
+    reported = judge(history, committed)
 
-    assert len(told) == SHOWN + 1
-    assert told[-1].words == "95 more differences of the kind 'lost'"
+    assert len(reported) == SHOWN + 1
+    assert reported[-1].words == "95 more differences of the kind 'lost'"

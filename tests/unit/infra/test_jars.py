@@ -1,4 +1,4 @@
-"""Jars: complete, absent or repaired, never half there. A folder of this test stands for the Maven repository."""
+"""Jars: complete, absent or repaired, never half there. A folder of this test replaces the Maven repository."""
 
 import io
 import json

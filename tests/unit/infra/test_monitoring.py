@@ -60,10 +60,10 @@ def test_states_in_rules_and_documentation_are_states():
     rules = (MONITORING / "alerts.yml").read_text()
     for each in re.findall(r'state=~?"([^"]+)"', rules):
         assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES, *DELIVERY_STATES}
-    told = (ROOT / "docs" / "metrics.md").read_text()
-    assert f"(label `state`): {', '.join(EDGE_STATES)} |" in told
-    assert f"(label `state`): {', '.join(BRIDGE_STATES)} |" in told
-    assert f"(label `state`): {', '.join(DELIVERY_STATES)} |" in told
+    reported = (ROOT / "docs" / "metrics.md").read_text()
+    assert f"(label `state`): {', '.join(EDGE_STATES)} |" in reported
+    assert f"(label `state`): {', '.join(BRIDGE_STATES)} |" in reported
+    assert f"(label `state`): {', '.join(DELIVERY_STATES)} |" in reported
 
 
 def test_every_rule_says_what_happened_and_what_to_do():

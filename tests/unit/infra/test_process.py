@@ -1,4 +1,4 @@
-"""Processes that are found again, and end with their owner; `sleep` stands for a server."""
+"""Processes that are found again, and end with their owner; `sleep` replaces a server."""
 
 import json
 import os

@@ -8,7 +8,7 @@ from spark_jobs import errors
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "told"),
+    ("said", "kind", "reported"),
     [
         (
             'x headrace-corrupt topic bank partition 3 offset 17 what "my column" y',
@@ -22,10 +22,10 @@ from spark_jobs import errors
         ("java.lang.IllegalStateException: secret", Retryable, "java.lang.IllegalStateException"),
     ],
 )
-def test_failure_says_who_must_act_and_no_value(said, kind, told):
+def test_failure_says_who_must_act_and_no_value(said, kind, reported):
     error = errors.explain(PySparkRuntimeError(said), "silver bank")
     assert isinstance(error, kind)
-    assert told in error.message
+    assert reported in error.message
     assert error.hint
     assert "secret" not in error.message + error.hint
 

@@ -113,8 +113,8 @@ def test_a_record_that_tells_of_no_table_is_refused(tables, wrong):
 def test_edges_of_every_engine_say_it_where_it_is_looked_for(tables):
     around = postgres.Around(b"1", b'7,"lsn":9,"position":"p/', b"0", b"5", b"1}")
     at_postgres = postgres.Table(source="jakarta/bank", database="bank", schema="public", table="accounts")
-    for told in (at_postgres, at_postgres.for_snapshot()):
-        assert tables.topic_of(b"1", b'{"before":null,"after":{"id":1},' + told.rest(b"c", around)) == ACCOUNTS
+    for reported in (at_postgres, at_postgres.for_snapshot()):
+        assert tables.topic_of(b"1", b'{"before":null,"after":{"id":1},' + reported.rest(b"c", around)) == ACCOUNTS
     no_table = postgres.Table(source="jakarta/bank", database="bank", schema="", table="")
     source = no_table.source(postgres.Transaction(epoch=EPOCH, commit=9, commit_ms=1, xid=7), 0)
     assert tables.topic_of(*transaction_begin(b'"7:9"', source, 5)) == "bank"

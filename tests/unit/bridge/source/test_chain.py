@@ -1,4 +1,4 @@
-"""The chain: every kind of batch is told from every other, and nothing but the stream ever comes out."""
+"""The chain: every kind of batch is distinguished from every other, and nothing but the stream ever comes out."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -97,7 +97,7 @@ class Stream:
     def chunk(self, *rows, seen=7 << 32 | 4):
         return Chunk(table=self.copied, rows=[packet(*row) for row in rows], size=1, last=None, end=True, seen=seen)
 
-    def told(self):
+    def reported(self):
         return [value for value in self.batcher.values if value and b'"op"' in value]
 
 
@@ -130,7 +130,7 @@ def test_chunks_at_one_place_have_positions_of_their_own_and_a_last_row_each(tmp
 
     assert first.position == Position(1, place(7, 4), 1)
     assert second.position == Position(1, place(7, 4), 2)
-    one, two, three = stream.told()
+    one, two, three = stream.reported()
     assert b'"after":{"id":1,"note":"a"}' in one
     assert b'"note":null' in two
     assert b'"note":"\\"\xc3\xbc"' in three
@@ -149,7 +149,7 @@ def test_rows_that_the_log_told_in_the_window_are_left_out(tmp_path):
     put = stream.decoder.put(stream.chunk((b"1", b"a"), (b"2", b"b")), stream.window)
 
     assert put.position == Position(1, place(7, 140), 0)
-    assert [b'"id":2' in value for value in stream.told()] == [True, False]
+    assert [b'"id":2' in value for value in stream.reported()] == [True, False]
     assert len([value for value in stream.batcher.values if b"tableChanges" in value]) == 1
 
 
@@ -204,13 +204,15 @@ def test_a_chunk_begins_and_ends_as_other_transactions_do_where_that_is_told(tmp
     second = stream.decoder.put(stream.chunk((b"3", None)), stream.window)
 
     batch = stream.batcher.seal()
-    told = [json.loads(value) for value in decode(batch.properties, "zstd", batch.body).values]
-    assert [value.get("status") or value.get("op", "schema") for value in told] == [
+    reported = [json.loads(value) for value in decode(batch.properties, "zstd", batch.body).values]
+    assert [value.get("status") or value.get("op", "schema") for value in reported] == [
         "BEGIN", "schema", "r", "r", "END", "BEGIN", "r", "END",
     ]  # fmt: skip
-    assert [value["event_count"] for value in told if value.get("status") == "END"] == [2, 1]
+    assert [value["event_count"] for value in reported if value.get("status") == "END"] == [2, 1]
     assert (first.position.ordinal, second.position.ordinal) == (1, 3)
-    assert [value["id"] for value in told if "status" in value] == ["binlog.000007:4:0"] * 2 + ["binlog.000007:4:3"] * 2
+    assert [value["id"] for value in reported if "status" in value] == ["binlog.000007:4:0"] * 2 + [
+        "binlog.000007:4:3"
+    ] * 2
 
 
 def test_a_mark_is_counted_at_its_transactions_end_and_is_of_no_table(tmp_path):

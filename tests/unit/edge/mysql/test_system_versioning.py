@@ -1,4 +1,4 @@
-"""Tables with versions: what is told of their rows is what a plain select would see change."""
+"""Tables with versions: what is recorded of their rows is what a plain select would see change."""
 
 import json
 import struct
@@ -27,7 +27,7 @@ def row(number, end):
     return b"\0" + struct.pack("<i", number) + NOW + end
 
 
-def told(batcher):
+def reported(batcher):
     found = [json.loads(value) for value in batcher.values if b'"op":' in value]
     return [(change["op"], change["before"], change["after"]) for change in found]
 
@@ -53,7 +53,7 @@ def test_former_rows_are_left_out_and_rows_that_end_are_deleted(last, names, kin
     feed(made, rows(25, 3, row(9, NOW) + row(5, last)), rows(25, 3, row(9, NOW)), xid(500))
 
     one, two, four, five = ({"id": number} for number in (1, 2, 4, 5))
-    assert told(batcher) == [
+    assert reported(batcher) == [
         ("c", None, one), ("c", None, two), ("u", one, four), ("d", two, None), ("u", four, five), ("d", five, None),
     ]  # fmt: skip
     assert batcher.keys == [
@@ -72,7 +72,7 @@ def test_columns_that_the_catalog_lists_as_others_are_no_period():
 
     feed(made, rotate(), mariadb_gtid(1, 200), described(), rows(23, 3, row(1, NOW)), xid(500))
 
-    ((_, _, after),) = told(batcher)
+    ((_, _, after),) = reported(batcher)
     assert after == {
         "id": 1, "row_start": "2026-01-31T09:15:00.000005Z", "row_end": "2026-01-31T09:15:00.000005Z",
     }  # fmt: skip

@@ -54,11 +54,11 @@ IN_TRANSACTION = {
 }
 
 
-def a_log(*, told=True, **options):
+def a_log(*, reported=True, **options):
     """A log in the middle of a transaction."""
     log = Log(**{"messages": ["*"], **options})
     log.feed(begin(), relation(*COLUMNS))
-    if told:
+    if reported:
         log.feed(insert(*ROW), insert(*ROW))
     return log
 
@@ -76,14 +76,14 @@ def assert_refused(log, message):
     return error.value
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["later change", "first change"])
+@pytest.mark.parametrize("reported", [True, False], ids=["later change", "first change"])
 @pytest.mark.parametrize("name", IN_TRANSACTION)
-def test_a_message_cut_at_any_length_is_refused(name, told):
+def test_a_message_cut_at_any_length_is_refused(name, reported):
     message = IN_TRANSACTION[name]
-    log = a_log(told=told)
+    log = a_log(reported=reported)
     for length in range(1, len(message)):
         error = assert_refused(log, message[:length])
-        assert str(Position(EPOCH, COMMIT, 2 if told else 0)) in error.message
+        assert str(Position(EPOCH, COMMIT, 2 if reported else 0)) in error.message
     # then the whole message is still welcome
     log.decoder.feed(message, NOW_MS)
 
@@ -151,7 +151,7 @@ def test_what_belongs_into_a_transaction_is_refused_outside(message):
 
 
 def test_a_truncate_of_known_and_unknown_tables_leaves_nothing():
-    assert_refused(a_log(told=False), truncate(OID, 7))
+    assert_refused(a_log(reported=False), truncate(OID, 7))
 
 
 @pytest.mark.parametrize(

@@ -162,5 +162,5 @@ def test_a_domain_is_written_as_the_built_in_type_beneath():
     )
     schema, inserted = log.records()
     assert inserted.value["after"] == {"id": 1, "a": 7, "b": "7.50", "c": "7"}
-    told = schema.value["tableChanges"][0]["table"]["columns"]
-    assert [column["typeName"] for column in told] == ["int8", "int4", "numeric", "public.int4"]
+    reported = schema.value["tableChanges"][0]["table"]["columns"]
+    assert [column["typeName"] for column in reported] == ["int8", "int4", "numeric", "public.int4"]

@@ -1,4 +1,4 @@
-"""Records under a policy: the same from the generated code and from the exact one, told in the schema record."""
+"""Records under a policy: the same from the generated code and from the exact one, named in the schema record."""
 
 import pytest
 
@@ -60,11 +60,11 @@ def test_columns_are_treated_before_they_leave(treated):
         update(row, key=without),
         delete(key=without),
     )
-    told, *changes = log.records()
+    reported, *changes = log.records()
 
-    # Then nothing of it is readable, nulls are null, an excluded column is neither told nor unchanged, and hashes agree.
-    columns = told.value["tableChanges"][0]["table"]["columns"]
-    assert told.value["tableChanges"][0]["table"]["excluded"] == ["secret"]
+    # Then nothing of it is readable, nulls are null, an excluded column is neither sent nor unchanged, and hashes agree.
+    columns = reported.value["tableChanges"][0]["table"]["columns"]
+    assert reported.value["tableChanges"][0]["table"]["excluded"] == ["secret"]
     assert [(column["name"], column["typeName"], column.get("policy")) for column in columns] == [
         ("id", "text", "hash"),
         ("email", "text", "hash"),

@@ -1,4 +1,4 @@
-"""Schema records: when they are told, and what of columns and names of any kind."""
+"""Schema records: when they are written, and what of columns and names of any kind."""
 
 import json
 

@@ -27,11 +27,11 @@ def copied(row):
 
 def message(row):
     """Return the Insert message of a row, as the log has it."""
-    told = b"I" + struct.pack(">I", 7) + b"N" + struct.pack(">H", len(row))
+    reported = b"I" + struct.pack(">I", 7) + b"N" + struct.pack(">H", len(row))
     for text in row:
         held = None if text is None else text.encode()
-        told += b"n" if held is None else b"t" + struct.pack(">I", len(held)) + held
-    return told + PAD
+        reported += b"n" if held is None else b"t" + struct.pack(">I", len(held)) + held
+    return reported + PAD
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=9))

@@ -1,4 +1,4 @@
-"""Debezium's forms of numbers and times, checked by turning them back, and told in the schema record."""
+"""Debezium's forms of numbers and times, checked by turning them back, and named in the schema record."""
 
 import base64
 import math
@@ -136,8 +136,8 @@ def test_rows_hold_the_forms_in_every_message_and_the_schema_record_names_them()
     rows = [row for change in changes[:4] for row in (change.value["before"], change.value["after"]) if row]
     assert rows == [SHOWN] * 5
     assert changes[-1].value["after"] == {"id": 2, "n": None, "d": None, "t": None}
-    told = schema.value["tableChanges"][0]["table"]["columns"]
-    assert [column.get("form") for column in told] == [
+    reported = schema.value["tableChanges"][0]["table"]["columns"]
+    assert [column.get("form") for column in reported] == [
         None,
         "org.apache.kafka.connect.data.Decimal",
         "io.debezium.time.Date",

@@ -1,4 +1,4 @@
-"""An edge's process as far as spooling goes: what it makes of what is on the disk, and what it is told meanwhile."""
+"""An edge's process as far as spooling goes: what it makes of what is on the disk, and what it receives meanwhile."""
 
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
@@ -30,11 +30,11 @@ class Process:
         self.figures = Figures()
         self.spooler = Spooler(self.spool, self.outbox, self.figures, after_seconds=after_seconds)
         self.progress = Progress(self.state, found, self.outbox, self.advanced)
-        #: Places that this process was told of: others say nothing to an engine that keeps more than a number for each.
-        self.told = {found.confirmed}
+        #: Places that this process got: others say nothing to an engine that keeps more than a number for each.
+        self.reported = {found.confirmed}
 
     def advanced(self, known, position, place):
-        assert place in self.told
+        assert place in self.reported
         return known.advanced(position, place)
 
     @property
@@ -46,11 +46,11 @@ class Process:
 
     def put(self, *numbers, **options):
         batches = [batch(number, size=SIZE, **options) for number in numbers]
-        self.told |= {one.confirm for one in batches}
+        self.reported |= {one.confirm for one in batches}
         self.outbox.put(batches)
 
     def note(self, place):
-        self.told.add(place)
+        self.reported.add(place)
         self.outbox.note(place)
 
     def spool_all(self):

@@ -1,4 +1,4 @@
-"""Progress: written before it is told, often enough and not more."""
+"""Progress: written before it is confirmed, often enough and not more."""
 
 import pytest
 

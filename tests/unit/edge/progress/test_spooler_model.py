@@ -70,7 +70,7 @@ class Dying(RuleBasedStateMachine):
                 return
             commit, ordinal, end = _change(self.next)
             last = Position(7, commit, ordinal)
-            self.process.told.add(end)
+            self.process.reported.add(end)
             self.process.outbox.put(
                 [
                     SealedBatch(

@@ -24,7 +24,7 @@ STALE = -1
 
 
 class Entry(NamedTuple):
-    """What stands in the log: a change, a truncate, or a watermark."""
+    """An entry of the log: a change, a truncate, or a watermark."""
 
     kind: str
     key: int = 0
@@ -103,7 +103,7 @@ class Consumer:
         return [entry.kind for _, entry in self.records if entry.kind in {"read", COPY_BEGINS, COPY_ENDS}]
 
     def rows(self) -> dict[int, tuple[int, int | None]]:
-        """Return the rows that follow from the records; None is a large value that was never told."""
+        """Return the rows that follow from the records; None is a large value that was never sent."""
         rows: dict[int, tuple[int, int | None]] = {STALE: (0, 0)}
         for _, entry in self.records:
             if entry.kind == "truncate":

@@ -71,11 +71,11 @@ def test_durations_fall_into_buckets_that_add_up():
 
 
 def test_every_declared_name_is_told():
-    told = {
+    reported = {
         f"headrace_test_{name}"
         for name in ("done_total", "room_bytes", "state", "took_seconds", "doubled", "build_info", "held")
     }
-    assert names("headrace_test", Figures) == told
+    assert names("headrace_test", Figures) == reported
 
 
 def test_a_rate_follows_what_is_counted_and_fades_when_nothing_is():

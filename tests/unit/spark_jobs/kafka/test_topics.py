@@ -1,4 +1,4 @@
-"""Which topics are a stream's, and when all of a source is in bronze, are told from names and numbers alone."""
+"""Which topics are a stream's, and when all of a source is in bronze, are written from names and numbers alone."""
 
 import pytest
 

@@ -8,8 +8,8 @@ from spark_jobs.query.listing import ListedTable, show
 
 
 def listed(table, **more):
-    told = {"state": "published", "reason": None, "keyed": True, "positions": {}, "published_at": None} | more
-    return ListedTable(stream="bank", table=table, name=f"silver.{table}", age_seconds=None, rows=None, **told)
+    reported = {"state": "published", "reason": None, "keyed": True, "positions": {}, "published_at": None} | more
+    return ListedTable(stream="bank", table=table, name=f"silver.{table}", age_seconds=None, rows=None, **reported)
 
 
 def test_t13_tables_without_a_key_are_named_with_what_they_lack():

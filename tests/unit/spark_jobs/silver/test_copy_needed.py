@@ -49,8 +49,8 @@ def test_warning_stays_until_a_truncate_of_the_source_follows():
 
 def test_edge_that_marks_rewritten_tables_is_believed():
     before = record(id="int8", a="text")
-    told = record("p2", ["enum label renamed"], id="int8", a="text")
-    found = copy_needed.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [told], {}), {})
+    shown = record("p2", ["enum label renamed"], id="int8", a="text")
+    found = copy_needed.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [shown], {}), {})
     assert found[f"{J} p2"].startswith(f"{copy_needed.NEEDS_COPY}: the source rewrote its rows (enum label renamed)")
     # and one that looked and found nothing
     added = record("p2", [], id="int8", a="text", b="text")

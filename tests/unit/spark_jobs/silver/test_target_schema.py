@@ -105,8 +105,8 @@ def test_shape_that_cannot_be_stops_the_table(latest, said):
 
 
 def test_column_in_a_form_that_silver_does_not_read_stops_its_table_and_says_what_to_set():
-    told = schema(id=("int8",), amount=("numeric", 9, 2))
-    told.columns[1] = msgspec.structs.replace(told.columns[1], form="org.apache.kafka.connect.data.Decimal")
+    reported = schema(id=("int8",), amount=("numeric", 9, 2))
+    reported.columns[1] = msgspec.structs.replace(reported.columns[1], form="org.apache.kafka.connect.data.Decimal")
     with pytest.raises(NeedsOperator, match="amount") as stopped:
-        target_schema.of("public.t", [told])
+        target_schema.of("public.t", [reported])
     assert "[records] decimal" in stopped.value.hint
