@@ -20,6 +20,7 @@ from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
 from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import Wanted, check, wanted
+from bridge.requests.doctor import requests as look_at_requests
 from bridge.source.route import SourceRoute, routes
 from headrace.amqp.errors import shown
 from headrace.certificates import files
@@ -219,6 +220,11 @@ def deliveries(cluster: Cluster) -> Iterator[Finding]:
         yield from _alone("delivery", lambda cluster, name=name: look_at_deliveries(cluster.file, name), cluster)  # type: ignore[misc]
 
 
+def requests(cluster: Cluster) -> Iterator[Finding]:
+    """Look at the topics of requests to edges and of their answers."""
+    yield from _alone("requests", lambda cluster: look_at_requests(cluster.file, cluster.client), cluster)
+
+
 def certificates(cluster: Cluster) -> Iterator[Finding]:
     """Look at the certificates towards edges, routers and Kafka, where there are any."""
     for name, section in (("interconnect", cluster.file.interconnect), ("kafka", cluster.file.kafka)):
@@ -261,5 +267,5 @@ def _listens(host: str, port: int) -> Finding:
     return Finding("interconnect", "ok", f"{host}:{port} is listened on: see 'headrace status' whether by this bridge")
 
 
-_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, group, positions, deliveries)
+_IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, group, positions, deliveries, requests)
 _HERE: tuple[Check[Cluster], ...] = (certificates, interconnect)

@@ -87,6 +87,14 @@ ANSWER: Final = Format(
     newer_hint="The edge is newer than headquarters: upgrade the bridge and the lake.",
     older_hint="Upgrade the edge, one minor release at a time.",
 )
+#: What a verification in a region is asked and answers (headrace/verify/contract.py), canonical texts included.
+VERIFICATION: Final = Format(
+    "verification",
+    1,
+    1,
+    newer_hint='Headquarters is newer than the edge: upgrade the edge, or verify with via = "direct".',
+    older_hint="The edge is newer than headquarters: upgrade the lake.",
+)
 #: What `headrace bridge export` prints.
 EXPORTED_POSITIONS: Final = Format(
     "exported positions",

@@ -8,6 +8,7 @@ from edge.observability.service import EdgeService
 from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
 from edge.requests.snapshots import snapshot
+from edge.requests.verify import VerifyRequests
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
 from headrace.findings import is_wrong
@@ -36,8 +37,10 @@ def _handlers(config: EdgeFile, service: EdgeService) -> dict[str, Handler]:
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]
 
+    verification = VerifyRequests(config)
     return {
         "status": Handler(status),
         "doctor": Handler(doctor),
+        "verify": Handler(verification.handle, close=verification.close, is_quiet=verification.goes_on),
         "snapshot": Handler(lambda request: snapshot(config, request), changes=True),
     }

@@ -36,6 +36,8 @@ class Handler(NamedTuple):
     changes: bool = False
     #: Called at the end, in the thread of the kind.
     close: Callable[[], None] = lambda: None
+    #: Whether a request is one of many that belong together, of which the first is logged.
+    is_quiet: Callable[[Request], bool] = lambda _request: False
 
 
 class RequestService:
@@ -110,7 +112,8 @@ class RequestService:
             self._refused("%s is refused: too many requests", asked)
             self._answer(request, "busy", "the edge has too many requests", "Ask again later.")
         else:
-            _log.info("%s", asked)
+            level = logging.DEBUG if self._handlers[request.kind].is_quiet(request) else logging.INFO
+            _log.log(level, "%s", asked)
 
     def _remember(self, request: Request) -> bool:
         now = self._clock() * 1000

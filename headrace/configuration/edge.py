@@ -140,6 +140,8 @@ class Requests(Section, frozen=True, kw_only=True):
     #: Kinds of requests that are handled; others are refused. None, `[]`, and the edge receives no requests at all. `snapshot`
     #: changes something; the others read.
     allow: list[RequestKind] = field(default_factory=lambda: ["status", "doctor", "verify"])
+    #: Longest statement that `verify` may run in the database, in seconds; it reads whole ranges of tables.
+    verify_statement_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 3600
 
 
 class EdgeFile(File, frozen=True, kw_only=True):

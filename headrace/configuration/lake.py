@@ -217,16 +217,25 @@ class VerifiedMysql(MysqlConnection, frozen=True, kw_only=True):
 
 
 class VerifiedSource(Section, frozen=True, kw_only=True):
-    """How `headrace verify` reaches a source."""
+    """How `headrace verify` reaches a source: by its edge, unless a connection is given."""
 
+    #: `interconnect`: the edge computes in the region, and nothing connects there; so it is for sources that this file does not
+    #: name, too. `direct`: a connection to the database, one of those below; so it is as well where one is given alone.
+    via: Literal["interconnect", "direct"] | None = None
     postgresql: PostgresqlConnection | None = None
     mariadb: VerifiedMysql | None = None
     mysql: VerifiedMysql | None = None
 
     def __post_init__(self) -> None:
-        """Refuse no database, and several."""
-        if sum(given is not None for given in (self.postgresql, self.mariadb, self.mysql)) != 1:
+        """Refuse several databases, and none where one is connected to."""
+        given = sum(each is not None for each in (self.postgresql, self.mariadb, self.mysql))
+        if given > 1 or (self.via == "direct" and not given):
             raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the database is connected to."""
+        return self.via != "interconnect" and any((self.postgresql, self.mariadb, self.mysql))
 
 
 class LakeFile(File, frozen=True, kw_only=True):
@@ -236,6 +245,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     kafka: Kafka
     spark: Spark = Spark()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
+    #: How sources are verified that are not verified by their edges.
     sources: dict[SourceName, VerifiedSource] = {}
     requests: RequestTopics = RequestTopics()
     verify: Verify = Verify()

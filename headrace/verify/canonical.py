@@ -79,6 +79,10 @@ class Column:
     silver: str
     #: Whether the text may hold any character, and so needs its length with it.
     free: bool
+    #: What silver holds, of which both expressions follow with the source's type; None for a column that it does not have.
+    in_silver: SilverType | None = None
+    #: Whether silver lists in a column of the row which of its decimals are NaN.
+    nan: bool = False
 
 
 def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:
@@ -89,7 +93,7 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
     here, there = source_name(name), silver_name(name)
     if in_silver.name == "string":
         # The type's own output function: a cast to text differs from it, for inet and char(n).
-        return Column(name=name, source=f"format('%s', {here})", silver=there, free=True)
+        return Column(name=name, source=f"format('%s', {here})", silver=there, free=True, in_silver=in_silver)
     if at_source.name not in _FIXED.get(in_silver.name, set()):
         return None
     if at_source.name == "numeric" and at_source.scale is None:
@@ -101,6 +105,8 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
         source=_source_form(here, at_source, in_silver),
         silver=_or_nan(name, shown) if nan and in_silver.name == "decimal" else shown,
         free=False,
+        in_silver=in_silver,
+        nan=nan,
     )
 
 

@@ -21,6 +21,17 @@ class Place(NamedTuple):
     text: str
 
 
+class Reading(NamedTuple):
+    """How a database is read: by whom it is asked, and within which bounds."""
+
+    #: Where its connection is configured, as errors name it.
+    settings: str = "the lake's file"
+    #: Seconds that one statement may take, 0 for as long as it needs.
+    statement_seconds: int = 0
+    #: Seconds after which the server itself ends a transaction in which nothing is asked, 0 for never.
+    idle_seconds: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceTable:
     """A table at the source, as its catalog has it in the snapshot."""
@@ -96,3 +107,6 @@ class Database(Protocol):
 
     def idle_since(self, commit: int) -> bool:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""
+
+    def interrupt(self) -> None:
+        """End the statement that another thread runs, if any; it fails there, and so may what follows."""

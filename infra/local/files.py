@@ -74,8 +74,10 @@ folder = "state-{path.stem}"
     return path
 
 
-def bridge(path: Path, *, bootstrap: str, listen: str, sources: Sequence[str], stream: str) -> Path:
-    """Write the bridge's file: the n-th source owns partition n of the one stream."""
+def bridge(
+    path: Path, *, bootstrap: str, listen: str, sources: Sequence[str], stream: str, requests: bool = False
+) -> Path:
+    """Write the bridge's file: the n-th source owns partition n of the one stream; with `requests` it carries those to edges."""
     owned = "\n".join(f'"{source}" = [{partition}]' for partition, source in enumerate(sources))
     path.write_text(f"""\
 [kafka]
@@ -86,17 +88,25 @@ listen = "{listen}"
 
 [streams.{stream}.sources]
 {owned}
+{"[requests]" if requests else ""}
 """)
     return path
 
 
-def lake(path: Path, *, bootstrap: str, sources: Mapping[str, tuple[Postgres | Mariadb, str]], stream: str) -> Path:
-    """Write the lake's file: one stream with all sources, each with its server and database."""
+def lake(
+    path: Path,
+    *,
+    bootstrap: str,
+    sources: Sequence[str],
+    stream: str,
+    direct: Mapping[str, tuple[Postgres | Mariadb, str]] | None = None,
+) -> Path:
+    """Write the lake's file: one stream with all sources; `direct` has server and database of those that are connected to."""
     names = ", ".join(f'"{source}"' for source in sources)
     reached = "\n".join(
         f'[sources."{source}".{"postgresql" if isinstance(server, Postgres) else "mariadb"}]\n'
         f"{_postgresql(server, database) if isinstance(server, Postgres) else _mariadb(server, database)}\n"
-        for source, (server, database) in sources.items()
+        for source, (server, database) in (direct or {}).items()
     )
     path.write_text(f"""\
 [lake]

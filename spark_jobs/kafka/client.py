@@ -15,6 +15,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Producer,
     TopicPartition,
 )
 from confluent_kafka import TopicCollection as Topics
@@ -32,12 +33,14 @@ __all__ = [
     "Topic",
     "TopicPartition",
     "admin",
+    "answer_consumer",
     "compacted",
     "consumer",
     "describe",
     "describe_all",
     "explained",
     "heads",
+    "request_producer",
     "tables_of",
 ]
 
@@ -172,6 +175,38 @@ def consumer(connection: KafkaConnection, group: str) -> Consumer:
             "enable.auto.commit": False,
             # Else Kafka's answer waits for the transaction that a busy bridge always has open.
             "isolation.level": "read_uncommitted",
+            "log_level": 0,
+            "error_cb": _note,
+        }
+    )
+
+
+def answer_consumer(connection: KafkaConnection) -> Consumer:
+    """Return a consumer that is assigned the answers to requests, and takes part in no group."""
+    _refusals.clear()
+    return Consumer(
+        {
+            **connection.librdkafka(),
+            "group.id": f"{connection.prefix}.requests",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 5,
+            "log_level": 0,
+            "error_cb": _note,
+        }
+    )
+
+
+def request_producer(connection: KafkaConnection) -> Producer:
+    """Return a producer of requests, which waits for nothing more to send with one."""
+    return Producer(
+        {
+            **connection.librdkafka(),
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 0,
             "log_level": 0,
             "error_cb": _note,
         }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from headrace.configuration.lake import LakeFile, VerifiedSource
+from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 
@@ -48,6 +48,14 @@ _NOT_COMPARED = 3
     metavar="SECONDS",
     help="How long to wait for changes that are still on their way before a difference counts.",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=5, max=3600),
+    default=90.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long an edge may take to answer each request; one that computes says so in time.",
+)
 @click.option("--at-rest", is_flag=True, help="Compare with what is published: writers rest, and loads have caught up.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every difference found.")
 def verify(
@@ -58,37 +66,39 @@ def verify(
     tables: tuple[str, ...],
     sample: float | None,
     wait: int,
+    timeout: float,
     at_rest: bool,
     as_json: bool,
 ) -> None:
     """Compare every table of the sources with its silver table, at one place of each source's log.
 
-    Writers need not stop, nor loads. Counts and checksums are made inside the databases and inside Spark. STREAM limits it to
+    Writers need not stop, nor loads. Counts and checksums are made inside the databases, each in its own region by the edge there
+    (unless the lake's file has a connection to it), and inside Spark. STREAM limits it to
     the sources of one stream. Exit code 0: all equal; 1: not equal, and where is printed; 3: some could not be compared.
     """
     lake = load(config, LakeFile)
     sources = _sources(lake, stream, source)
     # Spark and the driver take seconds to import, which a wrong file need not wait for.
-    from headrace.verify.engines import connect
     from spark_jobs.session import session
     from spark_jobs.verify import report
     from spark_jobs.verify.lake import LakeAt
+    from spark_jobs.verify.sources import Sources
     from spark_jobs.verify.tables import named
 
     reports: list[TableReport] = []
-    with report.progress(Console(stderr=True)) as shown:
+    with report.progress(Console(stderr=True)) as shown, closing(Sources(lake, timeout)) as reached:
         shown.show("connecting to the sources")
-        for _, name, address in sources:
-            with connect(name, address):
+        for _, name in sources:
+            with reached.connect(name, placed=False):
                 pass
         shown.show("starting Spark")
         spark = session(lake, name="headrace verify")
-        for stream_name, name, address in sources:
+        for stream_name, name in sources:
             shown.show(f"{name}: taking a snapshot")
             # What is published before the snapshot is taken cannot be ahead of it.
             with (
                 closing(LakeAt(spark, lake, stream_name)) as silver,
-                connect(name, address, placed=not at_rest) as database,
+                reached.connect(name, placed=not at_rest) as database,
             ):
                 reports += _verify(name, database, silver, tables, sample, wait, shown)
     unknown = [table for table in tables if not any(named(found.table, table) for found in reports)]
@@ -144,8 +154,8 @@ def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableRepor
     return replace(found, verdict="not compared", reasons=[reason, *found.reasons])
 
 
-def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tuple[str, str, VerifiedSource]]:
-    """Return stream, name and address of each source to verify; raise ConfigurationError when one cannot be reached."""
+def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tuple[str, str]]:
+    """Return stream and name of each source to verify; raise ConfigurationError when there is none."""
     names = [stream] if stream else sorted(lake.streams)
     chosen = [
         (name, member) for name in names for member in lake.stream(name).sources if source is None or member == source
@@ -155,12 +165,4 @@ def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tup
             f"no source {source!r} in {f'stream {stream!r}' if stream else 'any stream'} of {lake.path}",
             hint=f"There are: {', '.join(sorted(member for name in names for member in lake.stream(name).sources))}.",
         )
-    found = []
-    for name, member in chosen:
-        if member not in lake.sources:
-            raise ConfigurationError(
-                f"{lake.path} does not name a connection to source {member!r}",
-                hint=f'Add [sources."{member}".postgresql], or .mariadb or .mysql, with host and user, or choose with --source.',
-            )
-        found.append((name, member, lake.sources[member]))
-    return found
+    return chosen

@@ -25,14 +25,14 @@ from tests.benchmarks.results import Result, compared
 _READS = 3
 
 
-def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka) -> list[Result]:
+def measure(console: Console, folder: Path, _postgres: Postgres, kafka: Kafka) -> list[Result]:
     """Return changes per second of bronze and of silver."""
     backlog = drain.orders_backlog(0)
     stream = backlog.name
     path = files.lake(
         folder / "lake.toml",
         bootstrap=kafka.bootstrap,
-        sources=dict.fromkeys(backlog.sources, (postgres, backlog.name)),
+        sources=list(backlog.sources),
         stream=stream,
     )
     lake = load(path, LakeFile)

@@ -79,7 +79,8 @@ def _measure(folder: Path, postgres: Postgres, rows: int) -> list[Result]:
     made = f"CREATE TABLE orders AS SELECT {_COLUMNS.format(n='n')} FROM generate_series(1, {rows}) n"
     postgres.psql(f"{made}; ALTER TABLE orders ADD PRIMARY KEY (id); ANALYZE orders", "bank")
     assert dsn
-    path = files.lake(folder / "lake.toml", bootstrap="none:1", sources={_SOURCE: (postgres, "bank")}, stream="bank")
+    direct = {_SOURCE: (postgres, "bank")}
+    path = files.lake(folder / "lake.toml", bootstrap="none:1", sources=[_SOURCE], stream="bank", direct=direct)
     lake = load(path, LakeFile)
     spark = session.session(lake, name="bench")
     try:

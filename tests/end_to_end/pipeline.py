@@ -121,13 +121,14 @@ class Pipeline:
             Region(folder, source, partition, server, port)
             for partition, (source, server) in enumerate(postgres.items())
         ]
-        sources = {region.source: (region.postgres, DATABASE) for region in self.regions}
+        sources = [region.source for region in self.regions]
         self.bridge_file = files.bridge(
             folder / "bridge.toml",
             bootstrap=kafka.bootstrap,
             listen=f"127.0.0.1:{port}",
-            sources=list(sources),
+            sources=sources,
             stream=STREAM,
+            requests=True,
         )
         self.lake_file = files.lake(folder / "lake.toml", bootstrap=kafka.bootstrap, sources=sources, stream=STREAM)
         self.bridge = Supervised(

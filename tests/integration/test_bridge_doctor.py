@@ -37,6 +37,16 @@ def test_a_bridge_that_is_ready_to_run_has_nothing_wrong(kafka, topic, tmp_path)
     assert "'headrace bridge run' will" in said
 
 
+def test_topics_of_requests_that_are_missing_are_wrong(kafka, topic, tmp_path):
+    name, requests = topic(), topic()
+    more = f'\n[requests]\ntopic = "{requests}"\n'
+    path = bridge_file(tmp_path, kafka.bootstrap, {"doctor/bank": [0]}, topic=name, port=free_port(), more=more)
+    assert found(path, "wrong") == [("requests", "wrong", f"topic 'headrace.{name}.answers' is not in Kafka")]
+    topic(name=f"headrace.{name}.answers")
+    assert found(path, "wrong") == []
+    assert ("requests", "ok", f"{requests} and headrace.{name}.answers are there") in found(path)
+
+
 def test_what_run_would_refuse_is_wrong_topic_by_topic_and_source_by_source(kafka, topic, inside, tmp_path):
     name, source = topic(partitions=2), "doctor/moved"
     (batch,) = cut(source, log(source, 20), lambda: 20)

@@ -17,6 +17,7 @@ from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs import load as job
 from spark_jobs.silver import table_task
 from spark_jobs.state import published
+from tests.asked_edges import AskedTopics
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
@@ -65,6 +66,19 @@ class Bank:
             finally:
                 writer.terminate()
 
+    def connect_directly(self):
+        """Have the database connected to, in place of its edge."""
+        with self.lake_file.open("a") as file:
+            file.write(f"""
+[sources."{SOURCE}"]
+via = "direct"
+[sources."{SOURCE}".postgresql]
+host = "127.0.0.1"
+port = {self.database.postgres.port}
+database = "{self.database.name}"
+user = "postgres"
+""")
+
     def load(self, spark):
         job.run(spark, load(self.lake_file, LakeFile), STREAM).check()
 
@@ -86,7 +100,8 @@ class Bank:
 def bank(database, edges, inside, kafka, topic, tmp_path):
     """Yield a bank whose changes go by edge and bridge to Kafka from its first row on."""
     name = topic()
-    bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name)
+    topics = AskedTopics(topic)
+    bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name, more=topics.section)
     database.execute(
         "CREATE TABLE accounts (id int PRIMARY KEY, balance numeric(12,2) NOT NULL);"
         "CREATE TABLE history (id bigserial PRIMARY KEY, account int, delta int, at timestamptz DEFAULT now());"
@@ -106,12 +121,7 @@ bootstrap = "{kafka.bootstrap}"
 [streams.{STREAM}]
 topic = "{name}"
 sources = ["{SOURCE}"]
-[sources."{SOURCE}".postgresql]
-host = "127.0.0.1"
-port = {database.postgres.port}
-database = "{database.name}"
-user = "postgres"
-""")
+{topics.section}""")
     with edge.running() as running:
         yield Bank(database, path, running)
 
@@ -132,7 +142,7 @@ def verify(bank, monkeypatch, capsys, spark):
 
 
 def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_was_altered_is_located(
-    bank, verify, spark, tmp_path
+    bank, verify, spark, tmp_path, monkeypatch, capsys
 ):
     with bank.written_to(tmp_path):
         # Nothing was ever loaded into silver: all of it is laid over nothing.
@@ -173,9 +183,20 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
         ranges = [(it["column"], it["first"], it["last"]) for it in found["accounts"]["differing"]]
         assert ranges == [("id", 2003, 2024), ("id", 2157, None)]
 
+    # Nothing connects into the region: without its edge there is no answer, and why is said.
+    bank.edge.stop()
+    monkeypatch.setattr(
+        sys, "argv", ["headrace", "verify", "--config", str(bank.lake_file), "--timeout", "5", "--source", SOURCE]
+    )
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 5
+    assert "the edge did not receive the request in time" in capsys.readouterr().err
+
 
 @pytest.mark.long
 def test_an_idle_source_is_compared_as_surely_as_a_busy_one(bank, verify, spark):
+    bank.connect_directly()
     bank.load_until_published(spark, "public.accounts", 0)
     eventually(
         lambda: verify("--table", "accounts", "--wait", "0")[0] == 0,

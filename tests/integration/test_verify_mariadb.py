@@ -17,6 +17,7 @@ from headrace.errors import NeedsOperator, NotConnected
 from headrace.verify.mysql.database import MysqlDatabase
 from spark_jobs import load as job
 from spark_jobs.silver import table_task
+from tests.asked_edges import AskedTopics
 from tests.integration.test_mariadb_values import EDGES, TABLE
 from tests.waiting import eventually
 
@@ -107,7 +108,8 @@ class Pay:
 @pytest.fixture
 def pay(maria, maria_edges, inside, kafka, topic, tmp_path):
     name = topic()
-    bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name)
+    topics = AskedTopics(topic)
+    bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name, more=topics.section)
     edge = maria_edges(maria, f"amqp://127.0.0.1:{bridge.port}", source=SOURCE)
     edge.init()
     maria.execute(TABLE)
@@ -134,12 +136,7 @@ bootstrap = "{kafka.bootstrap}"
 [streams.{STREAM}]
 topic = "{name}"
 sources = ["{SOURCE}"]
-[sources."{SOURCE}".mariadb]
-host = "127.0.0.1"
-port = {maria.server.port}
-user = "root"
-databases = ["{maria.name}"]
-""")
+{topics.section}""")
     with edge.running():
         yield Pay(maria, path, edge)
 
@@ -329,7 +326,7 @@ def test_writers_are_held_for_a_moment_only_where_the_server_does_not_say_where_
     maria, address, monkeypatch
 ):
     # Given a server of which no more is known than of MySQL.
-    monkeypatch.setattr("headrace.verify.mysql.database._TELLS", "no server")
+    monkeypatch.setattr("headrace.verify.mysql.database._REPORTED", "nothing")
     monkeypatch.setattr("headrace.verify.mysql.database._NEW_WORD", (99, 0))
     maria.execute("insert into t values (1, 'before')")
     before = end_of_log(maria)

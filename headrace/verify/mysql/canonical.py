@@ -51,8 +51,14 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
         if kind in _NO_TEXT:
             return None
         if kind in _LARGE_TEXT:
-            return Column(name=name, source=f"md5({_utf8(here)})", silver=f"md5(cast({there} as binary))", free=False)
-        return Column(name=name, source=_printed(here, at_source), silver=there, free=True)
+            return Column(
+                name=name,
+                source=f"md5({_utf8(here)})",
+                silver=f"md5(cast({there} as binary))",
+                free=False,
+                in_silver=in_silver,
+            )
+        return Column(name=name, source=_printed(here, at_source), silver=there, free=True, in_silver=in_silver)
     if kind not in _FIXED.get(in_silver.name, set()):
         return None
     if in_silver.name == "decimal":
@@ -72,7 +78,7 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
         source = f"if({_is_zero(here)}, null, {source})"
     else:
         source, silver = _printed(here, at_source), f"cast({there} as string)"
-    return Column(name=name, source=source, silver=silver, free=False)
+    return Column(name=name, source=source, silver=silver, free=False, in_silver=in_silver)
 
 
 def absent(name: str) -> Column:

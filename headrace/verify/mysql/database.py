@@ -2,22 +2,23 @@
 
 All queries see the same moment and cannot write; nothing is written at the source. MariaDB reports the place in the binlog of a
 consistent snapshot (`binlog_snapshot_file` and `binlog_snapshot_position`): every transaction whose events are ahead of it is
-seen, and no other. MySQL does not, so writers are blocked there while the snapshot is made. Called by engines.py. The
-only module here that imports PyMySQL.
+seen, and no other; so does Percona Server. MySQL does not, so writers are blocked there while the snapshot is made. Called by
+engines.py. The only module here that imports PyMySQL.
 """
 
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pymysql
 
+from headrace.configuration.edge import Mysql
 from headrace.configuration.lake import VerifiedMysql
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, ReplicationError
 from headrace.verify.canonical import Column, SourceType
-from headrace.verify.engine import Forms, Place, SourceTable
+from headrace.verify.engine import Forms, Place, Reading, SourceTable
 from headrace.verify.mysql import binlog, canonical, problems
 from headrace.verify.mysql.side import MysqlSide
 
@@ -25,13 +26,18 @@ _log = logging.getLogger(__name__)
 
 #: The settings under which values are printed as the edge's records hold them, and a long comparison is not cut off.
 _SETTINGS = (
-    "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 86400, net_write_timeout = 3600, lock_wait_timeout = 60",
+    "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = {idle}, net_write_timeout = 3600, lock_wait_timeout = 60",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
+_DAY = 86_400
+#: How long a statement may take: in seconds at MariaDB, in milliseconds at MySQL.
+_LIMITS = "SET SESSION max_statement_time = {seconds}", "SET SESSION max_execution_time = {seconds}000"
+#: Seconds for which the global read lock of MySQL may wait for statements that run: new writers wait behind it.
+_LOCK_SECONDS = 5
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
-#: Servers that report the place of a snapshot in the binlog, by a part of their version.
-_TELLS = "MariaDB"
+#: The status variables by which MariaDB and Percona Server report the place of a snapshot, so that no lock is needed.
+_REPORTED = "binlog\\_snapshot\\_%"
 #: MySQL's new word for `SHOW MASTER STATUS`.
 _NEW_WORD = (8, 2)
 _TABLES = """
@@ -60,25 +66,38 @@ class MysqlDatabase:
 
     forms: Forms = canonical
 
-    def __init__(self, source: str, address: VerifiedMysql, connection: Any) -> None:
+    def __init__(
+        self, source: str, address: Mysql | VerifiedMysql, connection: Any, reading: Reading | None = None
+    ) -> None:
         #: Every transaction ahead of it is seen, no other; None for a snapshot without a place.
         self.place: Place | None = None
         self._source, self._address, self._connection = source, address, connection
         self.sequences: frozenset[str] = frozenset()
-        self._tells_its_place = _TELLS in connection.get_server_info()
+        self._reading = reading or Reading()
+        self._is_mariadb = "MariaDB" in connection.get_server_info()
 
     @classmethod
     @contextmanager
-    def connect(cls, source: str, address: VerifiedMysql, *, placed: bool = False) -> Iterator["MysqlDatabase"]:
+    def connect(
+        cls,
+        source: str,
+        address: Mysql | VerifiedMysql,
+        *,
+        placed: bool = False,
+        reading: Reading | None = None,
+    ) -> Iterator["MysqlDatabase"]:
         """Give the server in a snapshot that lasts as long as the context; `placed`, at a place of the binlog.
 
         Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user or has no binlog.
         """
-        connection = _connect(source, address)
+        reading = reading or Reading()
+        connection = _connect(source, address, reading.settings)
         try:
-            database = cls(source, address, connection)
+            database = cls(source, address, connection, reading)
             for statement in _SETTINGS:
-                database._run(statement)
+                database._run(statement.format(idle=reading.idle_seconds or _DAY))
+            if reading.statement_seconds:
+                database._run(_LIMITS[not database._is_mariadb].format(seconds=reading.statement_seconds))
             database._begin(placed=placed)
             yield database
         finally:
@@ -143,6 +162,13 @@ class MysqlDatabase:
             _log.info("%s", error.message)
             return False
 
+    def interrupt(self) -> None:
+        """End the statement that another thread runs, if any, and the connection; what runs there fails."""
+        with suppress(pymysql.MySQLError, ReplicationError):
+            other = _connect(self._source, self._address, self._reading.settings)
+            with closing(other), other.cursor() as cursor:
+                cursor.execute(f"KILL {int(self._connection.thread_id())}")
+
     def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
         """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
@@ -156,22 +182,30 @@ class MysqlDatabase:
         if not placed:
             self._run(_BEGIN)
             return
-        if self._tells_its_place:
-            self._run(_BEGIN)
-            status = dict(self.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'", "its place in the binlog"))
-            found = [(status.get("Binlog_snapshot_file"), status.get("Binlog_snapshot_position"))]
-        else:
-            # Nothing commits between the two; UNLOCK TABLES ends no transaction.
-            self._run("FLUSH TABLES WITH READ LOCK")
-            self._run(_BEGIN)
-            release = tuple(int(part) for part in self._connection.get_server_info().split("-")[0].split(".")[:2])
-            word = "BINARY LOG" if release >= _NEW_WORD else "MASTER"
-            found = [row[:2] for row in self.query(f"SHOW {word} STATUS", "its place in the binlog")]
-            self._run("UNLOCK TABLES")
+        self._run(_BEGIN)
+        status = dict(self.query(f"SHOW STATUS LIKE '{_REPORTED}'", "its place in the binlog"))
+        names = {str(name).lower(): value for name, value in status.items()}
+        found = [(names.get("binlog_snapshot_file"), names.get("binlog_snapshot_position"))]
+        if not status:
+            found = self._begin_locked()
         if not found or not found[0][0]:
             raise problems.no_binlog(self._source, self._address)
         ((file, offset),) = found
         self.place = binlog.place(str(file), int(offset or 0))
+
+    def _begin_locked(self) -> list[tuple[Any, ...]]:
+        """Begin again while nobody can commit; return the row with the place in the binlog."""
+        self._run("ROLLBACK")
+        self._run(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+        self._run("FLUSH TABLES WITH READ LOCK")
+        self._run(_BEGIN)
+        release = tuple(int(part) for part in self._connection.get_server_info().split("-")[0].split(".")[:2])
+        word = "BINARY LOG" if release >= _NEW_WORD else "MASTER"
+        found = [row[:2] for row in self.query(f"SHOW {word} STATUS", "its place in the binlog")]
+        # It ends no transaction.
+        self._run("UNLOCK TABLES")
+        self._run("SET SESSION lock_wait_timeout = 60")
+        return found
 
     def _captured(self, database: str) -> bool:
         return database in self._address.databases if self._address.databases else database not in _SYSTEM
@@ -186,14 +220,14 @@ class MysqlDatabase:
         return str(self._connection.escape(text))
 
 
-def _connect(source: str, address: VerifiedMysql) -> Any:
+def _connect(source: str, address: Mysql | VerifiedMysql, settings: str) -> Any:
     try:
         connection = pymysql.connect(
             **address.parameters(), charset="utf8mb4", autocommit=True, program_name="headrace verify"
         )
     except pymysql.MySQLError as error:
         words = str(error.args[1]) if len(error.args) > 1 else str(error)
-        raise problems.refused(source, address, _number(error), words) from error
+        raise problems.refused(source, address, settings, _number(error), words) from error
     # A server that is gone without a word is noticed.
     raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

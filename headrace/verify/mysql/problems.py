@@ -13,16 +13,16 @@ _LOST = {0, 1053, 1927, 2003, 2006, 2013, 2014, 2055, 4031}
 _CHANGED, _WAITED = {1412, 1146, 1054}, {1205, 3024, 1969}
 
 
-def refused(source: str, address: MysqlConnection, number: int, message: str) -> ReplicationError:
-    """Return why no connection could be made."""
+def refused(source: str, address: MysqlConnection, settings: str, number: int, message: str) -> ReplicationError:
+    """Return why no connection could be made; `settings` names the file."""
     if number in _REFUSED:
         return NeedsOperator(
             f"source {source}: {address} refuses user {address.user!r}: {message.strip().splitlines()[0]}",
-            hint=f'Check user, password and sslmode in [sources."{source}"] of the lake\'s file.',
+            hint=f"Check user, password and sslmode of the source in {settings}.",
         )
     return NotConnected(
         f"source {source}: {address} cannot be reached",
-        hint=f'Check that the server runs, and host and port in [sources."{source}"] of the lake\'s file.',
+        hint=f"Check that the server runs, and host and port of the source in {settings}.",
     )
 
 
@@ -53,7 +53,8 @@ def reading(source: str, address: MysqlConnection, about: str, number: int) -> R
     if number in _WAITED:
         return Retryable(
             f"source {source}: reading {about} took longer than {address} allows",
-            hint="Verify again when its long statements have ended, or raise max_statement_time for the user.",
+            hint="Verify again when its long statements have ended. Where one table needs longer, raise "
+            "verify_statement_seconds in the edge's file, or max_statement_time for the user.",
         )
     return NeedsOperator(
         f"source {source}: {about} cannot be read: error {number}",

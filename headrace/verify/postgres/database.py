@@ -8,7 +8,7 @@ written. Called by engines.py. The only module here that imports psycopg.
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -20,7 +20,7 @@ from psycopg.rows import tuple_row
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SourceType
-from headrace.verify.engine import Forms, Place, SourceTable
+from headrace.verify.engine import Forms, Place, Reading, SourceTable
 from headrace.verify.postgres import problems
 from headrace.verify.postgres.side import PostgresSide
 
@@ -54,30 +54,46 @@ class SourceDatabase:
     #: PostgreSQL's log has none.
     sequences: frozenset[str] = frozenset()
 
-    def __init__(self, source: str, address: PostgresqlConnection, connection: Any, place: Place | None) -> None:
+    def __init__(
+        self,
+        source: str,
+        address: PostgresqlConnection,
+        connection: psycopg.Connection[Any],
+        place: Place | None,
+        reading: Reading,
+    ) -> None:
         #: Every transaction that committed below it is seen, no other; None for a snapshot without a place.
         self.place = place
         self._source = source
         self._address = address
         self._connection = connection
+        self._reading = reading
 
     @classmethod
     @contextmanager
-    def connect(cls, source: str, address: PostgresqlConnection, *, placed: bool = False) -> Iterator["SourceDatabase"]:
+    def connect(
+        cls, source: str, address: PostgresqlConnection, *, placed: bool = False, reading: Reading | None = None
+    ) -> Iterator["SourceDatabase"]:
         """Give the database in a snapshot that lasts as long as the context; `placed`, at an LSN that is known.
 
         Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to make a slot.
         """
-        connection = _connect(source, address, " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()))
+        reading = reading or Reading()
+        settings = _SETTINGS | {
+            "statement_timeout": f"{reading.statement_seconds}s",
+            "idle_in_transaction_session_timeout": f"{reading.idle_seconds}s",
+        }
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        connection = _connect(source, address, reading.settings, options)
         try:
             connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
             if not placed:
-                yield cls(source, address, connection, None)
+                yield cls(source, address, connection, None, reading)
                 return
-            with _exported(source, address) as exported, connection.cursor() as cursor:
+            with _exported(source, address, reading.settings) as exported, connection.cursor() as cursor:
                 cursor.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(exported.snapshot))
-            _mark(source, address)
-            yield cls(source, address, connection, exported.place)
+            _mark(source, address, reading.settings)
+            yield cls(source, address, connection, exported.place, reading)
         finally:
             connection.close()
 
@@ -110,6 +126,11 @@ class SourceDatabase:
         """Return False: the marker shows it."""
         return False
 
+    def interrupt(self) -> None:
+        """End the statement that another thread runs, if any; it fails there."""
+        with suppress(psycopg.Error):
+            self._connection.cancel_safe(timeout=5.0)
+
     def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
         """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
@@ -128,7 +149,9 @@ class SourceDatabase:
             raise problems.reading(self._source, self._address, about, None if lost else error.sqlstate) from error
 
 
-def _connect(source: str, address: PostgresqlConnection, options: str, **more: Any) -> psycopg.Connection[Any]:
+def _connect(
+    source: str, address: PostgresqlConnection, settings: str, options: str, **more: Any
+) -> psycopg.Connection[Any]:
     try:
         return psycopg.connect(
             **address.parameters(),  # type: ignore[arg-type]
@@ -141,13 +164,15 @@ def _connect(source: str, address: PostgresqlConnection, options: str, **more: A
             prepare_threshold=None,
         )
     except psycopg.OperationalError as error:
-        raise problems.refused(source, address, str(error)) from error
+        raise problems.refused(source, address, settings, str(error)) from error
 
 
 @contextmanager
-def _exported(source: str, address: PostgresqlConnection) -> Iterator[_Exported]:
+def _exported(source: str, address: PostgresqlConnection, settings: str) -> Iterator[_Exported]:
     """Give a snapshot and where in the log it sits; both are gone with the context, unless a transaction took the snapshot."""
-    connection = _connect(source, address, f"-c lock_timeout={_SLOT_PATIENCE}", replication="database", autocommit=True)
+    connection = _connect(
+        source, address, settings, f"-c lock_timeout={_SLOT_PATIENCE}", replication="database", autocommit=True
+    )
     try:
         # The form that every server since PostgreSQL 10 reads.
         name = f"headrace_verify_{uuid4().hex[:12]}"
@@ -168,9 +193,9 @@ def _type(name: str, modifier: int) -> SourceType:
     return SourceType(name=name, scale=(((modifier - 4) & 0x7FF) ^ 1024) - 1024)
 
 
-def _mark(source: str, address: PostgresqlConnection) -> None:
+def _mark(source: str, address: PostgresqlConnection, settings: str) -> None:
     """Write a marker to the log, which the edge makes a record: when it has come, so has all that was committed before it."""
-    connection = _connect(source, address, "", autocommit=True)
+    connection = _connect(source, address, settings, "", autocommit=True)
     try:
         connection.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
     except psycopg.Error as error:

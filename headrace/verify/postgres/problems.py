@@ -44,8 +44,8 @@ def no_slot(source: str, address: PostgresqlConnection, code: str | None, patien
             return NeedsOperator(f"{refused}: PostgreSQL error {code}", hint=f"See the log of {address}. {_RESTING}")
 
 
-def refused(source: str, address: PostgresqlConnection, message: str) -> ReplicationError:
-    """Return why no connection could be made; `message` is the driver's message."""
+def refused(source: str, address: PostgresqlConnection, settings: str, message: str) -> ReplicationError:
+    """Return why no connection could be made; `settings` names the file, `message` is the driver's message."""
     # Without a connection there is no error code; a server that answers starts its message with FATAL.
     _, fatal, answer = message.partition("FATAL:")
     if "WAL sender" in answer:
@@ -54,11 +54,11 @@ def refused(source: str, address: PostgresqlConnection, message: str) -> Replica
     if fatal and not any(word in answer for word in starting):
         return NeedsOperator(
             f"source {source}: {address} refuses user {address.user!r}: {answer.strip().splitlines()[0]}",
-            hint=f'Check [sources."{source}".postgresql] in the lake\'s file: database, user, password.',
+            hint=f"Check the source's [postgresql] in {settings}: database, user, password.",
         )
     return NotConnected(
         f"source {source}: {address} cannot be reached",
-        hint=f'Check that the database runs, and host and port in [sources."{source}".postgresql].',
+        hint=f"Check that the database runs, and host and port of the source in {settings}.",
     )
 
 
@@ -73,6 +73,11 @@ def reading(source: str, address: PostgresqlConnection, about: str, code: str | 
         return NotConnected(
             f"source {source}: the connection to {address} was lost while reading {about}",
             hint="Verify again when the database is back; nothing was changed.",
+        )
+    if code == "57014":
+        return Retryable(
+            f"source {source}: reading {about} took longer than a statement may take, or was cancelled",
+            hint="Verify again, with --sample or one --table at a time; or raise verify_statement_seconds in the edge's file.",
         )
     return NeedsOperator(
         f"source {source}: {about} cannot be read: PostgreSQL error {code}",

@@ -116,12 +116,12 @@ class Demo:
             listen=f"127.0.0.1:{port}",
             sources=[region.source for region in regions],
             stream=STREAM,
+            requests=True,
         )
         self._lake_file = files.lake(
             self._folder / "lake.toml",
             bootstrap=bootstrap,
-            sources={bank.source: (bank.postgres, bank.database) for bank in banks}
-            | {house.source: (house.mariadb, house.database) for house in houses},
+            sources=[region.source for region in regions],
             stream=STREAM,
         )
         run = ["bridge", "run", "--config", str(self._bridge_file)]

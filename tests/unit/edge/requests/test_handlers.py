@@ -10,6 +10,7 @@ from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
 from headrace.requests.message import content_of, encode, new_request
 from headrace.status.answer import Answer
+from headrace.verify import contract, ranges
 from tests.waiting import eventually
 
 SOURCE = "jakarta/bank"
@@ -32,8 +33,8 @@ def config(folder, **requests):
 def answer(tmp_path):
     service = request_service(config(tmp_path), EdgeService(SOURCE, Figures(), lambda: "a/b/c"))
 
-    def ask(kind):
-        service.receive(encode(new_request(SOURCE, kind, "ann", 60)))
+    def ask(kind, **arguments):
+        service.receive(encode(new_request(SOURCE, kind, "ann", 60, arguments)))
         text = ""
         while True:
             number, _, part, _ = eventually(service.answers.take)
@@ -61,9 +62,60 @@ def test_the_doctor_finds_what_is_wrong_with_a_database_that_is_away(answer):
     assert ("connection", "wrong") in [(each.check, each.level) for each in found]
 
 
-def test_kinds_that_are_not_listed_or_not_handled_are_refused(answer):
+def test_a_kind_that_is_not_listed_is_refused(answer):
     assert answer("snapshot")[0] == "refused"
-    assert answer("verify")[0] == "refused"
+
+
+def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answer):
+    outcome, content = answer("verify", **contract.arguments("a" * 16, 0, contract.Open()))
+    reply = msgspec.convert(content.data, contract.Reply)
+    assert (outcome, reply.state, reply.failure.kind) == ("done", "failed", "NotConnected")
+    assert f"{SOURCE}: 127.0.0.1:1/x cannot be reached" in reply.failure.message
+    assert "the edge's file" in reply.failure.hint
+    # The session is over, and says so; what comes again has the same answer.
+    outcome, content = answer("verify", **contract.arguments("a" * 16, 1, contract.Tables()))
+    assert "has no such verification any more" in content.data["failure"]["message"]
+    outcome, content = answer("verify", **contract.arguments("a" * 16, 0, None))
+    assert msgspec.convert(content.data, contract.Reply) == reply
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "missing required field"),
+        ({"version": 2, "session": "a" * 16, "step": 0}, "version 2 of the verification format"),
+        ({"version": 1, "session": "x; drop", "step": 0}, "session"),
+        ({"version": 1, "session": "a" * 16, "step": 0, "what": {"do": "sql", "text": "select"}}, "Invalid value"),
+        (
+            contract.arguments(
+                "a" * 16,
+                1,
+                contract.Rows(
+                    table=contract.ComparedTable(name="a.b"),
+                    grid=ranges.grid(ranges.hashes(), 1),
+                    cells=[0],
+                    key_hashes=["' or ''='"],
+                ),
+            ),
+            "key_hashes",
+        ),
+        (
+            contract.arguments(
+                "a" * 16,
+                1,
+                contract.Digests(
+                    table=contract.ComparedTable(name="a.b"), grid=ranges.Grid(span=ranges.hashes(), cells=0)
+                ),
+            ),
+            "its ranges are none",
+        ),
+    ],
+)
+def test_a_forged_verification_is_refused(answer, arguments, words):
+    outcome, content = answer("verify", **arguments)
+
+    assert outcome == "failed"
+    assert words in content.message
 
 
 def test_an_edge_whose_file_allows_nothing_receives_nothing(tmp_path):

@@ -2,6 +2,8 @@
 
 import pytest
 
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 from spark_jobs.verify.command import verify
 
@@ -57,11 +59,23 @@ def test_a_source_of_another_stream(refuse):
     assert "no source 'jakarta/bank' in stream 'sales'" in error.message
 
 
-def test_a_source_whose_database_the_file_does_not_name_is_never_passed_over(refuse):
+def test_a_direct_connection_that_the_file_does_not_have(refuse, tmp_path):
+    path = tmp_path / "lake.toml"
+    path.write_text(FILE + '[sources."london/bank"]\nvia = "direct"\n')
     error = refuse("bank")
 
-    assert "does not name a connection to source 'london/bank'" in error.message
-    assert '[sources."london/bank".postgresql]' in error.hint
+    assert "give exactly one of 'postgresql', 'mariadb' and 'mysql'" in error.message
+
+
+def test_a_source_is_asked_at_its_edge_unless_a_connection_is_given(tmp_path):
+    path = tmp_path / "lake.toml"
+    path.write_text(
+        FILE.replace('password = "env:HEADRACE_TEST_NOT_SET"', "")
+        + '[sources."jakarta/sales"]\nvia = "interconnect"\nmysql = { host = "h", user = "u" }\n'
+    )
+    found = load(path, LakeFile).sources
+
+    assert {name: each.is_direct for name, each in found.items()} == {"jakarta/bank": True, "jakarta/sales": False}
 
 
 def test_a_password_that_is_not_there(refuse):

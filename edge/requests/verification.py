@@ -1,0 +1,199 @@
+"""One verification: a snapshot of the edge's own database that is held open, and the steps that are computed in it.
+
+The steps run one after the other in a thread of the session, which alone uses the connection. A session in which nothing is asked
+for `IDLE_SECONDS` is over: what runs there is ended at the server, and the snapshot is gone. Made by verify.py.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
+from headrace.verify import contract, transfer
+from headrace.verify.contract import IDLE_SECONDS, MOST_COLUMNS, Failure, Reply
+from headrace.verify.engine import Database, SourceSide, SourceTable
+from headrace.verify.engines import Engine
+
+_log = logging.getLogger(__name__)
+
+#: Between looks whether anybody still asks, in seconds.
+_LOOK_SECONDS = 1.0
+
+
+class Verification:
+    """A session; `ask` is called by one thread at a time."""
+
+    def __init__(
+        self,
+        session: str,
+        caller: str,
+        engine: Engine,
+        connect: Callable[[bool], AbstractContextManager[Database]],
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self.session, self.caller = session, caller
+        self._engine = engine
+        self._connect = connect
+        self._idle_seconds = idle_seconds
+        self._asked_at = time.monotonic()
+        self._step = -1
+        #: The answer of the last step, once it is there.
+        self._reply: Reply | None = None
+        self._answered = threading.Event()
+        self._steps: queue.SimpleQueue[contract.Step | None] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._rows = 0
+        self._database: Database | None = None
+        self._tables: list[SourceTable] | None = None
+        for work, name in ((self._run, "verification"), (self._watch, "verification watch")):
+            threading.Thread(target=work, name=name, daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was ended, by who asks or for want of it."""
+        return self._over.is_set()
+
+    def has_answer(self, step: int) -> bool:
+        """Whether a step is the last one, and its answer is there."""
+        return step == self._step and self._answered.is_set()
+
+    def keep(self) -> None:
+        """Note that somebody still asks."""
+        self._asked_at = time.monotonic()
+
+    def idle_for(self) -> float:
+        """Return for how many seconds nothing was asked."""
+        return time.monotonic() - self._asked_at
+
+    def ask(self, step: int, what: contract.Step | None, seconds: float) -> Reply:
+        """Return the answer of a step, or how far it is after some seconds; raise CorruptInput for one out of turn."""
+        self.keep()
+        if step == self._step + 1 and what is not None and self._answered.is_set() == (step > 0):
+            self._step, self._rows, self._reply = step, 0, None
+            self._answered.clear()
+            self._steps.put(what)
+        elif step != self._step:
+            raise CorruptInput(f"step {step} of a verification does not follow step {self._step}")
+        self._answered.wait(seconds)
+        self.keep()
+        return self._reply or Reply(state="working", rows=self._rows)
+
+    def end(self) -> None:
+        """End it, and what runs in it."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._steps.put(None)
+        database = self._database
+        if database is not None and not self._answered.is_set():
+            database.interrupt()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_SECONDS):
+            if self.idle_for() > self._idle_seconds:
+                _log.warning(
+                    "the verification of %r is ended: nothing was asked for %.0f s", self.caller, self.idle_for()
+                )
+                self.end()
+
+    def _run(self) -> None:
+        try:
+            first = self._steps.get()
+            if not isinstance(first, contract.Open):
+                self._answer(
+                    Reply(state="failed", failure=Failure(kind="CorruptInput", message="no snapshot was taken"))
+                )
+                return
+            with self._connect(first.placed) as database:
+                self._database = database
+                _log.info("a snapshot is held for the verification of %r", self.caller)
+                self._answer(Reply(state="done", result=self._opened(database)))
+                while (what := self._steps.get()) is not None and not self._over.is_set():
+                    self._answer(self._tried(database, what))
+        except ReplicationError as error:
+            self._answer(Reply(state="failed", failure=transfer.failure(error)))
+        except Exception:  # noqa: BLE001 - the verification fails, the edge goes on.
+            _log.exception("a verification failed: unexpected error")
+            self._answer(Reply(state="failed", failure=_unexpected()))
+        finally:
+            self._database = None
+            self._over.set()
+            _log.info("the verification of %r is over", self.caller)
+
+    def _answer(self, reply: Reply) -> None:
+        self._reply = reply
+        self._answered.set()
+
+    def _opened(self, database: Database) -> contract.Opened:
+        place = database.place
+        if place is None:
+            return contract.Opened(engine=self._engine)
+        return contract.Opened(engine=self._engine, commit=place.commit, place=place.text)
+
+    def _tried(self, database: Database, what: contract.Step) -> Reply:
+        try:
+            return Reply(state="done", rows=self._rows, result=self._result(database, what))
+        except ReplicationError as error:
+            return Reply(state="failed", failure=transfer.failure(error))
+        except Exception:  # noqa: BLE001 - as above.
+            _log.exception("a step of a verification failed: unexpected error")
+            return Reply(state="failed", failure=_unexpected())
+
+    def _result(self, database: Database, what: contract.Step) -> Any:
+        match what:
+            case contract.Tables():
+                return self._listed(database, what.start)
+            case contract.Idle():
+                return database.idle_since(what.commit)
+            case contract.Open() | contract.Keep() | contract.Close():
+                raise CorruptInput("this is no step of a verification that is under way")
+            case _:
+                return self._of_table(self._side(database, what.table), what)
+
+    def _of_table(
+        self,
+        side: SourceSide,
+        what: contract.Measure | contract.Count | contract.Digests | contract.Hashes | contract.Rows,
+    ) -> Any:
+        match what:
+            case contract.Measure():
+                return contract.Measured(about=side.about(), bounds=side.bounds())
+            case contract.Count():
+                return side.count()
+            case contract.Digests():
+                return transfer.shown(side.digests(what.grid, what.cells))
+            case contract.Hashes():
+                return side.hashes(what.grid, what.cells, what.most)
+            case contract.Rows():
+                return side.rows(what.grid, what.cells, what.key_hashes)
+
+    def _listed(self, database: Database, start: int) -> contract.Listed:
+        if self._tables is None:
+            self._tables = database.tables()
+        columns, end = 0, start
+        while end < len(self._tables) and (end == start or columns + len(self._tables[end].columns) <= MOST_COLUMNS):
+            columns += len(self._tables[end].columns)
+            end += 1
+        sequences = sorted(database.sequences) if start == 0 else []
+        return contract.Listed(tables=self._tables[start:end], total=len(self._tables), sequences=sequences)
+
+    def _side(self, database: Database, asked: contract.ComparedTable) -> SourceSide:
+        """Return a table as a side, by columns of its catalog and their texts here: no text that came goes into a statement."""
+        if self._tables is None:
+            self._tables = database.tables()
+        table = next((each for each in self._tables if str(each) == asked.name), None)
+        if table is None:
+            raise CorruptInput(f"the source has no table {asked.name!r} in this snapshot")
+        columns, key = transfer.columns_of(asked, table, database.forms)
+        return database.side(table, columns, key, on_progress=self._summed)
+
+    def _summed(self, rows: int) -> None:
+        self._rows += rows
+
+
+def _unexpected() -> Failure:
+    return Failure(kind="NeedsOperator", message=f"unexpected error ({UNEXPECTED})", hint="See the edge's log.")

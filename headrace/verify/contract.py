@@ -1,0 +1,204 @@
+"""What headquarters asks of a verification in a region, and what the edge answers: the data of requests of kind `verify`.
+
+A verification is a session: the edge holds one snapshot open, and headquarters asks for one step after the other, each bound to
+that snapshot. A step that takes longer than a request may is asked for again, without doing it again. No SQL crosses: a request
+names tables, columns and silver's types, of which the edge makes the same canonical texts as headquarters; so `VERIFICATION`
+(headrace/formats.py) grows whenever a canonical text changes. Answers hold names of tables and columns, counts, sums, hashes,
+and keys of rows that differ.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headrace.errors import ConfigurationError
+from headrace.formats import VERIFICATION
+from headrace.verify.canonical import SilverType
+from headrace.verify.engine import SourceTable
+from headrace.verify.engines import Engine
+from headrace.verify.ranges import Grid
+
+#: A session in which nothing was asked for so long is over, and its snapshot is gone, in seconds.
+IDLE_SECONDS = 120
+#: Keys of one request, and columns of all tables of one answer, at most.
+MOST_KEYS, MOST_COLUMNS = 1000, 20_000
+
+_Session = Annotated[str, Meta(pattern=r"^[0-9a-f]{16,64}$")]
+_Table = Annotated[str, Meta(min_length=3, max_length=500)]
+_Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+_Number = Annotated[int, Meta(ge=0)]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of a request."""
+
+
+class ComparedColumn(_Part, frozen=True, kw_only=True):
+    """A column of a table, and what silver holds."""
+
+    name: str
+    #: None for a column that silver does not have.
+    in_silver: SilverType | None = None
+    nan: bool = False
+
+
+class ComparedTable(_Part, frozen=True, kw_only=True):
+    """A table and the columns by which it is compared."""
+
+    #: `schema.table`.
+    name: _Table
+    columns: list[ComparedColumn] = []
+    #: Names of key columns among them.
+    key: list[str] = []
+
+
+class Open(_Part, tag="open", tag_field="do", frozen=True, kw_only=True):
+    """Take the snapshot; `placed`, at a place of the log. Answered with an `Opened`."""
+
+    placed: bool = True
+
+
+class Tables(_Part, tag="tables", tag_field="do", frozen=True, kw_only=True):
+    """Name the tables, from one of them on. Answered with a `Listed`."""
+
+    start: _Number = 0
+
+
+class Measure(_Part, tag="measure", tag_field="do", frozen=True, kw_only=True):
+    """Answered with a `Measured`."""
+
+    table: ComparedTable
+
+
+class Count(_Part, tag="count", tag_field="do", frozen=True, kw_only=True):
+    """Answered with a number of rows."""
+
+    table: ComparedTable
+
+
+class Digests(_Part, tag="digests", tag_field="do", frozen=True, kw_only=True):
+    """Answered with `[cell, rows, first sum, second sum]` of each cell that is not empty; sums are text, as they are large."""
+
+    table: ComparedTable
+    grid: Grid
+    cells: list[_Number] | None = None
+
+
+class Hashes(_Part, tag="hashes", tag_field="do", frozen=True, kw_only=True):
+    """Answered with `[hash of the key, hash of the row]`."""
+
+    table: ComparedTable
+    grid: Grid
+    cells: list[_Number]
+    most: Annotated[int, Meta(ge=1, le=10_000)]
+
+
+class Rows(_Part, tag="rows", tag_field="do", frozen=True, kw_only=True):
+    """Answered with `Row`s: of rows that differ, so their keys are in the answer."""
+
+    table: ComparedTable
+    grid: Grid
+    cells: list[_Number]
+    key_hashes: Annotated[list[_Hash], Meta(max_length=MOST_KEYS)]
+
+
+class Idle(_Part, tag="idle", tag_field="do", frozen=True, kw_only=True):
+    """Answered with whether the log has no change between a transaction and the snapshot."""
+
+    commit: _Number
+
+
+class Keep(_Part, tag="keep", tag_field="do", frozen=True, kw_only=True):
+    """Keep the session, which is idle; of no number."""
+
+
+class Close(_Part, tag="close", tag_field="do", frozen=True, kw_only=True):
+    """End the session."""
+
+
+Step = Open | Tables | Measure | Count | Digests | Hashes | Rows | Idle | Keep | Close
+
+
+class Arguments(_Part, frozen=True, kw_only=True):
+    """The arguments of a request of kind `verify`."""
+
+    version: int
+    #: Chosen by who asks.
+    session: _Session
+    #: From 0 on, which is `Open`: one after the other. The number of the last one again asks for its answer.
+    step: _Number
+    #: None to wait for the answer of the step.
+    what: Step | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error in the region."""
+
+    #: A class of headrace/errors.py.
+    kind: str
+    message: str
+    hint: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of an answer."""
+
+    state: Literal["working", "done", "failed"]
+    #: Rows that the step has summed up so far.
+    rows: int = 0
+    #: Of `done`: what the step is answered with.
+    result: Any = None
+    failure: Failure | None = None
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot that was taken."""
+
+    engine: Engine
+    #: Place in the log, None where none was asked for.
+    commit: int | None = None
+    place: str = ""
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of the tables."""
+
+    tables: list[SourceTable]
+    #: Of all tables.
+    total: int
+    sequences: list[str] = []
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ranges of a table are chosen by."""
+
+    about: int
+    #: Least and greatest number of the leading key column; None when it is no integer, or without rows.
+    bounds: tuple[int, int] | None = None
+
+
+def arguments(session: str, step: int, what: Step | None) -> dict[str, Any]:
+    """Return the arguments of a request."""
+    made: dict[str, Any] = msgspec.to_builtins(
+        Arguments(version=VERIFICATION.version, session=session, step=step, what=what)
+    )
+    return made
+
+
+def parsed(given: dict[str, Any]) -> Arguments:
+    """Return the arguments that a request has.
+
+    Raises NeedsOperator for another version, ConfigurationError for what is none.
+    """
+    version = given.get("version")
+    if isinstance(version, int):
+        VERIFICATION.check(version, "a request to verify")
+    try:
+        found = msgspec.convert(given, Arguments)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"a request to verify is not understood: {error}") from error
+    grid = getattr(found.what, "grid", None)
+    if grid is not None and (grid.cells < 1 or grid.span.width < 1):
+        raise ConfigurationError("a request to verify is not understood: its ranges are none")
+    return found

@@ -1,0 +1,223 @@
+"""A source whose half of a verification is computed in its region: its database, as engine.py has it, over requests to its edge.
+
+Guarantees one snapshot for all steps: the edge holds it, and an edge that lost it says so. Each request has a deadline of
+its own, so an edge that dies is noticed within that; while headquarters computes, the session is kept by a request now and then.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
+from headrace.requests import asking
+from headrace.requests.collect import Answered
+from headrace.requests.message import new_request
+from headrace.verify import contract, engines, transfer
+from headrace.verify.canonical import Column
+from headrace.verify.contract import IDLE_SECONDS, MOST_KEYS, Listed, Measured, Opened, Reply, Step
+from headrace.verify.digest import Digest, Row, RowHash
+from headrace.verify.engine import Forms, Place, SourceTable
+from headrace.verify.ranges import Grid
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: A session is kept by a request after so long, in seconds; its end is asked for within this time.
+_KEEP_SECONDS, _CLOSE_SECONDS = IDLE_SECONDS / 4, 10.0
+#: Text of hashes in one answer, at most, about: an answer has a limit.
+_CHARACTERS = 2_000_000
+_DIRECT = (
+    'Or set via = "direct" for the source in the lake\'s file, with a connection to its database (docs/verify.md).'
+)
+
+
+class RemoteDatabase:
+    """A source's database at its edge, in one snapshot. Safe for threads: requests are one after the other."""
+
+    def __init__(self, source: str, topics: asking.Topics, seconds: float) -> None:
+        self._source, self._topics = source, topics
+        #: Within which each request is to be answered.
+        self.seconds = seconds
+        self._session = secrets.token_hex(16)
+        self._lock = threading.Lock()
+        self._step = -1
+        self._asked_at = time.monotonic()
+        #: Whether edge or bridge did not answer: then they are not asked to close.
+        self._is_lost = False
+        #: Every transaction below it is seen, no other; None for a snapshot without a place.
+        self.place: Place | None = None
+        self.sequences: frozenset[str] = frozenset()
+        self.forms: Forms = engines.forms("postgresql")
+
+    @classmethod
+    @contextmanager
+    def connect(
+        cls, source: str, topics: asking.Topics, *, seconds: float, placed: bool = False
+    ) -> Iterator["RemoteDatabase"]:
+        """Give the database in a snapshot that lasts as long as the context; `placed`, at a place of the log that is known.
+
+        An answer to a request may take `seconds`. Raises NotConnected when edge or bridge do not answer, NeedsOperator when the
+        edge refuses or its database does, Retryable while it is at another verification.
+        """
+        made = cls(source, topics, seconds)
+        over = threading.Event()
+        keeper = threading.Thread(target=made._keep, args=(over,), name="verification keeper", daemon=True)
+        try:
+            opened = made.do(contract.Open(placed=placed), Opened)
+            made.forms = engines.forms(opened.engine)
+            if opened.commit is not None:
+                made.place = Place(opened.commit, opened.place)
+            keeper.start()
+            yield made
+        finally:
+            over.set()
+            made._close()
+
+    def tables(self) -> list[SourceTable]:
+        """Return the tables that can be captured, by name."""
+        found: list[SourceTable] = []
+        while True:
+            some = self.do(contract.Tables(start=len(found)), Listed)
+            found += some.tables
+            if some.sequences:
+                self.sequences = frozenset(some.sequences)
+            if len(found) >= some.total or not some.tables:
+                return found
+
+    def side(
+        self,
+        table: SourceTable,
+        columns: list[Column],
+        key: list[Column],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> "RemoteSide":
+        """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
+        return RemoteSide(self, transfer.compared(table, columns, key), on_progress)
+
+    def idle_since(self, commit: int) -> bool:
+        """Whether the log is known to have no change between a transaction and the snapshot's place."""
+        return self.place is not None and self.do(contract.Idle(commit=commit), bool)
+
+    def interrupt(self) -> None:
+        """Do nothing: closing the session ends what runs in it."""
+
+    def do(self, step: Step, kind: type[T], on_rows: Callable[[int], None] = lambda _rows: None) -> T:
+        """Return what a step is answered with; `on_rows` receives how many rows it has summed up so far.
+
+        Raises what the edge's database does, and NotConnected when the snapshot is lost.
+        """
+        with self._lock:
+            self._step += 1
+            reply = self._ask(self._step, step)
+            while reply.state == "working":
+                on_rows(reply.rows)
+                reply = self._ask(self._step, None)
+        if reply.state == "failed":
+            raise transfer.error_of(reply.failure or contract.Failure(kind="NeedsOperator", message="an unknown error"))
+        on_rows(reply.rows)
+        return self._understood(reply.result, kind)
+
+    def _ask(self, step: int, what: Step | None, seconds: float | None = None) -> Reply:
+        given = contract.arguments(self._session, step, what)
+        request = new_request(self._source, "verify", asking.caller(), seconds or self.seconds, given)
+        try:
+            content = asking.ask(self._topics, request)
+        except Answered:
+            raise
+        except (NotConnected, NeedsOperator) as error:
+            self._is_lost = True
+            raise type(error)(error.message, hint=f"{error.hint} {_DIRECT}".strip()) from error
+        finally:
+            self._asked_at = time.monotonic()
+        return self._understood(content.data, Reply)
+
+    def _understood(self, data: Any, kind: type[T]) -> T:
+        try:
+            return msgspec.convert(data, kind)
+        except msgspec.ValidationError as error:
+            raise CorruptInput(
+                f"{self._source}: the edge's answer to 'verify' is not understood: {error}",
+                hint="Are edge and headquarters of releases that go together (docs/upgrading.md)?",
+            ) from error
+
+    def _keep(self, over: threading.Event) -> None:
+        """Keep the session while nothing is asked; what comes of it shows at the next step."""
+        while not over.wait(1.0):
+            if time.monotonic() - self._asked_at > _KEEP_SECONDS and self._lock.acquire(blocking=False):
+                try:
+                    self._ask(self._step, contract.Keep(), min(self.seconds, _KEEP_SECONDS))
+                except ReplicationError as error:
+                    _log.debug("the verification in the region was not kept: %s", error.message)
+                finally:
+                    self._lock.release()
+
+    def _close(self) -> None:
+        if self._is_lost:
+            return
+        with suppress(ReplicationError), self._lock:
+            self._ask(self._step, contract.Close(), _CLOSE_SECONDS)
+
+
+class RemoteSide:
+    """A table in the region as a side of a comparison."""
+
+    def __init__(
+        self, database: RemoteDatabase, table: contract.ComparedTable, on_progress: Callable[[int], None] | None
+    ) -> None:
+        self._database, self._table = database, table
+        self._on_progress = on_progress
+        self._measured: Measured | None = None
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the least and greatest number of the leading key column; None when it is no integer, or without rows."""
+        return self._measure().bounds
+
+    def about(self) -> int:
+        """Return about how many rows there are."""
+        return self._measure().about
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+        return self._database.do(contract.Count(table=self._table), int)
+
+    def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
+        """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
+        told = 0
+
+        def on_rows(rows: int) -> None:
+            nonlocal told
+            if self._on_progress and rows > told:
+                self._on_progress(rows - told)
+            told = max(told, rows)
+
+        wanted = None if cells is None else sorted(cells)
+        step = contract.Digests(table=self._table, grid=grid, cells=wanted)
+        return transfer.digests_of(self._database.do(step, list[tuple[int, int, str, str]], on_rows))
+
+    def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
+        """Return the rows in some cells of a grid, by key hash, `most` at most."""
+        step = contract.Hashes(table=self._table, grid=grid, cells=sorted(cells), most=most)
+        return self._database.do(step, list[RowHash])
+
+    def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
+        """Return the rows in some cells of a grid whose keys have these hashes."""
+        wanted = sorted(key_hashes)
+        at_once = max(1, min(MOST_KEYS, _CHARACTERS // (40 * (len(self._table.columns) + 4))))
+        found: list[Row] = []
+        for start in range(0, len(wanted), at_once):
+            some = wanted[start : start + at_once]
+            step = contract.Rows(table=self._table, grid=grid, cells=sorted(cells), key_hashes=some)
+            found += self._database.do(step, list[Row])
+        return found
+
+    def _measure(self) -> Measured:
+        if self._measured is None:
+            self._measured = self._database.do(contract.Measure(table=self._table), Measured)
+        return self._measured

@@ -1,0 +1,34 @@
+"""How the sources of a verification are reached: by their edges, or by connections of the lake's file. Called by command.py."""
+
+from contextlib import AbstractContextManager
+
+from headrace.configuration.lake import LakeFile
+from headrace.verify import engines
+from headrace.verify.engine import Database
+from headrace.verify.remote import RemoteDatabase
+from spark_jobs.kafka.requests import RequestTopics
+
+
+class Sources:
+    """The sources of a lake's file; an edge's answer to each request may take `seconds`."""
+
+    def __init__(self, lake: LakeFile, seconds: float) -> None:
+        self._lake, self._seconds = lake, seconds
+        self._topics: RequestTopics | None = None
+
+    def connect(self, source: str, *, placed: bool) -> AbstractContextManager[Database]:
+        """Give a source's database in a snapshot that lasts as long as the context; `placed`, at a known place of its log.
+
+        Raises NotConnected, NeedsOperator or Retryable.
+        """
+        known = self._lake.sources.get(source)
+        if known is not None and known.is_direct:
+            return engines.connect(source, known, placed=placed)
+        if self._topics is None:
+            self._topics = RequestTopics(self._lake.kafka, self._lake.requests.topics(self._lake.kafka.prefix))
+        return RemoteDatabase.connect(source, self._topics, seconds=self._seconds, placed=placed)
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._topics is not None:
+            self._topics.close()
