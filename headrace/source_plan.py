@@ -84,6 +84,8 @@ def _database(wanted: Wanted) -> Iterator[Step]:
             f"grant {grants} on *.* to headrace;",
             "grant select on *.* to headrace;",
         ]
+        if wanted.engine == "mysql":
+            run.append("grant reload on *.* to headrace;  -- for 'headrace verify'")
     yield Step(
         "database",
         "look",
