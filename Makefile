@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-long test-cluster test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
+.PHONY: help setup demo dist test test-long test-cluster test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -104,6 +104,15 @@ prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STOR
 
 test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml with them, by podman: load, verify, alerts, kills (root, podman, runc, mmdebstrap)
 	@$(BIN)/python -m pytest -q -p no:randomly tests/containers
+
+.setup/kubernetes/ready: tests/kubernetes/requirements.txt
+	@mkdir -p .setup/kubernetes
+	@$(PYTHON) -m venv .setup/kubernetes/python
+	@.setup/kubernetes/python/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, render, schemas
+	@$(BIN)/python -m pytest -q -p no:randomly tests/kubernetes
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster

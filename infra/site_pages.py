@@ -26,6 +26,7 @@ SECTIONS = {
         "configuration",
         "requests",
         "deploy",
+        "kubernetes",
         "tenants",
         "cloud",
         "upgrading",
