@@ -46,6 +46,10 @@ class Policy:
         """Whether anything is done to one of these columns of `schema.table`, whichever table that is."""
         return any(self._treatment((*parts, column)) for parts in _readings(name) for column in columns)
 
+    def excludes_name(self, name: str) -> bool:
+        """Whether `exclude_tables` names `schema.table`, whichever table that is."""
+        return any(_matches(parts, self._section.exclude_tables) for parts in _readings(name))
+
     def treatments(self, schema: str, table: str, columns: Sequence[str], key: Sequence[str]) -> list[Treatment | None]:
         """Return what is done to each column of a table, None for nothing.
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from edge.observability.service import EdgeService
+from edge.requests.compared_tables import of_policy
 from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
 from edge.requests.snapshots import snapshot
@@ -37,7 +38,7 @@ def _handlers(config: EdgeFile, service: EdgeService) -> dict[str, Handler]:
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]
 
-    verification = VerifyRequests(config)
+    verification = VerifyRequests(config, of_policy(config))
     return {
         "status": Handler(status),
         "doctor": Handler(doctor),

@@ -33,11 +33,12 @@ class Verification:
         caller: str,
         engine: Engine,
         connect: Callable[[bool], AbstractContextManager[Database]],
+        leaving: Callable[[list[SourceTable]], list[SourceTable]],
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.session, self.caller = session, caller
         self._engine = engine
-        self._connect = connect
+        self._connect, self._leaving = connect, leaving
         self._idle_seconds = idle_seconds
         self._asked_at = time.monotonic()
         self._step = -1
@@ -172,22 +173,26 @@ class Verification:
                 return side.rows(what.grid, what.cells, what.key_hashes)
 
     def _listed(self, database: Database, start: int) -> contract.Listed:
-        if self._tables is None:
-            self._tables = database.tables()
+        tables = self._read_tables(database)
         columns, end = 0, start
-        while end < len(self._tables) and (end == start or columns + len(self._tables[end].columns) <= MOST_COLUMNS):
-            columns += len(self._tables[end].columns)
+        while end < len(tables) and (end == start or columns + len(tables[end].columns) <= MOST_COLUMNS):
+            columns += len(tables[end].columns)
             end += 1
         sequences = sorted(database.sequences) if start == 0 else []
-        return contract.Listed(tables=self._tables[start:end], total=len(self._tables), sequences=sequences)
+        return contract.Listed(tables=tables[start:end], total=len(tables), sequences=sequences)
+
+    def _read_tables(self, database: Database) -> list[SourceTable]:
+        if self._tables is None:
+            self._tables = self._leaving(database.tables())
+        return self._tables
 
     def _side(self, database: Database, asked: contract.ComparedTable) -> SourceSide:
-        """Return a table as a side, by columns of its catalog and their texts here: no text that came goes into a statement."""
-        if self._tables is None:
-            self._tables = database.tables()
-        table = next((each for each in self._tables if str(each) == asked.name), None)
+        """Return a table as a side, by columns of its catalog that leave: no text that came is in a statement."""
+        table = next((each for each in self._read_tables(database) if str(each) == asked.name), None)
         if table is None:
-            raise CorruptInput(f"the source has no table {asked.name!r} in this snapshot")
+            raise CorruptInput(
+                f"the source has no table {asked.name!r} in this snapshot, or it does not leave the region"
+            )
         columns, key = transfer.columns_of(asked, table, database.forms)
         return database.side(table, columns, key, on_progress=self._summed)
 

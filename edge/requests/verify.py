@@ -4,6 +4,7 @@ Each request is one step of a session (headrace/verify/contract.py), answered wi
 takes longer. Errors of the database are answers too, so that headquarters knows by their class who must act.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,7 +16,7 @@ from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import Request
 from headrace.verify import contract, engines, transfer
 from headrace.verify.contract import IDLE_SECONDS, Reply
-from headrace.verify.engine import Database, Reading
+from headrace.verify.engine import Database, Reading, SourceTable
 
 #: An answer waits so long for its step, in seconds, and this share of the time that is left.
 _WAIT_SECONDS, _SHARE = 20.0, 0.5
@@ -24,7 +25,9 @@ _WAIT_SECONDS, _SHARE = 20.0, 0.5
 class VerifyRequests:
     """Handles the requests of one edge; called by the thread of their kind."""
 
-    def __init__(self, config: EdgeFile) -> None:
+    def __init__(self, config: EdgeFile, leaving: Callable[[list[SourceTable]], list[SourceTable]]) -> None:
+        """Read what `leaving` leaves of the tables."""
+        self._leaving = leaving
         self._source = config.source
         self._reading = Reading(
             settings="the edge's file",
@@ -65,7 +68,7 @@ class VerifyRequests:
                 if current is not None and not current.is_over:
                     raise _busy(current, self._source.name)
                 mine = self._current = Verification(
-                    asked.session, request.caller, engines.engine_of(self._source), self._connect
+                    asked.session, request.caller, engines.engine_of(self._source), self._connect, self._leaving
                 )
         if mine is None or (mine.is_over and not mine.has_answer(asked.step)):
             raise NotConnected(

@@ -4,7 +4,7 @@ Implemented by postgres/ and by mysql/ for MariaDB and MySQL, between which engi
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headrace.verify.canonical import Column, SilverType, SourceType
@@ -46,6 +46,8 @@ class SourceTable:
     columns: dict[str, SourceType]
     #: Key columns in key order; empty for a table without a key.
     key: tuple[str, ...]
+    #: What the edge's policy does to further columns, which are not compared; known where the edge reads them.
+    treated: dict[str, str] = field(default_factory=dict)
     #: Why a snapshot does not hold its rows still; empty when it does.
     unsteady: str = ""
 

@@ -52,7 +52,7 @@ def plan(
         columns=list(columns.values()),
         key=[columns[name] for name in table.key] if has_key else [],
         reasons=reasons,
-        treated={name: treated[name] for name in table.columns if name in treated},
+        treated={name: treated[name] for name in table.columns if name in treated} | table.treated,
     )
 
 

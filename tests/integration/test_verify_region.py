@@ -101,6 +101,7 @@ def test_a_verification_that_nobody_goes_on_with_ends_what_runs_in_the_database(
         "ann@hq",
         "postgresql",
         lambda placed: SourceDatabase.connect(SOURCE, address(database.dsn), placed=placed),
+        list,
         idle_seconds=0.5,
     )
     count = contract.Count(table=contract.ComparedTable(name="public.t"))
