@@ -4,6 +4,7 @@ Its second listener, in the clear, is the test's own: whoever comes there may do
 """
 
 import itertools
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (
 from headrace.certificates.authority import Authority
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
+from infra.local import jars
 from infra.local.kafka import Kafka
 from infra.local.ports import free_port
 from tests.waiting import eventually
@@ -80,6 +82,8 @@ class SecureKafka:
                 "ssl.truststore.location": self.authority.certificate_file,
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
+                # A rate is the mean of 3 seconds instead of 11: a test of quotas need not write more than that first.
+                "quota.window.num": 3,
             },
         )
         self.server.start()
@@ -157,6 +161,18 @@ class SecureKafka:
             AclPermissionType.ANY,
         )
         return len(self.admin.describe_acls(of_user).result(60)) == rules
+
+    def limit(self, user: str, bytes_per_second: int) -> None:
+        """Give a user a quota for what it writes."""
+        # Python's client has no call for it.
+        run = ["java", "-cp", ":".join(map(str, jars.kafka())), "kafka.admin.ConfigCommand"]
+        run += ["--bootstrap-server", self.server.bootstrap, "--alter", "--entity-type", "users", "--entity-name", user]
+        subprocess.run(
+            [*run, "--add-config", f"producer_byte_rate={bytes_per_second}"],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
 
     def topic(self, name: str = "") -> str:
         """Make a topic of one partition; return its name."""

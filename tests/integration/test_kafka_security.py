@@ -2,6 +2,7 @@
 too much.
 """
 
+import os
 import threading
 
 import pytest
@@ -27,7 +28,8 @@ from headrace.position import Position
 from spark_jobs.kafka import client as lake_kafka
 from spark_jobs.kafka import groups
 from spark_jobs.kafka.client import Place
-from tests.edge_double import message, send
+from tests.edge_double import Edge, message, send
+from tests.kafka_reading import read_committed
 from tests.security_lists import bridge_init, bridge_run, lake, of_tables, tenant
 from tests.source_log import Row, cut, log
 from tests.waiting import eventually
@@ -128,6 +130,42 @@ def test_two_tenants_on_one_cluster_work_and_cannot_touch_each_other_o11(secure_
         # nor its transactional ids, which would fence its bridges
         with pytest.raises(NeedsOperator, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
             KafkaProducer(connection, f"{other}.security.0", 1 << 20)
+
+
+@pytest.mark.long
+def test_a_tenant_above_its_quota_waits_and_the_others_do_not(secure_kafka):
+    # Given two tenants with a bridge each, one of which may write the least that docs/tenants.md allows.
+    bridges = {}
+    for name in ("limited", "free"):
+        topic = secure_kafka.topic(f"{name}.bank")
+        connection = secure_kafka.user(tenant(name), prefix=name)
+        bridges[name] = Bridge(file_of(connection, topic))
+        if name == "limited":
+            secure_kafka.limit(connection.user, 2_000_000)
+    threads = [threading.Thread(target=bridge.run) for bridge in bridges.values()]
+    for thread in threads:
+        thread.start()
+    # When both write 15 MB that nothing compresses.
+    rows = [row._replace(value=b'{"x":"%s"}' % os.urandom(15_000).hex().encode()) for row in log(SOURCE, 500)]
+    edges = {}
+    try:
+        for name, bridge in bridges.items():
+            port = eventually(lambda bridge=bridge: bridge.receiver.port)
+            edges[name] = Edge(port, SOURCE, rows, sizes=lambda: 3)
+            edges[name].start()
+        # Then the one without a quota is through while the other still waits; nothing of either is lost or repeated.
+        edges["free"].join(90)
+        assert edges["free"].accepted == len(rows)
+        assert edges["limited"].accepted < len(rows)
+        edges["limited"].join(90)
+        for name in bridges:
+            found = read_committed(secure_kafka.server.bootstrap, f"{name}.bank")
+            assert [record.value for record in found] == [row.value for row in rows]
+    finally:
+        for bridge in bridges.values():
+            bridge.stop()
+        for thread in threads:
+            thread.join(60)
 
 
 def read_entries_of(connection, group, topic):
