@@ -74,10 +74,22 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
             estimate = int(int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100)
         return Described(self._tables.copied(found), estimate)
 
-    def write_watermark(self, content: bytes) -> None:
-        """Let a watermark come back when the stream has got to where the binlog ends now."""
-        now_ms = int(self._database.value("select unix_timestamp(now(3)) * 1000"))
-        file, offset, _ = log_end(self._database)
+    def write_watermark(self, content: bytes, table: Copied | None = None) -> None:
+        """Let a watermark come back when the stream has got to where the binlog ends now.
+
+        A table cannot be altered from the select, whose metadata lock lasts as long as its transaction, to the rollback.
+        """
+        database = self._database
+        if table is not None:
+            self._check(table)
+            database.rows("start transaction read only")
+            # The name is quoted. A failure closes the connection, and so ends the transaction.
+            database.rows(f"select 1 from {table.source.name} limit 0")  # noqa: S608
+            self._check(table)
+        now_ms = int(database.value("select unix_timestamp(now(3)) * 1000"))
+        file, offset, _ = log_end(database)
+        if table is not None:
+            database.rows("rollback")
         self._watermarks.append(Watermark(content, place(split_name(file)[1], offset), now_ms))
 
     def _statements(self, table: Copied) -> SnapshotTable:
@@ -98,10 +110,13 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         if not whole:
             database.abandon()
             database = self._database = self._connect()
-        if shape(database, table.source.name) != table.source.shape:
-            raise Retryable("a table was altered while it was copied")
+        self._check(table)
         database.rows("rollback")
         return rows, size, whole, saw
+
+    def _check(self, table: Copied) -> None:
+        if shape(self._database, table.source.name) != table.source.shape:
+            raise Retryable("a table was altered since it was described")
 
     def _place(self) -> int:
         """Return where in the binlog the snapshot is."""

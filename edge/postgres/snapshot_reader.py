@@ -129,11 +129,24 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
             )
         table = describe(self._database, self._publication, name)
         (plan,) = self._database.checked_rows(table.estimate(where))[0][0]
-        return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names))
+        return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names, table.order))
 
-    def write_watermark(self, content: bytes) -> None:
-        """Commit a watermark; the server's own synchronous_commit decides when that is done."""
-        self._database.rows("select pg_logical_emit_message(true, %s, %s)", PREFIX, content)
+    def write_watermark(self, content: bytes, table: SnapshotTable | None = None) -> None:
+        """Commit a watermark; the server's own synchronous_commit decides when that is done.
+
+        A table's columns cannot be altered from the lock of the select on to the commit.
+        """
+        database, statement = self._database, "select pg_logical_emit_message(true, %s, %s)"
+        if table is None:
+            database.rows(statement, PREFIX, content)
+            return
+        self._check(table)
+        database.rows("begin isolation level read committed")
+        # Names are quoted. A failure closes the connection, and so ends the transaction.
+        database.rows(f"select from {table.source} limit 0")
+        self._check(table)
+        database.rows(statement, PREFIX, content)
+        database.rows("commit")
 
     def _statements(self, table: SnapshotTable) -> SnapshotTable:
         return table
@@ -156,4 +169,4 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
 
     def _check(self, table: SnapshotTable) -> None:
         if shape(self._database, table.oid, table.publication_oid) != table.shape:
-            raise Retryable("a table was altered or its publication changed while a chunk was read")
+            raise Retryable("a table was altered or its publication changed since it was described")

@@ -90,9 +90,9 @@ select md5(concat_ws('|', c.relname, c.relnamespace, c.relreplident, c.relfileno
 ), (
     select string_agg(concat_ws(' ', r.prrelid, r.prattrs, r.prqual), ',' order by r.prrelid)
     from pg_publication_rel r
-    where r.prpubid = %s::int8::oid and r.prrelid in (select c.oid union all select relid from pg_partition_ancestors(c.oid))
-)))
-from pg_class c where c.oid = %s::int8::oid
+    where r.prpubid = p.oid and r.prrelid in (select c.oid union all select relid from pg_partition_ancestors(c.oid))
+), p.pubviaroot, to_jsonb(p) -> 'pubgencols'))
+from pg_publication p cross join pg_class c where p.oid = %s::int8::oid and c.oid = %s::int8::oid
 """
 
 
@@ -117,6 +117,11 @@ class SnapshotTable:
     messages: tuple[bytes, ...]
     #: A sum over all that a chunk has to fit.
     shape: str
+
+    @property
+    def order(self) -> str:
+        """By what rows are ordered, with types and collations: behind a key of another order are other rows."""
+        return f"{self.ordered} ({', '.join(self.casts)})"
 
     def select_after(self, where: str | None, after: Key | None, count: int) -> str:
         """Return the statement that copies rows behind a key, in key order."""

@@ -64,7 +64,8 @@ class ActivePlan:
 
         Durable when this returns, so before a row is read.
         """
-        if log_table != table.log_table and not table.is_at_first_row:
+        continues = log_table == table.log_table if log_table is None else log_table.continues(table.log_table)
+        if not continues and not table.is_at_first_row:
             _log.warning("the snapshot of %s begins again: the table or its key is not the one of before", table.name)
             table.restart()
         if table.is_of_whole_table and table.is_at_first_row:

@@ -211,14 +211,18 @@ class SnapshotCoordinator:
         return copy is not None and copy.ends and (self._only_end or not self._active.plan.paused)
 
     def _write_watermark(self, read: Callable[[Reader], Chunk] | None) -> None:
-        """Read a chunk if need be, then write the watermark behind it; the chunk waits until that comes back."""
+        """Read a chunk if need be, then write the watermark behind it; the chunk waits until that comes back.
+
+        A watermark without a chunk may be the place of the copy's marks and of its truncate, which have the table's columns.
+        """
         self._number += 1
+        held = self._copy.table if self._copy is not None and read is None else None
         self.phase = Phase.WATERMARK_SENT
         self._expected = content = f"{self._session}:{self._number}".encode()
 
         def job(reader: Reader) -> None:
             self._read = content, read(reader) if read is not None else None
-            reader.write_watermark(content)
+            reader.write_watermark(content, held)
 
         self._submit(job, lambda _: self._backoff.reset())
 

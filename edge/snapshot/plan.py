@@ -18,13 +18,21 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Key = list[str]
 
 
-class LogTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What identifies a table in the log, so that its rows can be followed before the catalog is queried."""
 
     #: PostgreSQL's OID; another table under the same name has another one.
     oid: int
     #: Names of the key's columns, in key order.
     key: tuple[str, ...]
+    #: By what rows are ordered, types and collations included; empty in a plan of a former release.
+    order: str = ""
+
+    def continues(self, former: "LogTable | None") -> bool:
+        """Return whether a copy that was begun of `former` can go on behind the last key that it has."""
+        if former is None or former.order:
+            return self == former
+        return (self.oid, self.key) == (former.oid, former.key)
 
 
 class TablePlan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -67,8 +67,11 @@ class Reader(Protocol):
         Raises NeedsOperator when it cannot be copied, with what to do.
         """
 
-    def write_watermark(self, content: bytes) -> None:
-        """Write a watermark, which is in the log when this returns."""
+    def write_watermark(self, content: bytes, table: Any = None) -> None:
+        """Write a watermark, which is in the log when this returns; where a table is given, it is as described just there.
+
+        Raises Retryable for a table that was altered since it was described.
+        """
 
     def rows(self, table: Any, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`."""

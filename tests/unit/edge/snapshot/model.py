@@ -137,7 +137,7 @@ class Reader:
             raise NeedsOperator("there is no such table", hint="-")
         return Described("t", -1, LogTable(1, ("key",)))
 
-    def write_watermark(self, content: bytes) -> None:
+    def write_watermark(self, content: bytes, table: Any = None) -> None:
         self._meanwhile()
         self._database.write_watermark(content)
 
