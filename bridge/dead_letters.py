@@ -1,6 +1,6 @@
 """Dead letters: records in place of a change whose row was too large (docs/records.md), found in the topics.
 
-They stand in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
+They are in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
 is the edge's: raise the limit and copy the rows again (edge/snapshot/dead_letters.py). Reads whole topics; called by the command.
 """
 

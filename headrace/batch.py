@@ -19,7 +19,7 @@ Body: zstd, with its own checksum of the content, of MessagePack `[segments, key
               change that it goes ahead of; so has a tombstone, with that of its delete.
     keys      a binary or nil for each record
     values    a binary or nil for each record; nil is a tombstone
-    figures   what the edge says about itself: {name: number or text}
+    figures   what the edge reports of itself: {name: number or text}
 """
 
 from collections.abc import Iterator, Mapping

@@ -107,7 +107,7 @@ def _stream(bridge: BridgeFile, name: str, given: str | None) -> str:
 
 
 def _address(bridge: BridgeFile) -> str:
-    """Return where edges connect to, as far as the bridge's file says it."""
+    """Return where edges connect to, as far as the bridge's file has it."""
     if bridge.interconnect.listen is None:
         return ""
     port = urlsplit(f"//{bridge.interconnect.listen}").port

@@ -1,6 +1,6 @@
 """Identities: for which sources a client may send, by the common name of its certificate.
 
-A certificate is for the source that its common name is, unless the bridge's file says otherwise. Without certificates everybody
+A certificate is for the source that its common name is, unless the bridge's file has another. Without certificates everybody
 may send for every source: such a bridge belongs into a trusted network. Called by the receiver when somebody attaches.
 """
 

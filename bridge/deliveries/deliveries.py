@@ -8,7 +8,7 @@ from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.worker import Worker
 from headrace.configuration.bridge import BridgeFile
 
-#: How long what is on the way may take to be answered at the end, in seconds.
+#: How long records in flight may take to be answered at the end, in seconds.
 _LAST_OUTCOMES_SECONDS = 2.0
 _LETTERS_SECONDS = 2.0
 
@@ -34,7 +34,7 @@ class Deliveries:
             start(f"delivery {outbox.name}", lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
 
     def finish(self) -> None:
-        """Send no more, and wait a moment for the outcomes of what is on the way; the threads still run."""
+        """Send no more, and wait a moment for the outcomes of what is in flight; the threads still run."""
         for outbox in self.outboxes:
             outbox.stop()
         until = time.monotonic() + _LAST_OUTCOMES_SECONDS

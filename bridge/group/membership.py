@@ -49,7 +49,7 @@ class Membership:
         #: What was raised when another member took this instance's place, and when; None while nobody did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
-        # The partitions that this member has, those included that stand for no source.
+        # The partitions that this member has, those included that are of no source.
         self._places: set[Partition] = set()
         # What other threads ask for, to be done in this one's turn.
         self._commands: deque[Callable[[], None]] = deque()

@@ -74,7 +74,7 @@ def producer(connection: KafkaConnection, transactional_id: str, smallest: int) 
         # Measured on 500-byte records, CPU a record: lz4 1.4 us, none 1.9, zstd 2.0, snappy 1.7.
         "compression.type": "lz4",
         # All records of a transaction go in one request, or as few as the topics' limits allow, once it is flushed. Over records
-        # that may not be sent before the answer to those on the way, the client spins: with requests of 1 MB it takes three times
+        # that may not be sent before the answer to those in flight, the client spins: with requests of 1 MB it takes three times
         # the CPU for a record, on a core that a broker on the same machine may need.
         "linger.ms": 5_000,
         # What Kafka answers while it still ends the transaction before: the default of 100 ms is longer than a transaction.

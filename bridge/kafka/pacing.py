@@ -37,7 +37,7 @@ class Pacing:
         """
         self._ended_at = self._clock()
         only, self._only = self._only, next(iter(sources)) if len(sources) == 1 else None
-        # A source that is alone gathers at its edge, which sends when there is nothing on the way.
+        # A source that is alone gathers at its edge, which sends when nothing is in flight.
         is_alone = self._only is not None and self._only == only
         self._gathering = 0.0 if is_full or is_alone else min(self._longest, _TIMES * seconds)
 

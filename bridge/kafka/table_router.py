@@ -36,9 +36,9 @@ class TableRouter:
         self._found: dict[str, str] = {}
         #: Tables whose records went to the stream's own topic, because they have none.
         self.without_topic: set[str] = set()
-        # By the names as they stand in a record: with a key, and without.
+        # By the names as they are in a record: with a key, and without.
         self._known: dict[bytes, tuple[str, str]] = {}
-        # The names of the record before, how far into its source they stand, and their topics: the next one is mostly alike.
+        # The names of the record before, how far into its source they are, and their topics: the next one is mostly alike.
         self._names, self._ahead, self._topics = b"", 0, (own, own)
 
     @property

@@ -1,4 +1,4 @@
-"""Positions of sources as a file: a copy for the day on which Kafka is lost, and the way to another cluster.
+"""Positions of sources as a file: a copy for the day on which Kafka is lost, and for the move to another cluster.
 
 A position is no secret and holds no row. It is put where nothing is committed of its source, never over another one: a lower
 position would write records twice, a higher one leave some out. Called by `headrace bridge export` and `import`.
@@ -83,7 +83,7 @@ def import_positions(
         )
     held = positions_of(file)
     differing = [
-        f"{source} is at {each.position}, the export says {wanted[source].position}"
+        f"{source} is at {each.position}, the export has {wanted[source].position}"
         for source, each in held.items()
         if source in wanted
         and each is not None

@@ -144,7 +144,7 @@ class SnapshotConnection(Database):
         return rows, size, False
 
     def abandon(self) -> None:
-        """Close the connection without a farewell."""
+        """Close the socket without sending COM_QUIT."""
         with contextlib.suppress(OSError):
             self._connection._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001 - the driver would read what is to come.
         self._connection._force_close()  # noqa: SLF001 - as above.

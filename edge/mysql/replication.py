@@ -129,11 +129,11 @@ class ReplicationStream:
         return int(self._socket.fileno())
 
     def close(self) -> None:
-        """Close the connection, without a farewell that the server would not read."""
+        """Close the socket, without a COM_QUIT that the server would not read."""
         # The driver's own reader would keep the socket open.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends a farewell.
+        self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends COM_QUIT.
 
     def _checked(self, found: bytes) -> int:
         """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""

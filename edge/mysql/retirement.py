@@ -76,8 +76,8 @@ class MysqlRetirement:
         """Return why a file holds something unsent from an offset on; empty when it does not."""
         while True:
             events = self._database.rows(f"show binlog events in '{file}' from {start} limit {_EVENTS_AT_ONCE}")
-            for _, begins, kind, _, _, said in events:
-                if what := concerned(str(kind), str(said), self._chosen):
+            for _, begins, kind, _, _, info in events:
+                if what := concerned(str(kind), str(info), self._chosen):
                     return f"the binlog holds {what} at {file}:{begins} that headquarters does not have"
             if len(events) < _EVENTS_AT_ONCE:
                 return ""
@@ -86,10 +86,10 @@ class MysqlRetirement:
                 return f"the binlog is too long to be listed: nothing unsent was found up to {file}:{start}"
 
 
-def concerned(kind: str, said: str, chosen: Callable[[str, str], bool]) -> str:
+def concerned(kind: str, info: str, chosen: Callable[[str, str], bool]) -> str:
     """Return what an event, as the server lists it, changes of captured tables; empty for nothing."""
     if kind == "Table_map":
-        names = _TABLE_MAP.match(said)
+        names = _TABLE_MAP.match(info)
         parts = names[1].split(".") if names else []
         # A dot may be within either name.
         for cut in range(1, len(parts)):
@@ -99,8 +99,8 @@ def concerned(kind: str, said: str, chosen: Callable[[str, str], bool]) -> str:
     if kind == "Transaction_payload":
         return "a compressed transaction"
     if kind.startswith("Query"):
-        used = _USE.match(said)
-        statement = read_statement(said[used.end() :] if used else said)
+        used = _USE.match(info)
+        statement = read_statement(info[used.end() :] if used else info)
         database = used[1].replace("``", "`") if used else ""
         if statement.kind is Kind.EMPTIES and any(
             chosen(named or database, table) for named, table in statement.tables

@@ -27,7 +27,7 @@ _SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
 }
-#: A peer that vanished without a word is noticed after about this long.
+#: A peer that vanished without closing its connection is noticed within about 25 s.
 _KEEPALIVES = {
     "keepalives": 1,
     "keepalives_idle": 10,

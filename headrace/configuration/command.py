@@ -20,7 +20,7 @@ def config() -> None:
 
 @config.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--kind", type=click.Choice(_KINDS), help="What the files are; else their sections tell.")
+@click.option("--kind", type=click.Choice(_KINDS), help="What the files are; by default found from their sections.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each file, on a line.")
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, as_json: bool) -> None:
@@ -46,7 +46,7 @@ def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, 
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--kind", type=click.Choice(_KINDS), help="What the file is; else its sections tell.")
+@click.option("--kind", type=click.Choice(_KINDS), help="What the file is; by default found from its sections.")
 @click.option("--set", "only_set", is_flag=True, help="Leave out what is as it is by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(file: Path, kind: str | None, *, only_set: bool, as_json: bool) -> None:
@@ -92,7 +92,7 @@ def _kind_of(path: Path) -> str:
         if sections & given.keys() and not (kind == "bridge" and "source" in given):
             return kind
     raise ConfigurationError(
-        f"{path}: cannot tell what it is: it has neither [source] of an edge, nor [streams] of a bridge, nor [lake]",
+        f"{path}: is of no known kind: it has neither [source] of an edge, nor [streams] of a bridge, nor [lake]",
         hint="Give --kind edge, bridge or lake, and see which sections are missing.",
     )
 

@@ -34,7 +34,7 @@ class Delivery(Section, frozen=True, kw_only=True):
     receivers: dict[str, Annotated[list[AddressPattern], Meta(min_length=1)]] = {}
     #: Where records go that nobody can deliver; `TOPIC.dead-letters` when empty.
     dead_letter_topic: Annotated[str, Meta(pattern=TOPIC_OR_EMPTY)] = ""
-    #: Records, each of another key, that may be on the way to one address.
+    #: Records, each of another key, that may be in flight to one address.
     window: Annotated[int, Meta(ge=1, le=10_000)] = 64
     #: Records of one partition that may have been read since the oldest that is not settled; beyond that it is not read on.
     max_pending_records: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
@@ -85,7 +85,7 @@ def topics(name: str, delivery: Delivery) -> tuple[str, str]:
 
 
 def check(deliveries: Mapping[str, Delivery], streams: Collection[str], *, listens: bool) -> None:
-    """Raise ValueError when deliveries are in the way of each other or of streams.
+    """Raise ValueError when deliveries conflict with each other or with streams.
 
     Args:
         deliveries: those of a bridge's file.

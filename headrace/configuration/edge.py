@@ -96,7 +96,7 @@ class State(Section, frozen=True, kw_only=True):
 
 
 class Batches(Section, frozen=True, kw_only=True):
-    """How changes are cut into batches and how many may be on the way."""
+    """How changes are cut into batches and how many may be in flight."""
 
     #: Compressed size that a batch aims at; routers let messages above about 190 kB be overtaken.
     kilobytes: Annotated[int, Meta(ge=1, le=180)] = 64
@@ -107,7 +107,7 @@ class Batches(Section, frozen=True, kw_only=True):
 class Spool(Section, frozen=True, kw_only=True):
     """Where batches go that are not acknowledged for long: a file in the state folder."""
 
-    #: Largest size of the file; 0 for no spool: then the source keeps its log for as long as the far side is away.
+    #: Largest size of the file; 0 for no spool: then the source keeps its log for as long as the far side is unavailable.
     megabytes: Annotated[int, Meta(ge=0)] = 1024
     #: A batch that waited so long for its acknowledgement is made durable here, and the source may discard it.
     after_seconds: Annotated[float, Meta(ge=0)] = 30.0

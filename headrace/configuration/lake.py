@@ -1,4 +1,4 @@
-"""The lake's file: where tables stand, which streams are loaded, and how the sources are reached for verification.
+"""The lake's file: where tables are, which streams are loaded, and how the sources are reached for verification.
 
 Airflow's DAGs read the same file with the standard library alone (dags/), so its form is a contract.
 """
@@ -114,13 +114,13 @@ OnUnsupported = Literal["stop", "null"]
 class TableOptions(Section, frozen=True, kw_only=True):
     """How one table is treated otherwise than its stream."""
 
-    #: Whether deleted rows go, or stay and are marked; as the stream says when not given.
+    #: Whether deleted rows go, or stay and are marked; as for the stream when not given.
     deletes: Deletes | None = None
-    #: What happens when the table's rows cannot become what its schema is now; as the stream says when not given.
+    #: What happens when the table's rows cannot become what its schema is now; as for the stream when not given.
     on_incompatible: OnIncompatible | None = None
-    #: What happens at a value that silver's type cannot hold; as the stream says when not given.
+    #: What happens at a value that silver's type cannot hold; as for the stream when not given.
     on_unsupported: OnUnsupported | None = None
-    #: Whether the former rows are kept too; as the stream says when nothing is said of history here.
+    #: Whether the former rows are kept too; as for the stream when history is not given here.
     history: bool | None = None
     #: Columns whose changes make a new version; all of them when empty.
     track_history_columns: list[str] = []
@@ -133,7 +133,7 @@ class TableOptions(Section, frozen=True, kw_only=True):
         return [name for name in columns if name not in never and (not only or name in only)]
 
     def keeps_history(self, stream: bool) -> bool:
-        """Whether former rows are kept, given what the stream says: columns to track are named by who wants a history."""
+        """Whether former rows are kept, given the stream's own setting; naming columns to track turns it on."""
         if self.history is not None:
             return self.history
         return stream or bool(self.track_history_columns or self.track_history_except_columns)
@@ -198,7 +198,7 @@ class Verify(Section, frozen=True, kw_only=True):
 
 
 class MaintenanceSchedule(Schedule, frozen=True, kw_only=True):
-    """The same of maintenance, which is daily when nothing is said."""
+    """The same of maintenance, which is daily when not given."""
 
     cron: str = "@daily"
 

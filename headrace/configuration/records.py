@@ -16,7 +16,7 @@ class Records(Section, frozen=True, kw_only=True):
     time: Literal["iso", "adaptive", "connect"] = "iso"
     #: Prefixes of `pg_logical_emit_message` whose messages become records; `*` for all.
     messages: list[str] = []
-    #: Whether a record tells where a transaction begins, and one where it ends.
+    #: Whether a record marks where a transaction begins, and one where it ends.
     transactions: bool = False
     #: Whether a record without a value follows a delete.
     tombstones: bool = False

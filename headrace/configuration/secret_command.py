@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headrace.errors import ConfigurationError, NotConnected
 
-#: Seconds that a command may take, and for which what it printed is used again, unless the file says otherwise.
+#: Seconds that a command may take, and for which what it printed is used again, unless the file has another number.
 TIMEOUT_SECONDS, REFRESH_SECONDS = 10.0, 300.0
 _LONGEST = 64 * 1024
 _LONGEST_REASON = 200

@@ -1,4 +1,4 @@
-"""What a file's texts stand for, before the file is checked: `env:NAME`, `file:PATH`, and fields without their unit.
+"""Values of a file's texts, put in before the file is checked: `env:NAME`, `file:PATH`, and fields without their unit.
 
 Secrets keep their references, which are followed when they are needed. Called by load.py.
 """

@@ -1,6 +1,6 @@
 """A part's endpoint over HTTP: `/metrics`, `/health/live`, `/health/ready` and `/status`.
 
-It answers from threads of its own and only reads figures, so it costs the way of the changes nothing. It takes no input but the
+It answers from threads of its own and only reads figures, so it does not slow the changes down. It takes no input but the
 path, and shows no row and no secret. Made by the edge's and the bridge's `run` when `[metrics] listen` is given.
 """
 

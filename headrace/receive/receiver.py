@@ -88,7 +88,7 @@ def _handle_all(inbox: Inbox, handle: Handle, rules: Rules, stopping: threading.
                 return rules.messages is None
             continue
         if inbox.contains(waiting.message):
-            # Sent again, as its outcome was lost on the way.
+            # Sent again, as its outcome was lost in transit.
             _settle(waiting, "accept")
         elif handle(waiting.message):
             handled += 1

@@ -1,14 +1,9 @@
 """A MariaDB source, from its binlog to a far side: everything arrives once and in order, whatever stops on the way."""
 
-import json
-import os
-
 import pytest
 
 from edge.engine_registry import engine_of
-from edge.initialise import Adoption
 from headrace.errors import NeedsOperator
-from headrace.position import Position
 from tests.fix_edge import arrive, ids
 from tests.fix_mariadb import MariadbDatabase
 from tests.waiting import eventually
@@ -96,63 +91,6 @@ def test_rolled_back_changes_never_leave(maria_edge, maria, interconnect):
     assert ids(interconnect) == [2, 4]
 
 
-def prepared(maria, name, *rows):
-    """Prepare an XA transaction, and leave it to others."""
-    connection = maria.connect()
-    with connection.cursor() as cursor:
-        cursor.execute(f"xa start '{name}'")
-        cursor.executemany("insert into t values (%s, %s)", rows)
-        cursor.execute(f"xa end '{name}'")
-        cursor.execute(f"xa prepare '{name}'")
-    connection.close()
-
-
-def test_prepared_transactions_arrive_when_they_commit_and_never_when_they_do_not(maria_edge, maria, interconnect):
-    with maria_edge.running():
-        prepared(maria, "a", (1, "a"), (2, "a"))
-        prepared(maria, "b", (3, "b"))
-        maria.execute("insert into t values (4, 'between')")
-        maria.execute("xa rollback 'b'")
-        maria.execute("xa commit 'a'")
-        gtid = maria.execute("select @@gtid_binlog_pos")[0][0]
-        maria.execute("xa start 'c'")
-        maria.execute("insert into t values (5, 'c')")
-        maria.execute("xa end 'c'")
-        maria.execute("xa commit 'c' one phase")
-        arrive(interconnect, 4)
-
-    assert ids(interconnect) == [4, 1, 2, 5]
-    assert [change["transaction"]["id"] for change in interconnect.changes[1:3]] == [gtid, gtid]
-    assert [change["transaction"].get("last") for change in interconnect.changes] == [True, None, True, True]
-    positions = [change["source"]["position"] for change in interconnect.changes]
-    assert positions == sorted(set(positions))
-
-
-def test_prepared_transactions_survive_edge_server_and_file(own_maria, own_mariadb, maria_edges, interconnect):
-    edge = maria_edges(own_maria, interconnect.url)
-    prepared(own_maria, "before", (1, "prepared before the source was made"))
-    edge.init()
-    edge.start()
-    prepared(own_maria, "a", *((number, "x" * 200) for number in range(10, 20)))
-    prepared(own_maria, "b", (2, "rolled back"))
-    own_maria.execute("flush binary logs")
-    own_maria.execute("insert into t values (3, 'between')")
-    arrive(interconnect, 1)
-    eventually(lambda: edge.checkpoint["file"] == "binlog.000002", saying="the checkpoint is behind what was prepared")
-    edge.kill()
-    own_maria.disconnect()
-    own_mariadb.stop()
-    own_mariadb.start()
-    for decision in ("commit 'a'", "rollback 'b'", "commit 'before'"):
-        own_maria.execute(f"xa {decision}")
-
-    with edge.running():
-        own_maria.execute("insert into t values (4, 'last')")
-        arrive(interconnect, 13)
-
-    assert ids(interconnect) == [3, *range(10, 20), 1, 4]
-
-
 def test_truncate_and_drop_empty_a_table_and_ddl_renews_its_schema(maria_edge, maria, interconnect):
     with maria_edge.running():
         maria.execute("insert into t values (1, 'a')")
@@ -226,47 +164,6 @@ def test_idle_source_confirms_log_that_is_not_captured(maria_edge, maria, mariad
     other.drop()
 
 
-def test_position_shows_gtids_and_binlog(maria_edge, maria):
-    done = maria_edge.command("position", "--json")
-    shown = json.loads(done.stdout)
-
-    assert done.returncode == 0, done.stderr
-    assert shown["confirmed_gtids"] == maria.execute("select @@gtid_binlog_pos")[0][0]
-    # The server may have written more by itself, of no transaction.
-    end = int(shown["binlog_end"].rpartition(":")[2])
-    assert shown["retained_wal_bytes"] == end - shown["confirmed_offset"]
-
-
-def test_init_again_changes_nothing_and_adopt_takes_a_position(maria_edge, maria, interconnect):
-    with maria_edge.running():
-        maria.execute("insert into t values (1, 'a'), (2, 'b')")
-        arrive(interconnect, 2)
-    before = maria_edge.checkpoint
-    assert "Already made" in maria_edge.init()[0]
-    assert maria_edge.checkpoint == before
-    maria.execute("insert into t values (3, 'c')")
-
-    maria_edge.checkpoint_file.unlink()
-    maria_edge.init(Adoption(interconnect.tail))
-
-    with maria_edge.running():
-        arrive(interconnect, 3)
-    assert ids(interconnect) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("where", [1, 5000])
-def test_adopt_refuses_a_position_of_another_log(maria_edge, interconnect, where):
-    maria_edge.checkpoint_file.unlink()
-    with pytest.raises(NeedsOperator, match="no transaction begins"):
-        maria_edge.init(
-            Adoption(interconnect.tail._replace(commit=1 << 32 | where) if interconnect.tail else _at(where))
-        )
-
-
-def _at(offset):
-    return Position(7, 1 << 32 | offset, 0)
-
-
 def test_stream_over_tls(maria_edges, own_maria, interconnect):
     edge = maria_edges(own_maria, interconnect.url, more='sslmode = "require"')
     edge.init()
@@ -279,34 +176,6 @@ def test_stream_over_tls(maria_edges, own_maria, interconnect):
         eventually(lambda: own_maria.execute(dumps) == [(1,)], saying="one connection carries the log")
 
     assert ids(interconnect) == list(range(1, 20_001))
-
-
-def test_doctor_sees_as_much_with_the_documented_grants_as_an_administrator(maria_edges, own_maria, interconnect):
-    """The catalog's tables of constraints are empty for a user that may only SELECT (T6)."""
-    own_maria.execute(
-        "create table child (id int primary key, t int, foreign key (t) references t (id) on delete cascade)"
-    )
-    own_maria.execute("create table plain (id int primary key, t int, foreign key (t) references t (id))")
-    own_maria.execute("create table by_index (a int not null unique, b timestamp default now() on update now())")
-    own_maria.execute("create table keyless (a int, unique (a))")
-    own_maria.execute("create sequence numbers")
-    own_maria.execute("create user captor identified by 'secret'")
-    own_maria.execute("grant replication slave, replication master admin, binlog monitor, select on *.* to captor")
-    edge = maria_edges(own_maria, interconnect.url)
-    path = edge.folder / "edge.toml"
-    path.write_text(path.read_text().replace('user = "root"', 'user = "captor"\npassword = "env:CAPTOR"'))
-
-    found = json.loads(edge.command("doctor", "--json", env=os.environ | {"CAPTOR": "secret"}).stdout)
-
-    tables = [finding["text"] for finding in found if finding["check"] == "tables"]
-    assert tables == [
-        "5 are captured",
-        f"1 have no key: their records have none, and they cannot be copied: {own_maria.name}.keyless",
-    ]
-    (keys,) = [finding for finding in found if finding["check"] == "foreign keys"]
-    assert keys["level"] == "warning"
-    assert keys["text"].endswith(f": {own_maria.name}.child")
-    own_maria.execute("drop user captor")
 
 
 def test_a_sequence_is_no_table(maria_edge, maria, interconnect):
@@ -325,30 +194,3 @@ def test_a_sequence_is_no_table(maria_edge, maria, interconnect):
     assert ids(interconnect) == [1, 2, 101]
     with pytest.raises(NeedsOperator, match="numbers is a SEQUENCE, not a table"):
         engine_of(maria_edge.config).condition(f"{maria.name}.numbers", [{"id": 1}])
-
-
-def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(maria_edges, own_maria, interconnect):
-    edge = maria_edges(own_maria, interconnect.url)
-    edge.init()
-    well = json.loads(edge.command("doctor", "--json").stdout)
-    own_maria.execute("set global binlog_row_metadata = 'NO_LOG'")
-    own_maria.execute("create table odd (a text character set swe7) engine = Aria")
-    own_maria.execute(
-        "create table numbered (a int, s bigint unsigned generated always as row start, e bigint unsigned generated always as "
-        "row end, period for system_time (s, e)) with system versioning"
-    )
-    own_maria.execute(
-        "create table child (id int primary key, t int, foreign key (t) references t (id) on delete cascade)"
-    )
-    done = edge.command("doctor", "--json")
-    ill = json.loads(done.stdout)
-
-    about = {"connection", "TLS", "binlog_row_metadata", "server_id", "checkpoint", "tables", "foreign keys"}
-    assert {finding["level"] for finding in well if finding["check"] in about} == {"ok"}
-    said = {(finding["check"], finding["level"]): finding for finding in ill}
-    assert said["binlog_row_metadata", "wrong"]["fix"] == "set global binlog_row_metadata = 'FULL'"
-    assert "convert to character set utf8mb4" in said["character set", "wrong"]["fix"]
-    assert f": {own_maria.name}.numbered" in said["versions", "wrong"]["text"]
-    assert f"{own_maria.name}.odd" in said["tables", "warning"]["text"]
-    assert f": {own_maria.name}.child" in said["foreign keys", "warning"]["text"]
-    assert done.returncode != 0

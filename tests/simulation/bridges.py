@@ -94,7 +94,7 @@ class BridgeProcess:
         """Have its machine stand still."""
         if self.runs:
             assert self.process is not None
-            self.scheduler.trace(f"{self.process.name} stands still for {seconds} s")
+            self.scheduler.trace(f"{self.process.name} is frozen for {seconds} s")
             self.process.paused_until = self.scheduler.now + seconds
 
     def states(self) -> str:

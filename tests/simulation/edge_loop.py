@@ -1,4 +1,4 @@
-"""Stands in for Proton's loop at an edge: calls the real connection's handlers with what the simulated network brings."""
+"""Replaces Proton's loop at an edge: calls the real connection's handlers with what the simulated network brings."""
 
 from collections import deque
 from collections.abc import Callable

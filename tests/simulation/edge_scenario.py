@@ -103,7 +103,7 @@ class EdgeScenario:
         def pause() -> None:
             process = one().process
             assert process is not None
-            scheduler.trace(f"{process.name} stands still")
+            scheduler.trace(f"{process.name} is frozen")
             process.paused_until = scheduler.now + random.choice((0.2, 3, 15))
 
         def guard() -> None:

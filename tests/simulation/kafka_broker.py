@@ -1,7 +1,7 @@
 """A simulated Kafka: topics, coordinators, and the way that requests take to them and answers back.
 
 A request arrives after a while, in order for each client, and is done whether or not its client still waits. Faults: requests
-and answers lost (the client sends again, as librdkafka does), a broker that stands still and does later what it was asked
+and answers lost (the client sends again, as librdkafka does), a broker that is frozen and does later what it was asked
 meanwhile, and one that is down.
 """
 
@@ -57,7 +57,7 @@ class Broker:
         self.loss = 0.0
         #: Nothing is answered before this time; down, it is not even taken.
         self.still_until = dict.fromkeys(PARTS, 0.0)
-        #: What happens to the next request of a kind: its process stands still, or it is late, for so many seconds.
+        #: What happens to the next request of a kind: its process is frozen, or it is late, for so many seconds.
         self.traps: dict[str, tuple[str, float]] = {}
         self.down_until = 0.0
         self.requests = 0
@@ -172,7 +172,7 @@ class Channel:
                 answer.value, answer.is_there = value, True
                 scheduler.wake(answer.waiters)
 
-            # A lost connection is noticed soon; a broker that stands still only when the time is up.
+            # A lost connection is noticed soon; a frozen broker only when the time is up.
             self.send(what, apply, answered, lambda answer=answer: scheduler.wake(answer.waiters))  # type: ignore[misc]
             scheduler.wait(answer.waiters, max(0.0, until - scheduler.now))
             if answer.is_there:

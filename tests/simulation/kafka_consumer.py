@@ -140,7 +140,7 @@ class Consumer:
         return number == self._round and not self._closed and self._channel.process.alive
 
     def _later(self, seconds: float, step: Any) -> None:
-        """Take a step of the client's own thread, which stands still with its process."""
+        """Take a step of the client's own thread, which is frozen with its process."""
         number = self._round
 
         def due() -> None:

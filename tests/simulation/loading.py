@@ -17,7 +17,7 @@ _LEFT_OUT = {"command", "doctor", "__main__"}
 
 
 def load(kafka_client: dict[str, Any] | None = None) -> None:
-    """Import the code under simulation; `kafka_client` stands in for names of confluent_kafka."""
+    """Import the code under simulation; `kafka_client` replaces names of confluent_kafka."""
     names = list(_modules())
     for name in names:
         importlib.import_module(name)

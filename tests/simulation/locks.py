@@ -1,4 +1,4 @@
-"""Stands in for the locks, conditions, events and queues of `threading` and `queue`, over the scheduler of the present run."""
+"""Replaces the locks, conditions, events and queues of `threading` and `queue`, on the scheduler of the present run."""
 
 import queue as real_queue
 import types

@@ -1,4 +1,4 @@
-"""Stands in for `select.poll` and for wake-ups, over the scheduler of the present run."""
+"""Replaces `select.poll` and wake-ups, on the scheduler of the present run."""
 
 import select as real_select
 

@@ -1,4 +1,4 @@
-"""Stands in for the bridge's Receiver: the real credit manager and inboxes over the simulated network."""
+"""Replaces the bridge's Receiver: the real credit manager and inboxes over the simulated network."""
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace

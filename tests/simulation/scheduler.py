@@ -35,7 +35,7 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
-        #: None of its tasks runs before this time: the machine stands still for it.
+        #: None of its tasks runs before this time: its machine is frozen.
         self.paused_until = 0.0
         self.tasks: list[Task] = []
         #: What to do when it dies, as closing its connections.

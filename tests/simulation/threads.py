@@ -1,4 +1,4 @@
-"""Stands in for `threading.Thread` and what is local to a thread, over the scheduler of the present run."""
+"""Replaces `threading.Thread` and what is local to a thread, on the scheduler of the present run."""
 
 import itertools
 from collections import deque

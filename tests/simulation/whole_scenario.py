@@ -28,10 +28,10 @@ _REQUESTS = (
     *("OffsetFetch", "JoinGroup", "Heartbeat", "Produce", "Metadata", "DescribeConfigs", "ListOffsets"),
 )
 _THEMES = (
-    ("bridge crash", "bridge pause", "kafka stands still"),
+    ("bridge crash", "bridge pause", "kafka frozen"),
     ("bridge stop", "bridge pause", "bridge crash"),
-    ("kafka stands still", "bridge pause", "answers lost"),
-    ("kafka stands still", "bridge crash"),
+    ("kafka frozen", "bridge pause", "answers lost"),
+    ("kafka frozen", "bridge crash"),
     ("bridge pause",),
     ("call hangs", "bridge pause", "bridge stop"),
     ("pause at request", "bridge crash"),
@@ -145,7 +145,7 @@ class WholeScenario:
             "bridge pause": lambda: one().pause(random.choice((0.3, 3, 9, 15, 30))),
             "pause at request": pause_at,
             "late request": delay_at,
-            "kafka stands still": still,
+            "kafka frozen": still,
             "kafka down": down,
             "answers lost": lose,
             "call hangs": hang,

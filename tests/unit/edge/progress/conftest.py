@@ -1,7 +1,8 @@
-"""Fixtures: processes of an edge, one after the other, that spool."""
+"""Fixtures: processes of an edge, one after the other, that spool; a disk that fails."""
 
 import pytest
 
+from tests.unit.edge.progress.disk import Disk
 from tests.unit.edge.progress.spooling import Process
 
 
@@ -19,3 +20,9 @@ def processes(tmp_path):
     yield make
     for one in made:
         one.spool.close()
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    with monkeypatch.context() as patch:
+        yield Disk(patch)

@@ -1,0 +1,67 @@
+"""What an alteration did to the rows that were there, found by comparing two descriptions of a table (L7, T14)."""
+
+import pytest
+
+from edge.records.alterations import Catalog, KnownColumn, alterations
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reasons"),
+    [
+        (("numeric", 10, 2), ("numeric", 12, 2), []),
+        (("numeric", 10, 2), ("numeric", 10, 1), ["the type of column c was changed"]),
+        (("numeric", None, None), ("numeric", 10, 2), ["the type of column c was changed"]),
+        (("numeric", 10, 2), ("numeric", None, None), []),
+        (("varchar", 10, None), ("varchar", 20, None), []),
+        (("varchar", 20, None), ("varchar", 10, None), ["the type of column c was changed"]),
+        (("varchar", 20, None), ("text", None, None), []),
+        (("bit", 4, None), ("bit", 8, None), ["the type of column c was changed"]),
+        (("float4", None, None), ("float8", None, None), []),
+        (("int8", None, None), ("int4", None, None), ["the type of column c was changed"]),
+        (("timestamp", None, None), ("timestamptz", None, None), ["the type of column c was changed"]),
+    ],
+)
+def test_types_whose_values_stay_need_no_copy(old, new, reasons):
+    before, after = (KnownColumn("c", *given, number=1) for given in (old, new))
+    assert alterations([before], [after], Catalog({"c": 1}, {"c": False}), types=True) == reasons
+
+
+OLD = [KnownColumn("a", "text", number=1), KnownColumn("c", "text", number=3)]
+
+
+@pytest.mark.parametrize(
+    ("column", "newest", "filled", "reasons"),
+    [
+        (KnownColumn("d", "text", number=4), 3, False, []),
+        # The database had it already: it may have been outside the publication's column list.
+        (KnownColumn("b", "text", number=2), 3, False, None),
+        (KnownColumn("d", "text", number=4), 4, False, None),
+        (KnownColumn("d", "text", number=4), 4, True, ["column d was added with a default"]),
+        (KnownColumn("d", "text", number=4), 0, False, None),
+        (KnownColumn("hidden", "text", number=4), 4, False, ["column hidden was left out before"]),
+        (KnownColumn("hidden", "text"), 0, False, ["column hidden was left out before"]),
+    ],
+)
+def test_a_column_that_records_did_not_have_is_not_taken_for_one_without_values(column, newest, filled, reasons):
+    now = Catalog({}, {column.name: filled})
+    new = [*OLD, column]
+
+    assert alterations(OLD, new, now, types=True, newest=newest, left_out=["hidden"]) == reasons
+
+
+def test_a_type_that_is_no_reason_leaves_open_whether_rows_changed():
+    new = [KnownColumn("a", "text"), KnownColumn("c", "int")]
+    assert alterations(OLD, new, Catalog({}, {"a": False, "c": False}), types=False) is None
+
+
+def test_a_column_that_was_dropped_and_added_again_has_other_values():
+    new = [KnownColumn("a", "text", number=1), KnownColumn("c", "text", number=4)]
+    found = alterations(OLD, new, Catalog({"a": 1, "c": 4}, {"a": False, "c": False}), types=True, newest=3)
+    assert found == ["column c was dropped and added again"]
+
+
+def test_columns_that_swap_their_names_are_renamed():
+    old = [KnownColumn("a", "text", number=1), KnownColumn("b", "text", number=2)]
+    new = [KnownColumn("b", "text", number=1), KnownColumn("a", "text", number=2)]
+    found = alterations(old, new, Catalog({"b": 1, "a": 2}, {"a": False, "b": False}), types=True)
+    assert found == ["column a was renamed to b", "column b was renamed to a"]
