@@ -49,7 +49,7 @@ def test_check_knows_what_a_file_is_and_says_what_is_wrong_with_each(files, tmp_
     assert "did you mean 'listen'" in found[1]["error"]
 
     (tmp_path / "other.toml").write_text("[nothing]\n")
-    assert "cannot tell what it is" in run(config, "check", tmp_path / "other.toml").output
+    assert "is of no known kind" in run(config, "check", tmp_path / "other.toml").output
 
 
 def test_show_tells_where_each_value_comes_from_and_no_secret(files, monkeypatch):
