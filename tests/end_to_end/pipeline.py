@@ -28,10 +28,14 @@ from tests.waiting import eventually
 DATABASE = STREAM = "bank"
 
 
-def headrace(*arguments: str, seconds: float = 600) -> str:
-    """Run a headrace command and return what it printed; fail with all of its words when it does."""
+#: This release's command.
+HEADRACE = Path(sys.executable).with_name("headrace")
+
+
+def headrace(*arguments: str, program: Path = HEADRACE, seconds: float = 600) -> str:
+    """Run a headrace command and return what it printed; fail with all of its output when it does."""
     done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
+        [program, *arguments], capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, (
         f"headrace {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
@@ -41,7 +45,7 @@ def headrace(*arguments: str, seconds: float = 600) -> str:
 
 def command(*arguments: str) -> list[str]:
     """Return the command line of a headrace command."""
-    return [str(Path(sys.executable).with_name("headrace")), *arguments]
+    return [str(HEADRACE), *arguments]
 
 
 class Region:
@@ -65,14 +69,14 @@ class Region:
         self.edge = Supervised(f"edge {name}", run, log=folder / f"edge-{name}.log")
         self.workload = Workload(postgres.bin("pgbench"), postgres.dsn(DATABASE), log=folder / f"pgbench-{name}.log")
 
-    def prepare(self, existing: str = "") -> None:
+    def prepare(self, existing: str = "", program: Path = HEADRACE) -> None:
         """Make database, tables, what is there already when capture begins, publication, slots, and then the first rows."""
         self.postgres.create_database(DATABASE)
         self.workload.make_tables()
         if existing:
             with self.connection() as connection, connection.cursor() as cursor:
                 cursor.execute(existing)
-        headrace("edge", "init", "--config", str(self.edge_file))
+        headrace("edge", "init", "--config", str(self.edge_file), program=program)
         with self.connection() as connection, connection.cursor() as cursor:
             truth.begin(connection)
             cursor.execute(ROWS)
@@ -141,13 +145,14 @@ class Pipeline:
         """The processes that are ours."""
         return [self.bridge, *(region.edge for region in self.regions)]
 
-    def start(self, existing: str = "") -> None:
+    def start(self, existing: str = "", program: Path = HEADRACE) -> None:
         """Prepare every region, with rows that are there before if SQL is given, and start bridge and edges."""
-        headrace("bridge", "init", "--config", str(self.bridge_file))
+        headrace("bridge", "init", "--config", str(self.bridge_file), program=program)
         for region in self.regions:
-            region.prepare(existing)
+            region.prepare(existing, program)
         self.follower = Follower(self.kafka.bootstrap, STREAM, len(self.regions))
         for part in self.parts:
+            part.program = str(program)
             part.start()
 
     def stop(self) -> None:
@@ -216,9 +221,9 @@ class Pipeline:
         """Return all committed records of the topic, read anew."""
         return [record(*found) for found in read_committed(self.kafka.bootstrap, STREAM)]
 
-    def load(self) -> str:
+    def load(self, program: Path = HEADRACE) -> str:
         """Load the lake, and return what the command printed."""
-        return headrace("lake", "load", STREAM, "--config", str(self.lake_file))
+        return headrace("lake", "load", STREAM, "--config", str(self.lake_file), program=program)
 
     def tails(self) -> str:
         """Return what each part said last."""

@@ -32,7 +32,8 @@ class Supervised:
         self.restarts = 0
         #: The exit code with which it asked for a person.
         self.gave_up: int | None = None
-        self._command = list(command)
+        #: What is run at the next start; another release's command can take its place.
+        self.program, *self._arguments = command
         self._environment = {**os.environ, **(environment or {})}
         self._stopping = threading.Event()
         #: The running process's id; 0 when there is none.
@@ -92,7 +93,7 @@ class Supervised:
 
     def _watch(self) -> None:
         owner = [str(it) for it in (os.getpid(), int(signal.SIGTERM), -1, -1, Path.cwd())]
-        command = [sys.executable, "-I", "-S", guardian.__file__, *owner, *self._command]
+        command = [sys.executable, "-I", "-S", guardian.__file__, *owner, self.program, *self._arguments]
         while True:
             with self.log.open("ab") as log:
                 process = subprocess.Popen(

@@ -1,0 +1,84 @@
+"""A pipeline of the previous release under load is upgraded part by part, and taken back as far as docs/upgrading.md allows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.pipeline import HEADRACE, STREAM, Pipeline, headrace
+from tests.end_to_end.supervised import Supervised
+from tests.waiting import eventually
+
+
+def replace(part: Supervised, program: Path) -> None:
+    """Stop a part with SIGTERM and start another release's in its place."""
+    assert part.stop() == 0, part.tail()
+    part.program = str(program)
+    part.start()
+
+
+def verify(pipeline: Pipeline) -> None:
+    headrace("verify", "--config", str(pipeline.lake_file), STREAM)
+
+
+@pytest.mark.timeout(1800)
+def test_a_pipeline_under_load_is_upgraded_part_by_part_and_back(pipeline: Pipeline, former: Path) -> None:
+    # Given a pipeline of the previous release, whose databases are written to all the time, and a load.
+    pipeline.start(program=former)
+    for region in pipeline.regions:
+        region.workload.start()
+    pipeline.wait_for_more(300)
+    pipeline.load(former)
+    # When bridge, lake and edges are replaced, in this order, and changes are loaded after each step.
+    replace(pipeline.bridge, HEADRACE)
+    pipeline.wait_for_more(300)
+    pipeline.load(former)
+    pipeline.load()
+    pipeline.wait_for_more(300)
+    for region in pipeline.regions:
+        replace(region.edge, HEADRACE)
+        pipeline.wait_for_more(300)
+    pipeline.load()
+    # And one edge goes back, and its lake is loaded by the present release.
+    replace(pipeline.regions[0].edge, former)
+    pipeline.wait_for_more(300)
+    pipeline.load()
+    replace(pipeline.regions[0].edge, HEADRACE)
+    pipeline.wait_for_more(300)
+    # Then every change is in Kafka once and in order, and the lake equals the databases.
+    pipeline.stop_writers()
+    pipeline.wait_until_drained()
+    assert pipeline.differences() == {}
+    pipeline.load()
+    verify(pipeline)
+
+
+@pytest.mark.timeout(900)
+def test_an_upgrade_interrupted_by_kills_loses_nothing(pipeline: Pipeline, former: Path) -> None:
+    # Given a pipeline of the previous release under load.
+    pipeline.start(program=former)
+    for region in pipeline.regions:
+        region.workload.start()
+    pipeline.wait_for_more(300)
+    # When every part is killed and another release is started over what it left.
+    for part in pipeline.parts:
+        part.stop_at_once()
+        part.program = str(HEADRACE)
+        part.start()
+        pipeline.wait_for_more(300)
+    # And the former bridge is started over the present one's positions: it serves no source until an operator acts.
+    assert pipeline.bridge.stop() == 0
+    before = len(pipeline.records())
+    pipeline.bridge.program = str(former)
+    pipeline.bridge.start()
+    for region in pipeline.regions:
+        refusal = f"group headrace.{region.source} holds offsets that the bridge did not write"
+        eventually(lambda text=refusal: text in pipeline.bridge.tail(1000), 60, saying=refusal)
+    assert pipeline.bridge.stop() in {0, 3}
+    assert len(pipeline.records()) == before
+    pipeline.bridge.program = str(HEADRACE)
+    pipeline.bridge.start()
+    pipeline.wait_for_more(300)
+    # Then every change is in Kafka once and in order.
+    pipeline.stop_writers()
+    pipeline.wait_until_drained()
+    assert pipeline.differences() == {}
