@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-long test-cluster test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
+.PHONY: help setup demo dist test test-long test-cluster test-upgrade test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -137,6 +137,9 @@ test-monitoring: .setup/python .setup/prometheus/ready ## The alert rules in a r
 docs: .setup/docs/ready ## Build the documents' site into build/docs/site; a broken link fails
 	@$(PYTHON) -m infra.site_pages build/docs
 	@NO_MKDOCS_2_WARNING=1 .setup/docs/bin/mkdocs build --strict --config-file build/docs/mkdocs.yml
+
+test-upgrade: setup ## A pipeline of the previous release under load, upgraded part by part and back
+	@$(BIN)/python -m pytest -q tests/upgrade
 
 dist: .setup/python ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
 	@$(BIN)/python -m infra.dist dist

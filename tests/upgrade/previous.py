@@ -1,4 +1,4 @@
-"""The previous release as its users have it: a wheel of its commit, installed beside nothing of this one.
+"""The previous release as its users have it: a wheel of its commit, installed in an environment of its own.
 
 `make` builds it once, from this repository's history. What it depends on are the packages of this release's environment: the two
 releases pin the same.
