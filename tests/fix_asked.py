@@ -35,12 +35,14 @@ def asked(database, edges, inside, kafka, topic, tmp_path):
     bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name, more=topics.section)
     database.execute("create table accounts (id int primary key, name text, balance numeric(10,2))")
     database.execute("insert into accounts select n, 'name ' || n, n + 0.25 from generate_series(1, 2000) n")
-    # A table that no publication and no snapshot have to know.
-    database.execute("create table wide (a text, b bytea, c timestamptz)")
+    database.execute(
+        "create table wide (id int primary key, a text, b bytea); create table hidden (id int primary key)"
+    )
     edge = edges(
         database,
         f"amqp://127.0.0.1:{bridge.port}",
-        rest='[requests]\nallow = ["status", "doctor", "verify", "snapshot"]\n',
+        rest='[requests]\nallow = ["status", "doctor", "verify", "snapshot"]\n[policy]\nexclude_tables = ["public.hidden"]\n'
+        '[[policy.columns]]\ncolumns = ["public.wide.a"]\naction = "mask"\n',
     )
     edge.init()
     edge.start()

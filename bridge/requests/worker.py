@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 #: Records read before something else has its turn; seconds between looks at what waits, and before Kafka is tried again.
 _MANY, _LOOK_SECONDS, _AGAIN_SECONDS = 200, 0.5, 3.0
+#: How long a turn waits for requests while answers may come: a verification asks one request after the other.
+_ASKED_SECONDS = 0.01
 #: The pause of an edge whose answer cannot be written now, in seconds.
 _RELEASE_SECONDS = 0.5
 
@@ -54,6 +56,8 @@ class RequestWorker:
         #: Parts that came, by source, with their tickets; and what the bridge itself answers.
         self._came: deque[tuple[str, int, bytes]] = deque()
         self._look_at = self._open_at = 0.0
+        #: Whether an answer may come.
+        self._is_asked = False
         self._problem = RateLimitedLog(_log.warning)
         self._dropped = RateLimitedLog(_log.warning)
 
@@ -63,13 +67,14 @@ class RequestWorker:
 
     def turn(self, seconds: float) -> None:
         """Do what is due; wait for requests at most `seconds`."""
-        fresh = self._read(seconds)
+        fresh = self._read(min(seconds, _ASKED_SECONDS) if self._is_asked else seconds)
         while self._came:
             self._part(*self._came.popleft())
         self.pending.expire()
         self._writer.poll()
         if fresh or time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_SECONDS
+            self._is_asked = bool(self.pending.sources())
             if addresses := self.pending.addresses():
                 self._send(addresses, self.pending.sources())
 

@@ -1,6 +1,7 @@
 """The source's half of a verification, computed by a whole edge in its region and asked for over a bridge and Kafka."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -17,10 +18,12 @@ from tests.waiting import eventually
 pytest_plugins = ["tests.fix_bridge", "tests.fix_asked"]
 
 
-def columns_of(table, forms=column):
-    silver = {"id": SilverType(name="integer"), "name": SilverType(name="string")}
-    silver["balance"] = SilverType(name="decimal", scale=2)
-    found = [forms(name, table.columns[name], silver[name]) for name in table.columns]
+def columns_of(table, *names):
+    silver = {"id": SilverType(name="integer"), "balance": SilverType(name="decimal", scale=2)}
+    found = [
+        column(name, table.columns[name], silver.get(name, SilverType(name="string")))
+        for name in names or table.columns
+    ]
     assert all(isinstance(each, Column) for each in found)
     return found
 
@@ -33,7 +36,14 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
         ):
             assert remote.place.text.startswith("LSN ")
             assert 0 < remote.place.commit <= direct.place.commit
-            assert remote.tables() == direct.tables()
+            accounts, _, wide = direct.tables()
+            # What the edge's policy keeps back is not there.
+            kept = {name: kind for name, kind in wide.columns.items() if name != "a"}
+            assert remote.tables() == [accounts, replace(wide, columns=kept, treated={"a": "mask"})]
+            with pytest.raises(CorruptInput, match="has no column 'a'"):
+                remote.side(wide, columns_of(wide, "a"), []).digests(ranges.grid(ranges.hashes(), 1))
+            with pytest.raises(CorruptInput, match="or it does not leave the region"):
+                remote.side(direct.tables()[1], [], []).count()
             assert not remote.idle_since(1)
             table = remote.tables()[0]
             columns = columns_of(table)
@@ -65,7 +75,7 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
         # What a table may not be asked, and who may not be asked.
         with asked.verify(wire) as remote:
             forged = Column(name='id" = 1) --', source="", silver="", free=False, in_silver=SilverType(name="integer"))
-            with pytest.raises(Exception, match="has no column"):
+            with pytest.raises(CorruptInput, match="has no column"):
                 remote.side(table, [forged], []).digests(ranges.grid(ranges.hashes(), 1))
             # Of an error of one step the session does not end.
             assert remote.side(table, [], []).count() == 1999
