@@ -79,10 +79,12 @@ class SourceDatabase:
         Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or to make a slot.
         """
         reading = reading or Reading()
-        settings = _SETTINGS | {
-            "statement_timeout": f"{reading.statement_seconds}s",
-            "idle_in_transaction_session_timeout": f"{reading.idle_seconds}s",
+        limits = {
+            "statement_timeout": reading.statement_seconds,
+            "idle_in_transaction_session_timeout": reading.idle_seconds,
         }
+        # Else those of the user or the server hold.
+        settings = _SETTINGS | {name: f"{seconds}s" for name, seconds in limits.items() if seconds}
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         connection = _connect(source, address, reading.settings, options)
         try:
