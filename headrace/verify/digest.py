@@ -49,7 +49,7 @@ class Row:
 
 
 class RowHash(NamedTuple):
-    """A row as it is listed first: it says whether the row differs, and nothing else."""
+    """A row as it is listed first: it shows whether the row differs, and nothing else."""
 
     key_hash: str
     #: As `Row.hash`.

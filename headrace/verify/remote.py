@@ -1,6 +1,6 @@
 """A source whose half of a verification is computed in its region: its database, as engine.py has it, over requests to its edge.
 
-Guarantees one snapshot for all steps: the edge holds it, and an edge that lost it says so. Each request has a deadline of
+Guarantees one snapshot for all steps: the edge holds it, and an edge that lost it reports that. Each request has a deadline of
 its own, so an edge that dies is noticed within that; while headquarters computes, the session is kept by a request now and then.
 """
 
@@ -189,13 +189,13 @@ class RemoteSide:
 
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
         """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
-        told = 0
+        summed = 0
 
         def on_rows(rows: int) -> None:
-            nonlocal told
-            if self._on_progress and rows > told:
-                self._on_progress(rows - told)
-            told = max(told, rows)
+            nonlocal summed
+            if self._on_progress and rows > summed:
+                self._on_progress(rows - summed)
+            summed = max(summed, rows)
 
         wanted = None if cells is None else sorted(cells)
         step = contract.Digests(table=self._table, grid=grid, cells=wanted)

@@ -54,7 +54,7 @@ _NOT_COMPARED = 3
     default=90.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long an edge may take to answer each request; one that computes says so in time.",
+    help="How long an edge may take to answer each request; one that still computes reports that in time.",
 )
 @click.option("--at-rest", is_flag=True, help="Compare with what is published: writers rest, and loads have caught up.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every difference found.")

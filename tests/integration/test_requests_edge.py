@@ -22,8 +22,8 @@ def headrace(monkeypatch, capsys):
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             command.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
 
     return run
 

@@ -183,7 +183,7 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
         ranges = [(it["column"], it["first"], it["last"]) for it in found["accounts"]["differing"]]
         assert ranges == [("id", 2003, 2024), ("id", 2157, None)]
 
-    # Nothing connects into the region: without its edge there is no answer, and why is said.
+    # Nothing connects into the region: without its edge there is no answer, and the message has the reason.
     bank.edge.stop()
     monkeypatch.setattr(
         sys, "argv", ["headrace", "verify", "--config", str(bank.lake_file), "--timeout", "5", "--source", SOURCE]

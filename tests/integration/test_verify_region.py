@@ -85,7 +85,7 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
     assert "headrace bridge init" in raised.value.hint
 
 
-def test_an_edge_that_dies_or_is_restarted_ends_the_verification_with_a_clear_word(asked):
+def test_an_edge_that_dies_or_is_restarted_ends_the_verification_with_a_clear_message(asked):
     with closing(asked.wire()) as wire:
         with asked.verify(wire) as remote:
             table = remote.tables()[0]

@@ -72,7 +72,7 @@ def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answe
     assert (outcome, reply.state, reply.failure.kind) == ("done", "failed", "NotConnected")
     assert f"{SOURCE}: 127.0.0.1:1/x cannot be reached" in reply.failure.message
     assert "the edge's file" in reply.failure.hint
-    # The session is over, and says so; what comes again has the same answer.
+    # The session is over; what comes again has the same answer.
     outcome, content = answer("verify", **contract.arguments("a" * 16, 1, contract.Tables()))
     assert "has no such verification any more" in content.data["failure"]["message"]
     outcome, content = answer("verify", **contract.arguments("a" * 16, 0, None))
