@@ -1,0 +1,96 @@
+"""What headquarters makes of the answers of an edge that it asks to verify, over topics in memory."""
+
+import threading
+
+import msgspec
+import pytest
+
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
+from headrace.requests.message import Content, decode_request, encode, parts
+from headrace.verify import contract, remote
+from headrace.verify.contract import Opened, Reply
+from headrace.verify.remote import RemoteDatabase
+from tests.waiting import eventually
+
+SOURCE = "jakarta/bank"
+OPENED = Reply(state="done", result=Opened(engine="mysql", commit=7, place="binlog.000001:7"))
+
+
+class EdgeTopics:
+    """The topics, and an edge that answers as the test has it: with a reply, or with an outcome and a content."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+        self._came = []
+        #: The steps that were asked for.
+        self.asked = []
+        self._lock = threading.Lock()
+
+    def send(self, _key, value, _seconds):
+        request = decode_request(value)
+        step = contract.parsed(request.arguments)
+        with self._lock:
+            self.asked.append(type(step.what).__name__)
+            quiet = isinstance(step.what, contract.Keep | contract.Close)
+            answer = Reply(state="done") if quiet else self._answers.pop(0)
+        if isinstance(answer, Reply):
+            answer = ("done", Content(data=msgspec.to_builtins(answer)))
+        self._came += [encode(part) for part in parts(request, *answer)]
+
+    def read(self, _seconds):
+        came, self._came = self._came, []
+        return came
+
+
+def opened(*answers):
+    topics = EdgeTopics(*answers)
+    return RemoteDatabase.connect(SOURCE, topics, seconds=5, placed=True), topics
+
+
+def test_a_step_is_asked_for_until_it_is_done_and_progress_is_that_of_the_edge():
+    side_of = contract.ComparedTable(name="a.b")
+    context, topics = opened(
+        OPENED, Reply(state="working", rows=4), Reply(state="working", rows=9), Reply(state="done", rows=12, result=3)
+    )
+    rows = []
+    with context as database:
+        assert (database.place.commit, database.place.text) == (7, "binlog.000001:7")
+        assert database.forms.__name__ == "headrace.verify.mysql.canonical"
+        assert database.do(contract.Count(table=side_of), int, rows.append) == 3
+
+    assert rows == [4, 9, 12]
+    assert topics.asked == ["Open", "Count", "NoneType", "NoneType", "Close"]
+
+
+def test_an_edge_that_refuses_is_named_with_the_other_way():
+    for outcome, message, kind in (
+        ("refused", "the edge's release does not handle 'verify'", NeedsOperator),
+        ("expired", "the edge did not receive the request in time", NotConnected),
+    ):
+        context, topics = opened((outcome, Content(message=message, hint="Upgrade the edge.")))
+        with pytest.raises(kind, match=message) as raised:
+            context.__enter__()
+        assert raised.value.hint.startswith("Upgrade the edge. ")
+        assert 'via = "direct"' in raised.value.hint
+        # It is not asked to close what it did not open.
+        assert topics.asked == ["Open"]
+
+
+def test_errors_of_the_region_are_those_of_their_class():
+    busy = contract.Failure(kind="Retryable", message="the edge is at another verification")
+    context, _ = opened(Reply(state="failed", failure=busy))
+    with pytest.raises(Retryable, match="another verification"):
+        context.__enter__()
+
+
+def test_an_answer_that_is_not_understood_is_no_verdict():
+    context, _ = opened(Reply(state="done", result={"engine": "oracle"}))
+    with pytest.raises(CorruptInput, match="not understood"):
+        context.__enter__()
+
+
+def test_a_session_is_kept_while_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(remote, "_KEEP_SECONDS", 0.1)
+    context, topics = opened(OPENED)
+    with context:
+        eventually(lambda: "Keep" in topics.asked, saying="the session is kept")
