@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-long test-cluster test-upgrade test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,9 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 
 demo: .setup/demo ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof
 	@$(BIN)/headrace demo
+
+demo-fraud: .setup/demo ## Frauds among card transactions, found in the stream; alerts back to branches (examples/fraud); FRAUD="--seconds 30"
+	@$(BIN)/python examples/fraud/demo.py $(FRAUD)
 
 check: .setup/python lint type unit ## The gate before every commit: lint, types, unit tests
 

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from typing import Any
 
-from proton import SSLDomain
+from proton import Condition, SSLDomain
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container
 
@@ -63,16 +63,24 @@ class Receiver(MessagingHandler):
         message = event.message
         # Binary is a view into memory that Proton frees.
         key, body = message.properties.get("key"), bytes(message.body)
-        with self._database:
-            new = self._database.execute(
-                "INSERT OR IGNORE INTO alerts VALUES (?, ?, ?, ?)", (message.id, key, body, time.time())
-            )
-        if new.rowcount:
-            _log.info("%s: new", message.id)
-            # What the alert is for, such as to mark a card, belongs into the same transaction.
-        else:
-            _log.info("%s: known already", message.id)
+        try:
+            with self._database:
+                new = self._database.execute(
+                    "INSERT OR IGNORE INTO alerts VALUES (?, ?, ?, ?)", (message.id, key, body, time.time())
+                )
+                if new.rowcount:
+                    self.act(self._database, key, body)
+        except ValueError as error:
+            # The transaction is rolled back. It would fail each time, so it becomes a dead letter.
+            _log.warning("%s: rejected: %s", message.id, error)
+            event.delivery.local.condition = Condition("amqp:decode-error", str(error))
+            self.reject(event.delivery)
+            return
+        _log.info("%s: %s", message.id, "new" if new.rowcount else "known already")
         self.accept(event.delivery)
+
+    def act(self, database: sqlite3.Connection, key: str, body: bytes) -> None:
+        """Do what the alert is for, in its transaction; a ValueError rejects it. ../fraud/branch.py blocks a card here."""
 
     def on_transport_error(self, event: Any) -> None:
         """Say why a connection was lost; Proton connects again."""
@@ -84,16 +92,16 @@ class Receiver(MessagingHandler):
         super().on_link_error(event)
 
 
-def main() -> None:
+def main(receiver: type[Receiver] = Receiver, description: str | None = __doc__) -> None:
     """Receive until it is stopped."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connect", required=True, action="append", metavar="URL", help="again for each bridge")
     for name in ("address", "database"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("authority", "certificate", "key"):
         parser.add_argument(f"--{name}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    Container(Receiver(parser.parse_args())).run()
+    Container(receiver(parser.parse_args())).run()
 
 
 if __name__ == "__main__":
