@@ -112,9 +112,16 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 	@mkdir -p .setup/kubernetes
 	@$(PYTHON) -m venv .setup/kubernetes/python
 	@.setup/kubernetes/python/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@command -v apt-get >/dev/null || { echo "no apt-get here: put etcd at .setup/kubernetes/etcd/usr/bin/etcd"; exit 1; }
+	@mkdir -p .setup/kubernetes/etcd
+	@cd .setup/kubernetes/etcd && apt-get download --quiet --quiet etcd-server 2>/dev/null && dpkg -x etcd-server_*.deb .
+	@command -v go >/dev/null || { echo "no go here: it builds the API server"; exit 1; }
+	@echo "headrace: building a Kubernetes API server (once; 10 to 20 minutes)"
+	@$(BIN)/python -m tests.kubernetes.api_server .setup/kubernetes/apiserver
+	@$(BIN)/python -m tests.kubernetes.strimzi .setup/kubernetes/strimzi
 	@touch $@
 
-test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, render, schemas
+test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, schemas, a Kubernetes API server (go)
 	@$(BIN)/python -m pytest -q -p no:randomly tests/kubernetes
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
