@@ -32,6 +32,7 @@ T = TypeVar("T")
 _KEEP_SECONDS, _CLOSE_SECONDS = IDLE_SECONDS / 4, 10.0
 #: Text of hashes in one answer, at most, about: an answer has a limit.
 _CHARACTERS = 2_000_000
+_OLD = "An edge of release 0.1 receives no requests: upgrade it. "
 _DIRECT = (
     'Or set via = "direct" for the source in the lake\'s file, with a connection to its database (docs/verify.md).'
 )
@@ -133,7 +134,8 @@ class RemoteDatabase:
             raise
         except (NotConnected, NeedsOperator) as error:
             self._is_lost = True
-            raise type(error)(error.message, hint=f"{error.hint} {_DIRECT}".strip()) from error
+            old = _OLD if isinstance(error, NotConnected) else ""
+            raise type(error)(error.message, hint=f"{error.hint} {old}{_DIRECT}".strip()) from error
         finally:
             self._asked_at = time.monotonic()
         return self._understood(content.data, Reply)

@@ -72,6 +72,7 @@ def test_an_edge_that_refuses_is_named_with_the_other_way():
             context.__enter__()
         assert raised.value.hint.startswith("Upgrade the edge. ")
         assert 'via = "direct"' in raised.value.hint
+        assert ("release 0.1" in raised.value.hint) == (kind is NotConnected)
         # It is not asked to close what it did not open.
         assert topics.asked == ["Open"]
 
