@@ -136,8 +136,8 @@ test-cluster: setup ## A lake on a Spark cluster whose executors share no disk w
 monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules beside running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
 	@$(BIN)/python -m infra.local.prometheus $(TARGETS)
 
-test-monitoring: .setup/python .setup/prometheus/ready ## The alert rules in a real Prometheus that scrapes real endpoints; the dashboard's queries have data
-	@$(BIN)/python -m pytest -q tests/monitoring
+test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their causes, done to real parts, and resolve, in a real Prometheus; the dashboard's queries have data
+	@$(BIN)/python -m pytest -q -p no:randomly tests/monitoring
 
 .setup/docs/ready: docs/requirements.txt
 	@$(PYTHON) -m venv .setup/docs
