@@ -21,6 +21,15 @@ _CONCURRENT = re.compile(
     r"\b(Concurrent\w+Exception|DELTA_CONCURRENT\w*|MetadataChangedException|ProtocolChangedException)"
 )
 _GONE = re.compile(r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|failOnDataLoss")
+#: What Delta and Spark report of files of a table that are missing, or are not what they were.
+_DAMAGED = re.compile(
+    r"DELTA_(VERSIONS_NOT_CONTIGUOUS|TRUNCATED_TRANSACTION_LOG|LOG_FILE_NOT_FOUND\w*|MISSING_PART_FILES|FILE_NOT_FOUND\w*"
+    r"|CHECKPOINT_\w+|STATE_RECOVER_ERROR|VERSION_NOT_FOUND|CANNOT_FIND_VERSION\w*|METADATA_ABSENT\w*|TABLE_ID_MISMATCH"
+    r"|INCOMPLETE_FILE\w*|UNEXPECTED_NUM_PARTITION\w*)"
+    r"|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|FileNotFoundException|ChecksumException|JsonParseException|JsonEOFException"
+    r"|JsonMappingException|MALFORMED_LOG_FILE|is not a Parquet file|VersionNotFoundException"
+)
+_FILE = re.compile(r"\b[a-z0-9]+:/[^\s,;'\"\])]+")
 _UNREACHABLE = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception")
 
 
@@ -48,6 +57,16 @@ def is_conflict(error: Exception) -> bool:
     return bool(_CONCURRENT.search(str(error)) or "DELTA_PATH_EXISTS" in str(error))
 
 
+def damaged(what: str, file: str) -> NeedsOperator:
+    """Return the error for a file of a table that is missing, or cannot be read; `file` is empty where it is not known."""
+    return NeedsOperator(
+        f"{what}: a file of a table is missing or damaged{f': {file}' if file else ''}",
+        hint="Nothing was published. Put the file back from a copy of the lake. Without one: tables of silver and history are "
+        "built again by 'headrace lake replay STREAM' once their folders are moved away, bronze, as far as Kafka goes back, by "
+        "'headrace lake replay STREAM --layer bronze' (docs/recovery.md). Only 'headrace lake maintain' may VACUUM the lake.",
+    )
+
+
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
     """Convert what Spark raises inside to an error that states who must act; `doing` names the step."""
@@ -71,20 +90,8 @@ def explain(error: Exception, doing: str) -> ReplicationError:
             hint="Nothing of this step was committed. See what wrote that record; it can be looked at with Kafka's console "
             f"consumer: --topic {topic} --partition {partition} --offset {offset} --max-messages 1.{cure}",
         )
-    if _GONE.search(text):
-        return NeedsOperator(
-            f"{doing}: Kafka no longer holds offsets that the load was reading",
-            hint="Retention removed them while the load ran. Run 'headrace lake check STREAM' for the exact gap.",
-        )
-    if match := _CONCURRENT.search(text):
-        return Conflict(
-            f"{doing}: another load wrote to the same table at the same time ({match.group(1)}); nothing was doubled",
-            hint="Run this one again.",
-        )
-    if _UNREACHABLE.search(text):
-        return NotConnected(
-            f"{doing}: Kafka does not answer", hint="Check [kafka] bootstrap, and that the cluster runs."
-        )
+    if known := _of_storage(error, text, doing):
+        return known
     if isinstance(error, AnalysisException):
         return NeedsOperator(
             f"{doing}: Spark refuses the statement ({_name(error)})",
@@ -94,6 +101,29 @@ def explain(error: Exception, doing: str) -> ReplicationError:
         f"{doing}: Spark could not finish ({_name(error)})",
         hint="Run it again; what was committed stays and is not done twice. 'headrace -v' shows Spark's own words.",
     )
+
+
+def _of_storage(error: Exception, text: str, doing: str) -> ReplicationError | None:
+    """Return the error for what happened to Kafka, or to a table's files and log; None for anything else."""
+    if _GONE.search(text):
+        return NeedsOperator(
+            f"{doing}: Kafka no longer holds offsets that the load was reading",
+            hint="Retention removed them while the load ran. Run 'headrace lake check STREAM' for the exact gap.",
+        )
+    file, broken = _FILE.search(text), _DAMAGED.search(text)
+    # A file without its file system is one of Spark's own, of a shuffle for example.
+    if broken and (file or broken[0].startswith("DELTA_")) and not _CONCURRENT.search(text):
+        return damaged(f"{doing} ({_name(error)})", file[0] if file else "")
+    if match := _CONCURRENT.search(text):
+        return Conflict(
+            f"{doing}: another load wrote to the same table at the same time ({match.group(1)}); nothing was doubled",
+            hint="Run this one again.",
+        )
+    if _UNREACHABLE.search(text):
+        return NotConnected(
+            f"{doing}: Kafka does not answer", hint="Check [kafka] bootstrap, and that the cluster runs."
+        )
+    return None
 
 
 def readable(error: Exception) -> str:

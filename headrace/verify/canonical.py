@@ -73,6 +73,8 @@ class Column:
     """A column that both sides have, with the expressions of its text."""
 
     name: str
+    #: Its name in silver.
+    stored: str
     #: In the source's SQL; null for null.
     source: str
     #: In Spark's SQL; null for null.
@@ -85,15 +87,21 @@ class Column:
     nan: bool = False
 
 
-def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:
+def column(
+    name: str, at_source: SourceType, in_silver: SilverType, *, stored: str | None = None, nan: bool = False
+) -> Column | None:
     """Return how a column is compared; None when its types cannot hold the same values.
 
-    `nan`: silver lists in a column of the row which of its decimals are NaN.
+    `stored` is its name in silver where that is another one. `nan`: silver lists in a column of the row which of its decimals
+    are NaN.
     """
-    here, there = source_name(name), silver_name(name)
+    stored = name if stored is None else stored
+    here, there = source_name(name), silver_name(stored)
     if in_silver.name == "string":
         # The type's own output function: a cast to text differs from it, for inet and char(n).
-        return Column(name=name, source=f"format('%s', {here})", silver=there, free=True, in_silver=in_silver)
+        return Column(
+            name=name, stored=stored, source=f"format('%s', {here})", silver=there, free=True, in_silver=in_silver
+        )
     if at_source.name not in _FIXED.get(in_silver.name, set()):
         return None
     if at_source.name == "numeric" and at_source.scale is None:
@@ -102,8 +110,9 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
     shown = _silver_form(there, at_source, in_silver)
     return Column(
         name=name,
+        stored=stored,
         source=_source_form(here, at_source, in_silver),
-        silver=_or_nan(name, shown) if nan and in_silver.name == "decimal" else shown,
+        silver=_or_nan(stored, shown) if nan and in_silver.name == "decimal" else shown,
         free=False,
         in_silver=in_silver,
         nan=nan,
@@ -112,7 +121,8 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
 
 def absent(name: str) -> Column:
     """Return how a column that silver does not have is compared: as null on that side."""
-    return Column(name=name, source=f"format('%s', {source_name(name)})", silver="cast(null as string)", free=True)
+    source = f"format('%s', {source_name(name)})"
+    return Column(name=name, stored=name, source=source, silver="cast(null as string)", free=True)
 
 
 def _source_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:

@@ -59,8 +59,10 @@ class SourceTable:
 class Forms(Protocol):
     """How an engine's values are written, so that silver's are written alike."""
 
-    def column(self, name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:
-        """Return how a column is compared; None when its types cannot hold the same values."""
+    def column(
+        self, name: str, at_source: SourceType, in_silver: SilverType, *, stored: str | None = None, nan: bool = False
+    ) -> Column | None:
+        """Return how a column is compared, `stored` in silver; None when its types cannot hold the same values."""
 
     def absent(self, name: str) -> Column:
         """Return how a column that silver does not have is compared: as null on that side."""

@@ -23,7 +23,8 @@ from spark_jobs.query.snapshot import StreamSnapshot
 from spark_jobs.silver import commit, rebuild, scd2_load, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.incompatible import Incompatible
-from spark_jobs.silver.load import OnProgress, SilverReport
+from spark_jobs.silver.load import SilverReport
+from spark_jobs.silver.tables_load import OnProgress
 from spark_jobs.state import published
 from spark_jobs.state.published import Positions, Published, Table
 

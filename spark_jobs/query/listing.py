@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
+from headrace.schema import TableSchema
 from spark_jobs import quoting
 from spark_jobs.errors import explained
-from spark_jobs.silver import copies, table_task
+from spark_jobs.silver import column_names, copies, table_task
 from spark_jobs.state import name_registry, published
 from spark_jobs.state.published import Published, Table
 
@@ -32,6 +33,8 @@ class ListedTable:
     reason: str | None
     #: Whether it has a key: rows that a table without one had before capture began are not there, since no snapshot copies them.
     keyed: bool
+    #: Names in SQL of columns that cannot have their own ones, by the source's name: they differ from another one by case alone.
+    columns: dict[str, str]
     #: Up to which position of each source its rows go.
     positions: dict[str, str]
     #: When its stream was published last, and how long ago that was.
@@ -62,6 +65,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                         state=_state(state, one),
                         reason=one.problem or (copies.reason(one.copying) if one.copying else None),
                         keyed=one.keyed,
+                        columns=_columns(one),
                         positions=dict(one.positions),
                         published_at=at.isoformat() if at else None,
                         age_seconds=round((now - at).total_seconds(), 1) if at else None,
@@ -69,6 +73,11 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                     )
                 )
     return found
+
+
+def _columns(one: Table) -> dict[str, str]:
+    schemas = [TableSchema.parse(text) for text in one.schemas.values()]
+    return column_names.renamed(column.name for schema in schemas for column in schema.columns)
 
 
 def _state(state: Published, one: Table) -> str:
@@ -101,6 +110,10 @@ def show(console: Console, found: list[ListedTable]) -> None:
     if keyless := [one.table for one in found if not one.keyed and one.state == "published"]:
         listed = ", ".join(keyless)
         console.print(f"without a key, so without what they held before capture began: {listed}", markup=False)
+    for one in found:
+        if one.columns:
+            listed = ", ".join(f"{name} as {stored}" for name, stored in one.columns.items())
+            console.print(f"{one.stream} {one.table} has columns under other names: {listed}", markup=False)
     for one in found:
         if one.reason is not None:
             console.print(f"{one.stream} {one.table}: {one.reason}", markup=False)

@@ -41,7 +41,7 @@ def newest(changes: DataFrame, *, hot: bool) -> DataFrame:
 def parsed(changes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return changes as rows of silver, with the change's kind; fail at a value that is not of its column's type."""
     row = "row"
-    frame = changes.withColumn(row, F.from_json("value", _structure(target), types.JSON_OPTIONS))
+    frame = changes.withColumn(row, from_json("value", _structure(target), target))
     return frame.select(
         *(_row_value(row, target, name).alias(name) for name in target.columns),
         F.col("source").alias(SOURCE),
@@ -61,16 +61,16 @@ def column_value(target: TargetSchema, name: str, after: Column) -> Column:
     """Return the value of a column in a parsed new row, in its stored type."""
     if name == NAN:
         return _not_numbers(target, after)
-    of_key = name in target.key
+    of_key, known_as = name in target.key, target.at_source(name)
     unsupported = target.nulls_unsupported and not of_key
     return declared(
-        target, name, types.value(after[name], target.columns[name], name, nan=not of_key, unsupported=unsupported)
+        target, name, types.value(after[name], target.columns[name], known_as, nan=not of_key, unsupported=unsupported)
     )
 
 
 def declared(target: TargetSchema, name: str, value: Column) -> Column:
     """Return a column's value as the schema in force at the change's position declares it."""
-    spans = target.single_precision.get(name, ())
+    spans = target.single_precision.get(target.at_source(name), ())
     if not spans or not isinstance(target.columns[name], T.DoubleType):
         return value
     inside = functools.reduce(operator.or_, (span.condition() for span in spans))
@@ -80,6 +80,8 @@ def declared(target: TargetSchema, name: str, value: Column) -> Column:
 def unchanged(target: TargetSchema, named: Column) -> Column:
     """Return the columns that a change did not carry, none for null."""
     names = F.coalesce(named, F.array().cast("array<string>"))
+    if target.source_names:
+        names = F.transform(names, lambda name: _stored_name(target, name))
     if NAN not in target.columns:
         return names
     without = F.arrays_overlap(names, F.array(*map(F.lit, _decimals(target))))
@@ -94,6 +96,28 @@ def _not_numbers(target: TargetSchema, after: Column) -> Column:
     """Return the names of a row's decimal columns that are NaN; null when none is."""
     names = F.array_compact(F.array(*(F.when(after[name] == types.NOT_A_NUMBER, name) for name in _decimals(target))))
     return F.when(F.size(names) > 0, names).cast(target.columns[NAN])
+
+
+def _stored_name(target: TargetSchema, name: Column) -> Column:
+    """Return silver's name of a column that a record names."""
+    known = F.create_map(*(F.lit(one) for pair in target.source_names.items() for one in reversed(pair)))
+    return F.coalesce(known[name], name)
+
+
+def from_json(text: str, structure: T.StructType, target: TargetSchema) -> Column:
+    """Return a JSON text's values by silver's names: the source's may be names that SQL does not distinguish."""
+    if not target.source_names:
+        return F.from_json(text, structure, types.JSON_OPTIONS)
+    return F.from_json(text, _at_source(structure, target), types.JSON_OPTIONS).cast(structure)
+
+
+def _at_source(structure: T.StructType, target: TargetSchema) -> T.StructType:
+    """Return a structure with the source's names of columns."""
+    kinds = {
+        one.name: _at_source(one.dataType, target) if isinstance(one.dataType, T.StructType) else one.dataType
+        for one in structure.fields
+    }
+    return T.StructType([T.StructField(target.at_source(name), kind) for name, kind in kinds.items()])
 
 
 def read_columns(target: TargetSchema, names: Iterable[str]) -> T.StructType:
@@ -113,4 +137,4 @@ def _row_value(row: str, target: TargetSchema, name: str) -> Column:
     if name not in target.key:
         return column_value(target, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
-    return declared(target, name, types.value(either, target.columns[name], name))
+    return declared(target, name, types.value(either, target.columns[name], target.at_source(name)))

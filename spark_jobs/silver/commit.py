@@ -8,13 +8,13 @@ run again. What it publishes is the version that its own commit made, never just
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql import SparkSession
 
 from headrace.errors import NeedsOperator, Retryable
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_log, delta_snapshot
 from spark_jobs.state.published import Positions
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
@@ -37,6 +37,8 @@ class Base:
     number: int = 0
     #: The version that shows these positions, where nothing has to be done; None when there is no table.
     current: int | None = None
+    #: The newest commit since the published version that is nobody's of ours and may have changed rows, and what it did.
+    foreign: tuple[int, str] | None = None
 
 
 def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Positions, version: int | None) -> Base:
@@ -46,19 +48,16 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
     """
     if not delta_log.is_table(spark, path):
         return Base(exists=False, positions=known)
-    newest, since, found = -1, [], None
-    for number, info in delta_log.commits(spark, path):
-        newest = max(newest, number)
-        if note := delta_log.noted(info, kind):
-            found = number, note
-            break
-        since.append((number, info))
+    newest, found, changed, foreign = _seen(spark, path, kind, version)
     if found and "number" in found[1]:
         counted = int(found[1]["number"])
     else:
         # Of an earlier release, or in the log no more.
-        counted = delta_log.transaction(spark, path, _application(kind, stream)) or 0
-    made = Base(exists=True, positions=known, version=newest, number=counted, current=newest)
+        counted = delta_snapshot.transaction(spark, path, _application(kind, stream)) or 0
+    if version is not None and newest < version:
+        raise _shortened(path, version, newest)
+    current = newest if foreign is None else version
+    made = Base(exists=True, positions=known, version=newest, number=counted, current=current, foreign=foreign)
     if version is not None and (found is None or found[0] <= version):
         return made
     if found is None or found[1]["stream"] != stream:
@@ -66,13 +65,35 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
             f"{path} holds a Delta table that this stream did not make",
             hint="Remove it, or name another [lake] root: the load makes its tables in empty folders.",
         )
-    foreign = any(not delta_log.is_maintenance(info) for _, info in since)
-    return Base(
-        exists=True,
-        positions=dict(found[1]["positions"]),
-        version=newest,
-        number=counted,
-        current=found[0] if foreign else newest,
+    return replace(made, positions=dict(found[1]["positions"]), current=found[0] if changed else newest)
+
+
+def _seen(
+    spark: SparkSession, path: str, kind: str, version: int | None
+) -> tuple[int, tuple[int, delta_log.Note] | None, bool, tuple[int, str] | None]:
+    """Return the newest version, the newest note of ours with its version, and whether rows may have changed since that.
+
+    Also the newest commit of somebody else since the published version, and what it did.
+    """
+    newest, found, changed, foreign = -1, None, False, None
+    for number, info in delta_log.commits(spark, path):
+        newest = max(newest, number)
+        if version is not None and number > version and foreign is None and delta_log.is_foreign(info):
+            foreign = number, str(info.get("operation"))
+        if found is None and (note := delta_log.noted(info, kind)):
+            found = number, note
+        if found is None:
+            changed = changed or not delta_log.is_maintenance(info)
+        elif version is None or number <= version:
+            break
+    return newest, found, changed, foreign
+
+
+def _shortened(path: str, version: int, newest: int) -> NeedsOperator:
+    return NeedsOperator(
+        f"{path}: version {version} was published, and its Delta log ends at {newest}",
+        hint="Its newest files were removed, or an older copy was put in its place. Put the files back; or move the "
+        "folder away and build the stream's tables from bronze: 'headrace lake replay STREAM'.",
     )
 
 
@@ -89,8 +110,21 @@ def check_unmoved(
     """Raise Retryable for a table that another load made, or changed, since this one read the positions from which it starts."""
     if how == "create" and base.exists:
         raise _overtaken(table, "another load has made it since this one began")
+    if how == "change":
+        check_own(base, table)
     # What replaces all rows may not take the place of newer ones.
     check_order(base, low if how == "change" else high, table)
+
+
+def check_own(base: Base, table: str) -> None:
+    """Raise NeedsOperator for a table whose rows somebody else may have changed since it was published."""
+    if base.foreign is not None:
+        number, operation = base.foreign
+        raise NeedsOperator(
+            f"{table}: version {number} of its Delta table was made by somebody else ({operation})",
+            hint="Loads alone may write the lake's tables. 'headrace lake replay STREAM' builds them from bronze; until then "
+            "readers see the rows as they were published before.",
+        )
 
 
 def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: str) -> dict[str, str]:

@@ -29,3 +29,8 @@ def rekeyed(table: str, old: str, new: str, missing: str) -> Incompatible:
         table,
         f"its key was {old} and is {new} now, and rows from before have no value of {missing}: they could not be found",
     )
+
+
+def recased(table: str, name: str, stored: str) -> Incompatible:
+    """Return the error for a column whose name in silver changed, since one that differs by case alone came or went."""
+    return incompatible(table, f"column {name} may be stored as {stored}: one that differs by case alone came or went")

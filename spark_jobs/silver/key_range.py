@@ -1,7 +1,9 @@
 """The sources and leading keys that some rows have, as a condition by which Delta chooses the files that a table is read from."""
 
+import functools
+import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame
@@ -12,6 +14,9 @@ from spark_jobs.quoting import name as _q
 from spark_jobs.silver.target_schema import SOURCE, TargetSchema
 
 _USUAL_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_INTEGERS = (T.ShortType, T.IntegerType, T.LongType)
+#: Most ranges that keys which are far apart are given.
+_RANGES = 64
 _ORDERED = (T.ShortType, T.IntegerType, T.LongType, T.DateType, T.DecimalType)
 
 
@@ -26,6 +31,8 @@ class KeyRange:
     kind: T.DataType
     least: str | None
     greatest: str | None
+    #: Ranges of the leading key column, apart from each other, that have all of the rows; empty where they are not known.
+    ranges: tuple[tuple[int, int], ...] = ()
 
     def condition(self, alias: str = "") -> Column:
         """Return the condition that a stored row may have one of the keys; `alias` goes ahead of its columns."""
@@ -35,18 +42,41 @@ class KeyRange:
             inside &= lead >= least
         if (greatest := _literal(self.greatest, self.kind)) is not None:
             inside &= lead <= greatest
+        if self.ranges:
+            inside &= functools.reduce(operator.or_, (lead.between(*one) for one in self.ranges))
         return inside
 
 
-def of(rows: DataFrame, target: TargetSchema) -> KeyRange:
-    """Return the range of rows that have the source and the key columns of a table with a key."""
+def of(rows: DataFrame, target: TargetSchema, *, apart: bool = False) -> KeyRange:
+    """Return the range of rows that have the source and the key columns of a table with a key.
+
+    With `apart` the gaps between them are looked for: new rows and a few old ones would else have the range of all.
+    """
     lead = target.key[0]
     # As text: Python's dates end at the year 9999, and begin with year 1.
     low, high = (bound(_q(lead)).cast("string") for bound in (F.min, F.max))
     found = rows.agg(F.count(F.lit(1)), F.collect_set(SOURCE), low, high).first()
     assert found is not None
     count, sources, least, greatest = found
-    return KeyRange(count, sorted(sources), lead, target.columns[lead], least, greatest)
+    found_range = KeyRange(count, sorted(sources), lead, target.columns[lead], least, greatest)
+    if not apart or least is None or greatest is None or not isinstance(found_range.kind, _INTEGERS):
+        return found_range
+    return replace(found_range, ranges=_ranges(rows, lead, int(least), int(greatest)))
+
+
+def _ranges(rows: DataFrame, lead: str, least: int, greatest: int) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of an integer column that have values, at most _RANGES; none where one range has all."""
+    width = (greatest - least) // _RANGES + 1
+    if width == 1:
+        return ()
+    value = F.col(_q(lead)).cast("decimal(20,0)")
+    place = F.floor((value - F.lit(Decimal(least))) / F.lit(Decimal(width)))
+    found = rows.groupBy(place.alias("_place")).agg(F.min(_q(lead)), F.max(_q(lead))).collect()
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted((int(row[1]), int(row[2])) for row in found):
+        near = joined and low - joined[-1][1] <= width
+        joined.append((joined.pop()[0], high) if near else (low, high))
+    return tuple(joined) if len(joined) > 1 else ()
 
 
 def _literal(text: str | None, kind: T.DataType) -> Column | None:

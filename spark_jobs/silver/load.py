@@ -5,9 +5,6 @@ dies: every table's commit carries its own positions, and publishing is one appe
 stops alone, with the reason published; the others go on. Assumes that one load of a stream runs at a time.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +13,6 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from spark_jobs import session_pool, sizes
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
@@ -25,30 +21,23 @@ from spark_jobs.errors import explained
 from spark_jobs.silver import (
     batch_profile,
     behind,
-    commit_gate,
     copies,
     prechecks,
-    rebuild,
-    scd2_load,
     table_load,
     table_task,
+    tables_load,
     unfinished,
 )
 from spark_jobs.silver.batch_profile import BatchProfile
-from spark_jobs.silver.commit_gate import CommitGate
-from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_task import TableTask
+from spark_jobs.silver.tables_load import OnProgress
 from spark_jobs.state import delta_log, name_registry, published
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
-#: How often a table is written again after maintenance has removed the files that its MERGE had read.
-_TRIES = 3
 #: Tables from which on bronze is read once for all of them: each would open every file that came (L14).
 _MANY = 16
-
-OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +132,7 @@ def load(
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
             aside = partial(session_pool.borrowed, spark, few=few)
-            results = _run(aside, lake, context, tasks, together, on_progress, commit_times)
+            results = tables_load.run(aside, lake, context, tasks, together, on_progress, commit_times)
         left = unfinished.after(before, since, new)
         after = _after(before, high, results, version, left, started)
         worth = group is None and _worth_publishing(before, after)
@@ -173,91 +162,6 @@ def _tasks(
         name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
-
-
-def _run(
-    aside: Callable[[], AbstractContextManager[SparkSession]],
-    lake: LakeFile,
-    context: table_task.LoadContext,
-    tasks: dict[str, TableTask],
-    side_by_side: int,
-    on_progress: OnProgress | None,
-    commit_times: list[float],
-) -> dict[str, Table]:
-    """Apply the tables, some side by side, and commit them back to back; return how each is afterwards.
-
-    Notes when the first was committed. An error that is not one table's is raised at the end.
-    """
-
-    def one(task: TableTask, gate: CommitGate) -> Table:
-        try:
-            return tried(task, gate)
-        finally:
-            gate.absent(task.path, task.history_path)
-
-    def tried(task: TableTask, gate: CommitGate) -> Table:
-        for tries in range(_TRIES):
-            try:
-                # Its own session: the note of a MERGE is a setting of the session.
-                with explained(f"silver {task.table}"), aside() as session:
-                    return _applied(session, aside, context, task, gate)
-            except Retryable:
-                paths = (task.path, task.history_path)
-                if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
-                    raise
-            except (NeedsOperator, CorruptInput) as error:
-                return behind.stopped(lake, context, task, f"{error.message} {error.hint}".strip())
-        raise AssertionError("the last try returns or raises")
-
-    done: dict[str, Table] = {}
-    left = list(tasks.values())
-    while left:
-        now, left = left[: commit_gate.MOST], left[commit_gate.MOST :]
-        paths = [task.path for task in now] + [task.history_path for task in now if task.history is not None]
-        with (
-            CommitGate(paths, side_by_side) as gate,
-            ThreadPoolExecutor(len(now), thread_name_prefix="silver") as pool,
-        ):
-            for task, result in zip(now, pool.map(partial(one, gate=gate), now), strict=True):
-                done[task.table] = result
-                commit_times.append(gate.opened_at or monotonic())
-                if on_progress:
-                    on_progress(len(done), len(tasks))
-    return done
-
-
-def _applied(
-    session: SparkSession,
-    aside: Callable[[], AbstractContextManager[SparkSession]],
-    context: table_task.LoadContext,
-    task: TableTask,
-    gate: CommitGate,
-) -> Table:
-    """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
-    if copies.nothing_yet(task):
-        return replace(task.known, changes=0, positions=task.high)
-
-    def history() -> int | None:
-        with gate.participant(task.history_path), aside() as own:
-            return scd2_load.apply(own, context, task)
-
-    try:
-        with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
-            found = pool.submit(history) if task.history is not None else None
-            # Over when it waits for its history, which may wait for the others.
-            with gate.participant(task.path):
-                current = table_load.apply(session, context, task)
-        return replace(current, history=found.result() if found is not None else None)
-    except Incompatible:
-        if not task.rebuilds:
-            raise
-        return rebuild.apply(session, context, *rebuild.from_copies(session, context, task))
-
-
-def _compacted(spark: SparkSession, path: str) -> bool:
-    """Whether maintenance made the newest commit of a table: it removed the files that a MERGE had read."""
-    newest = next(delta_log.commits(spark, path), None) if delta_log.is_table(spark, path) else None
-    return newest is not None and delta_log.is_maintenance(newest[1])
 
 
 def _after(

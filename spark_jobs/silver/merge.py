@@ -2,6 +2,8 @@
 
 The commit's note is the table's own progress: a load that is done again starts after it, so nothing is applied twice. The
 guard by position in the MERGE and the number of the commit (commit.py) hold even where a note is missing or two loads meet.
+Columns are added and widened ahead of it (`fit`) rather than by MERGE's own schema evolution: the rows are made with the types
+that the table will have, what cannot be widened has to stop the table with its remedy first, and names need column mapping.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,7 @@ from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.commit_gate import before_commit
 from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_snapshot
 
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
@@ -90,7 +92,7 @@ def merge(
     """
     table = DeltaTable.forPath(spark, path)
     # Reads the rows, which are held, before the table changes.
-    same = same_row(rows, target)
+    same = same_row(rows, target, size=delta_snapshot.size(spark, path))
     if cleared and target.soft:
         with separate_commit(spark):
             _merge(spark, path, table, rows, same, target)
@@ -112,7 +114,7 @@ def clear(spark: SparkSession, path: str, target: TargetSchema, cleared: Sequenc
 def _merge(
     spark: SparkSession, path: str, table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema
 ) -> None:
-    size = delta_log.size(spark, path)
+    size = delta_snapshot.size(spark, path)
     spark.conf.set(_VECTORS, str(size >= _SMALL).lower())
     with merge_filter.by(spark, rows) if merge_filter.pays(size) else nullcontext(rows) as chosen:
         plan = _planned(table, chosen, same, target)
@@ -132,12 +134,15 @@ def _planned(table: DeltaTable, rows: DataFrame, same: Column, target: TargetSch
     return plan.whenNotMatchedInsert(F.lit(True) if target.soft else ~gone, values=quoted(columns))
 
 
-def same_row(rows: DataFrame, target: TargetSchema) -> Column:
-    """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at."""
+def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
+    """Return the condition that a row is the same, with the bounds of this load's keys, which choose the files to look at.
+
+    In a table of a large size, in bytes, keys that are few and far apart are worth a look of their own.
+    """
     same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
     for name in target.key:
         same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
-    return same & key_range.of(rows, target).condition("t.")
+    return same & key_range.of(rows, target, apart=merge_filter.pays(size)).condition("t.")
 
 
 def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:

@@ -95,8 +95,8 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
             T.StructField(types.CORRUPT, T.StringType()),
         ]
     )
-    frame = changes.withColumn("row", F.from_json("value", structure, types.JSON_OPTIONS))
-    frame = frame.withColumn("named", F.from_json("key", keys))
+    frame = changes.withColumn("row", plain.from_json("value", structure, target))
+    frame = frame.withColumn("named", plain.from_json("key", keys, target))
     before = F.col("row.before")
     whole = F.lit(True)
     for name in target.key:
@@ -124,12 +124,14 @@ def _key(target: TargetSchema, places: list[Column]) -> Column:
     """Return the key from the first place that has each of its columns; fail where none has one."""
     cells = {
         name: plain.declared(
-            target, name, types.value(F.coalesce(*(place[name] for place in places)), target.columns[name], name)
+            target,
+            name,
+            types.value(F.coalesce(*(place[name] for place in places)), target.columns[name], target.at_source(name)),
         )
         for name in target.key
     }
-    known = (F.coalesce(cell, corrupt(name).cast(target.columns[name])).alias(name) for name, cell in cells.items())
-    return F.struct(*known)
+    unknown = {name: corrupt(target.at_source(name)).cast(target.columns[name]) for name in target.key}
+    return F.struct(*(F.coalesce(cell, unknown[name]).alias(name) for name, cell in cells.items()))
 
 
 def _timeline(events: DataFrame) -> DataFrame:

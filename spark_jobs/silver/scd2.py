@@ -21,7 +21,7 @@ from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.commit_gate import before_commit
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import places
+from spark_jobs.state import delta_snapshot, places
 
 NOTE = "history"
 START, END, FROM, UPTO = "__START_AT", "__END_AT", "_start_position", "_end_position"
@@ -108,7 +108,9 @@ def merge(
     The session is this table's own: the note is a setting of the session.
     """
     table = DeltaTable.forPath(spark, place)
-    same = write.same_row(rows, target) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
+    same = write.same_row(rows, target, size=delta_snapshot.size(spark, place)) & (
+        F.col(f"t.{FROM}") == F.col(f"s.{FROM}")
+    )
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)

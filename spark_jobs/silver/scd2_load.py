@@ -34,6 +34,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     if not base.exists:
         base = replace(base, positions={})
     commit.check_order(base, task.high, f"history of {task.table}")
+    commit.check_own(base, f"history of {task.table}")
     low, version = base.positions, base.current
     own = task if base.exists and low == task.known.positions else _from(spark, context, task, low)
     ahead = table_task.ahead_of(own, low)
@@ -113,7 +114,9 @@ def _write(
     if exists:
         current = spark.read.format("delta").load(place).filter(F.col(scd2.UPTO).isNull())
     partial = any(one.partial for one in ahead)
-    tracked = task.history.tracked(name for name in target.columns if name not in target.key)
+    # The lake's file has the source's names.
+    named = set(task.history.tracked(map(target.at_source, target.columns)))
+    tracked = [name for name in target.columns if name not in target.key and target.at_source(name) in named]
     note = table_load.note(context, task, scd2.NOTE, base)
     with table_load.persist_scope() as persist:
         seeds = None

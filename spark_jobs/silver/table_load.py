@@ -42,6 +42,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
     """Bring the table up to the high watermarks; return its state. The session is this table's own."""
     base = based(spark, context, task.path, task.known, NOTE)
     commit.check_order(base, task.high, task.table)
+    commit.check_own(base, task.table)
     version, exists = base.current, base.exists
     for step, since in table_task.steps(spark, context, task, base.positions):
         if table_task.ahead_of(step, since) or not exists:

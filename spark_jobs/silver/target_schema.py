@@ -6,12 +6,13 @@ Guarantees that every record of the range can be read by the shape, or raises Ne
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import types
-from spark_jobs.silver.incompatible import rekeyed, retyped
+from spark_jobs.silver import column_names, types
+from spark_jobs.silver.incompatible import recased, rekeyed, retyped
 from spark_jobs.silver.schema_versions import Span
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
@@ -20,8 +21,6 @@ NAN = "_nan"
 OWN = (SOURCE, POSITION, COMMIT_TIME)
 #: When a row was deleted at its source; null while it lives. Only where deleted rows stay.
 DELETED_AT = "_deleted_at"
-#: Names of columns that a load adds while it works.
-_WORKING = ("_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank")
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,14 @@ class TargetSchema:
     nulls_unsupported: bool = False
     #: Key columns of the schemas that others replaced in the range, where they differ from the key.
     former_keys: tuple[tuple[str, ...], ...] = ()
-    #: Where the source declared a column with single precision.
+    #: The source's names of columns that have another one in silver, by the latter; all other members have silver's names.
+    source_names: Mapping[str, str] = field(default_factory=dict)
+    #: Where the source declared a column with single precision, by the source's name.
     single_precision: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+
+    def at_source(self, name: str) -> str:
+        """Return the source's name of a column."""
+        return self.source_names.get(name, name)
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -58,6 +63,9 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
+    names = column_names.renamed(column.name for schema in (*latest, *earlier) for column in schema.columns)
+    if names:
+        latest, earlier = ([_renamed(schema, names) for schema in schemas] for schemas in (latest, earlier))
     keys = {tuple(schema.key) for schema in latest}
     former = {tuple(schema.key) for schema in earlier} - keys
     if len(keys) > 1 or (keys == {()} and former):
@@ -76,7 +84,6 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
             if column.form is not None:
                 raise _formed(table, column)
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
-    _check_names(table, columns)
     if any(
         _may_be_nan(column, columns)
         for schema in (*latest, *earlier)
@@ -89,12 +96,24 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
         types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
     )
     return TargetSchema(
-        table=table, key=key, columns=columns, canonical_key=canonical, former_keys=tuple(sorted(former))
+        table=table,
+        key=key,
+        columns=columns,
+        canonical_key=canonical,
+        former_keys=tuple(sorted(former)),
+        source_names={stored: name for name, stored in names.items()},
     )
 
 
 def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSchema:
-    """Return the schema in the types that hold a table's stored values too; raise Incompatible when a column has none."""
+    """Return the schema in the types that hold a table's stored values too; raise Incompatible when a column has none.
+
+    Also when a column may be stored under another name, since one that differs by case alone came or went.
+    """
+    known = {column_names.fold(name): name for name in stored if name not in column_names.RESERVED}
+    for name in target.columns.keys() - stored.keys():
+        if other := column_names.former(target.at_source(name), target.columns, known):
+            raise recased(target.table, target.at_source(name), other)
     columns = {name: _common(target.table, name, stored.get(name), kind) for name, kind in target.columns.items()}
     return replace(target, columns=columns)
 
@@ -118,18 +137,10 @@ def _formed(table: str, column: Column) -> NeedsOperator:
     )
 
 
-def _check_names(table: str, columns: dict[str, T.DataType]) -> None:
-    folded = [name.casefold() for name in columns]
-    taken = sorted(
-        name
-        for name in columns
-        if folded.count(name.casefold()) > 1 or name.casefold() in (*OWN, DELETED_AT, NAN, *_WORKING)
-    )
-    if taken:
-        raise NeedsOperator(
-            f"{table}: columns {', '.join(taken)} differ by case alone, or have names that silver uses itself",
-            hint="Leave such columns out of the publication, or rename them at the source.",
-        )
+def _renamed(schema: TableSchema, names: Mapping[str, str]) -> TableSchema:
+    """Return a schema with silver's names of its columns."""
+    columns = [msgspec.structs.replace(one, name=names.get(one.name, one.name)) for one in schema.columns]
+    return msgspec.structs.replace(schema, columns=columns, key=[names.get(name, name) for name in schema.key])
 
 
 def listed(key: tuple[str, ...]) -> str:

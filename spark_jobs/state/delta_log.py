@@ -16,11 +16,13 @@ from pyspark.sql import SparkSession
 
 from headrace.errors import NeedsOperator
 from spark_jobs import storage
+from spark_jobs.errors import damaged
+from spark_jobs.state import delta_snapshot
 
 #: A key of every note, so that nobody else's metadata is taken for one.
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"}
+_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
 
 Note = dict[str, Any]
@@ -69,6 +71,11 @@ def is_maintenance(info: Note) -> bool:
     return str(info.get("operation")) in _MAINTENANCE
 
 
+def is_foreign(info: Note) -> bool:
+    """Whether a commit may have changed rows and carries no note of ours."""
+    return not is_maintenance(info) and _noted(info) is None
+
+
 def _maintained(commits: Iterator[tuple[int, Note]], after: int) -> int | None:
     newest = None
     for number, info in commits:
@@ -105,22 +112,6 @@ def mark(spark: SparkSession, path: str) -> tuple[int, str]:
     """Return the newest version of the table, and when it was written: of a table that was made again the versions begin at 0."""
     number, info = next(commits(spark, path))
     return number, str(info.get("timestamp"))
-
-
-def properties(spark: SparkSession, path: str) -> dict[str, str]:
-    """Return the properties of the table."""
-    # Of the snapshot itself: Delta's description of a table is a query.
-    found = _snapshot(spark, path).metadata().configuration().iterator()
-    pairs: dict[str, str] = {}
-    while found.hasNext():
-        one = found.next()
-        pairs[str(one._1())] = str(one._2())  # noqa: SLF001 - a pair's parts in Scala.
-    return pairs
-
-
-def size(spark: SparkSession, path: str) -> int:
-    """Return the bytes of the table's files."""
-    return int(_snapshot(spark, path).sizeInBytes())
 
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
@@ -199,33 +190,17 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         # On this machine the log's files are read without a Spark job.
         yield from _local_commits(storage.local(path))
         return
-    number = _newest_version(spark, path)
+    number = delta_snapshot.version(spark, path)
     while number >= 0 and storage.exists(spark, file := f"{path}/_delta_log/{number:020d}.json"):
-        yield number, _info(storage.read(spark, file))
+        yield number, _info(storage.read(spark, file), file)
         number -= 1
-
-
-def transaction(spark: SparkSession, path: str, application: str) -> int | None:
-    """Return the newest number that an application's transactions have in a table, None when it has none."""
-    found = _snapshot(spark, path).transactions().get(application)
-    return int(found.get()) if found.isDefined() else None
-
-
-def _newest_version(spark: SparkSession, path: str) -> int:
-    return int(_snapshot(spark, path).version())
-
-
-def _snapshot(spark: SparkSession, path: str) -> Any:
-    """Return Delta's snapshot of a table as it is now; Delta lists the log from the last checkpoint on."""
-    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
-    return log.update(*(getattr(log, f"update$default${place}")() for place in (1, 2, 3)))
 
 
 def _local_commits(path: str) -> Iterator[tuple[int, Note]]:
     log = Path(path, "_delta_log")
     number = _newest_local(log)
     while number >= 0 and (file := log / f"{number:020d}.json").exists():
-        yield number, _info(file.read_text(encoding="utf-8"))
+        yield number, _info(file.read_text(encoding="utf-8", errors="replace"), str(file))
         number -= 1
 
 
@@ -247,18 +222,29 @@ def time(info: Note) -> datetime:
     return datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1000, UTC)
 
 
-def _info(commit: str) -> Note:
-    """Return what a commit reports about itself; empty when it has no such line."""
+def _info(commit: str, file: str) -> Note:
+    """Return what a commit reports about itself, empty when it has no such line; raise NeedsOperator for a damaged file."""
+    if not commit.rstrip().endswith("}"):
+        raise damaged("its Delta log", file)
     for line in commit.splitlines():
         if line.startswith('{"commitInfo"'):
-            return dict(json.loads(line)["commitInfo"])
+            try:
+                return dict(json.loads(line)["commitInfo"])
+            except (ValueError, TypeError) as error:
+                raise damaged("its Delta log", file) from error
     return {}
 
 
 def noted(info: Note, kind: str) -> Note | None:
     """Return the note of a kind that a commit carries, or None."""
+    found = _noted(info)
+    return found if found is not None and found[_OURS] == kind else None
+
+
+def _noted(info: Note) -> Note | None:
+    """Return the note of ours that a commit carries, or None."""
     try:
         found = json.loads(info.get("userMetadata") or "null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) and found.get(_OURS) == kind else None
+    return found if isinstance(found, dict) and _OURS in found else None

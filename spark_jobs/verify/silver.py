@@ -40,7 +40,7 @@ class SilverSide:
         #: A row's place, by what it is reckoned.
         self._places = {"hash": f"cast(conv(substr({self._key_hash}, 1, {DIGITS}), 16, 10) as bigint)"}
         if key:
-            self._places["key"] = f"cast({canonical.silver_name(key[0].name)} as bigint)"
+            self._places["key"] = f"cast({canonical.silver_name(key[0].stored)} as bigint)"
 
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
         """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
@@ -54,7 +54,7 @@ class SilverSide:
 
     def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
-        names = (f"cast({canonical.silver_name(column.name)} as string)" for column in self._key)
+        names = (f"cast({canonical.silver_name(column.stored)} as string)" for column in self._key)
         hashes = (_md5(canonical.silver_row([column])) for column in self._compared)
         hashed = self._placed(grid, cells).selectExpr(
             f"{self._key_hash} AS k",

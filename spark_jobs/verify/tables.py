@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SilverType
 from headrace.verify.engine import Forms, SourceTable
+from spark_jobs.silver import column_names
 from spark_jobs.silver.target_schema import NAN
 
 
@@ -39,12 +40,13 @@ def plan(
     for name, kind in table.columns.items():
         if name in treated:
             continue
-        if name not in silver:
+        stored = column_names.stored(name, silver)
+        if stored not in silver:
             columns[name] = forms.absent(name)
             continue
-        column = forms.column(name, kind, silver[name], nan=NAN in silver)
+        column = forms.column(name, kind, silver[stored], stored=stored, nan=NAN in silver)
         if column is None:
-            reasons.append(f"column {name} is {kind.name} at the source and {silver[name].name} in the lake")
+            reasons.append(f"column {name} is {kind.name} at the source and {silver[stored].name} in the lake")
         else:
             columns[name] = column
     has_key = all(name in columns for name in table.key)

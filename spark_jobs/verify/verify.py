@@ -115,7 +115,7 @@ def _verify(
 
     side = database.side(table, plan.columns, plan.key, on_progress=on_rows)
     about = side.about()
-    by_number = bool(plan.key) and in_silver[plan.key[0].name].name in _INTEGERS
+    by_number = bool(plan.key) and in_silver[plan.key[0].stored].name in _INTEGERS
     grid = _grid(side, about, by_number=by_number, sampled=sample is not None)
     cells = None if sample is None else _chosen(grid, sample)
     found = compare(side, SilverSide(frame, plan.columns, plan.key), plan.columns, plan.key, grid, cells)

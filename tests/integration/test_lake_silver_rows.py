@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import merge_filter, table_task
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_snapshot
 from tests import lake_scenarios
 
 J, L = "jakarta/bank", "london/bank"
@@ -20,7 +20,7 @@ def test_tables_end_with_the_rows_of_their_sources(spark, logged_lake, monkeypat
 
     def is_large(size):
         path = table_task.path(lake.file, "bank", LARGE)
-        return size >= delta_log.size(spark, path)
+        return size >= delta_snapshot.size(spark, path)
 
     # Tables below that size are merged without a filter.
     monkeypatch.setattr(merge_filter, "pays", is_large)

@@ -43,9 +43,17 @@ _FORMS = {
 _HIDDEN = 1 << 52
 
 
-def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool = False) -> Column | None:  # noqa: ARG001
+def column(
+    name: str,
+    at_source: SourceType,
+    in_silver: SilverType,
+    *,
+    stored: str | None = None,
+    nan: bool = False,  # noqa: ARG001
+) -> Column | None:
     """Return how a column is compared; None when its types cannot hold the same values."""
-    here, there = source_name(name), silver_name(name)
+    stored = name if stored is None else stored
+    here, there = source_name(name), silver_name(stored)
     kind = at_source.name
     if in_silver.name == "string":
         if kind in _NO_TEXT:
@@ -53,12 +61,15 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
         if kind in _LARGE_TEXT:
             return Column(
                 name=name,
+                stored=stored,
                 source=f"md5({_utf8(here)})",
                 silver=f"md5(cast({there} as binary))",
                 free=False,
                 in_silver=in_silver,
             )
-        return Column(name=name, source=_printed(here, at_source), silver=there, free=True, in_silver=in_silver)
+        return Column(
+            name=name, stored=stored, source=_printed(here, at_source), silver=there, free=True, in_silver=in_silver
+        )
     if kind not in _FIXED.get(in_silver.name, set()):
         return None
     if in_silver.name == "decimal":
@@ -78,12 +89,13 @@ def column(name: str, at_source: SourceType, in_silver: SilverType, *, nan: bool
         source = f"if({_is_zero(here)}, null, {source})"
     else:
         source, silver = _printed(here, at_source), f"cast({there} as string)"
-    return Column(name=name, source=source, silver=silver, free=False, in_silver=in_silver)
+    return Column(name=name, stored=stored, source=source, silver=silver, free=False, in_silver=in_silver)
 
 
 def absent(name: str) -> Column:
     """Return how a column that silver does not have is compared: as null on that side."""
-    return Column(name=name, source=f"hex({source_name(name)})", silver="cast(null as string)", free=False)
+    source = f"hex({source_name(name)})"
+    return Column(name=name, stored=name, source=source, silver="cast(null as string)", free=False)
 
 
 def source_row(columns: list[Column]) -> str:

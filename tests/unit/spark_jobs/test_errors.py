@@ -19,6 +19,13 @@ from spark_jobs import errors
         ("io.delta.exceptions.ConcurrentAppendException: secret", Retryable, "another load"),
         ("Some data may have been lost because they are not available; secret", NeedsOperator, "no longer holds"),
         ("org.apache.kafka.common.errors.TimeoutException: secret", NotConnected, "does not answer"),
+        (
+            "java.io.FileNotFoundException: s3a://b/lake/silver/bank/public.t/part-1.parquet; secret",
+            NeedsOperator,
+            "s3a://b/lake/silver",
+        ),
+        ("[DELTA_VERSIONS_NOT_CONTIGUOUS] secret", NeedsOperator, "missing or damaged"),
+        ("org.apache.spark.FetchFailed java.io.FileNotFoundException: /tmp/shuffle_1", Retryable, "could not finish"),
         ("java.lang.IllegalStateException: secret", Retryable, "java.lang.IllegalStateException"),
     ],
 )

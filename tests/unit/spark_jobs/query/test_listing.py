@@ -8,7 +8,14 @@ from spark_jobs.query.listing import ListedTable, show
 
 
 def listed(table, **more):
-    reported = {"state": "published", "reason": None, "keyed": True, "positions": {}, "published_at": None} | more
+    reported = {
+        "state": "published",
+        "reason": None,
+        "keyed": True,
+        "columns": {},
+        "positions": {},
+        "published_at": None,
+    } | more
     return ListedTable(stream="bank", table=table, name=f"silver.{table}", age_seconds=None, rows=None, **reported)
 
 
@@ -19,3 +26,9 @@ def test_t13_tables_without_a_key_are_named_with_what_they_lack():
     out = StringIO()
     show(Console(file=out, width=200), [listed("a")])
     assert "without a key" not in out.getvalue()
+
+
+def test_t12_columns_under_other_names_are_named():
+    out = StringIO()
+    show(Console(file=out, width=200), [listed("public.a", columns={"Id": "Id_3f0a"})])
+    assert "bank public.a has columns under other names: Id as Id_3f0a" in out.getvalue()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import NeedsOperator
 from spark_jobs.state import delta_log
 
 
@@ -25,6 +26,25 @@ def test_newest_note_of_the_kind_is_found_behind_other_commits(tmp_path):
     commit(tmp_path, 4, operation="OPTIMIZE")
     # then
     assert delta_log.local_note(str(tmp_path), "bronze")["offsets"] == {"0": 2}
+
+
+def test_damaged_commit_is_named_with_a_remedy(tmp_path):
+    commit(tmp_path, 0, userMetadata=delta_log.write("bronze", offsets={"0": 1}))
+    file = tmp_path / "_delta_log" / f"{0:020d}.json"
+    whole = file.read_bytes()
+    for length in (1, 20, len(whole) - 3):
+        file.write_bytes(whole[:length])
+        with pytest.raises(NeedsOperator, match="missing or damaged") as raised:
+            delta_log.local_note(str(tmp_path), "bronze")
+        assert str(file) in raised.value.message
+        assert "headrace lake replay" in raised.value.hint
+
+
+def test_commits_of_others_are_known_from_ours_and_from_maintenance():
+    assert delta_log.is_foreign({"operation": "RESTORE"})
+    assert delta_log.is_foreign({"operation": "DELETE", "userMetadata": "mine"})
+    assert not delta_log.is_foreign({"operation": "MERGE", "userMetadata": delta_log.write("silver")})
+    assert not delta_log.is_foreign({"operation": "OPTIMIZE"})
 
 
 def test_no_note_is_none(tmp_path):

@@ -13,7 +13,7 @@ from headrace.verify.canonical import Column
 from headrace.verify.digest import DIGITS, Digest, Row, RowHash
 from spark_jobs.verify.compare import LISTED, Difference, Range, compare
 
-ID, VALUE = (Column(name=name, source="", silver="", free=True) for name in ("id", "value"))
+ID, VALUE = (Column(name=name, stored=name, source="", silver="", free=True) for name in ("id", "value"))
 COLUMNS = [ID, VALUE]
 
 
