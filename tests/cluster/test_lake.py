@@ -68,6 +68,7 @@ def test_a_lake_lives_on_a_cluster(cluster, secure_lake, source, database, headr
         ("check", "success"),
         ("bronze", "success"),
         ("silver", "success"),
+        ("stopped_tables", "success"),
     ]
     assert cluster.url in loaded.log
     assert cluster.executor_logs()

@@ -11,8 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
+from spark_jobs.silver import load as silver
+from spark_jobs.verify import lake as verified_lake
+from spark_jobs.verify.verify import verify
+from tests.verify_sides import SOURCE, address
 from tests.waiting import eventually
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -154,3 +160,56 @@ def test_l4_a_load_of_silver_that_slept_while_another_published_adds_nothing_twi
     assert other.ends() == "loaded 2"
     assert lake.rows("entry", table="public.log") == [("jakarta/bank", entry) for entry in entries]
     assert lake.rows("id", "name") == [("jakarta/bank", 1, entries[-1])]
+
+
+def test_verify_next_to_loads_of_another_process_is_right_and_adds_nothing_twice(
+    spark, feed, lake_file, writer, database, monkeypatch
+):
+    # given a source whose log is as the lake has it
+    monkeypatch.setattr(verified_lake, "_LATELY", 1.0)
+    database.execute("CREATE TABLE accounts (id bigint PRIMARY KEY, name text, balance numeric(10,2))")
+    source, sent = feed(), 1
+    lake = lake_file(bank=source.topic)
+    other = writer(lake)
+
+    def insert(number):
+        nonlocal sent
+        database.execute("INSERT INTO accounts VALUES (%s, 'a', 1)", [number])
+        ((source._lsn,),) = database.execute("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
+        source.commit(source.insert(id=number, name="a", balance="1.00"))
+        sent += 1
+
+    source.commit(source.schema())
+    for number, step in enumerate(("noted", "committed", "silver, merging", "silver, publishing")):
+        insert(number)
+        if step.startswith("silver"):
+            bronze.load(spark, lake, "bank")
+        if step == "silver, merging":
+            # A table is there to be merged into.
+            other.starts("silver")
+            assert other.ends() == "loaded 5"
+            insert(100 + number)
+            bronze.load(spark, lake, "bank")
+        # when another process is stopped in its load, and the source goes on after verify's snapshot
+        other.starts(step)
+        other.stops()
+        side = verified_lake.LakeAt(spark, lake, "bank")
+        try:
+            with SourceDatabase.connect(SOURCE, address(database.dsn), placed=True) as snapshot:
+                insert(1000 + number)
+                assert side.advance(SOURCE, snapshot, seconds=120, on_progress=lambda _: None).proven, step
+                # then both are equal, where the snapshot was taken
+                (report,) = verify(SOURCE, snapshot, side)
+        finally:
+            side.close()
+        assert report.equal, step
+        ended = other.ends(continued=True)
+        assert ended.startswith(("loaded ", "Retryable ")), ended
+        known = places(spark, lake)
+        assert len(known) == len(set(known)) == sent, step
+    # and silver has every row once
+    silver.load(spark, lake, "bank")
+    rows = published_tables.frame(spark, lake, "bank", "public.accounts").select("id").collect()
+    assert sorted(row["id"] for row in rows) == [
+        row for (row,) in database.execute("SELECT id FROM accounts ORDER BY id")
+    ]
