@@ -20,7 +20,7 @@ import rule
 BRANCHES, MERCHANTS = 5, ("grocer.example", "fuel.example", "bakery.example", "books.example")
 PLACES = {"jakarta": ("Jakarta", "Bandung", "Surabaya"), "singapore": ("Bedok", "Tampines", "Jurong")}
 #: Of so many ordinary cards each makes large withdrawals, or pays little at flagged merchants: halves of a fraud, alone.
-HALVES = 20
+HALVES = 50
 _INSERT = "INSERT INTO transactions (id, card, branch, kind, merchant, place, amount, made_at) VALUES (%s,%s,%s,%s,%s,%s,%s,%s)"
 
 
