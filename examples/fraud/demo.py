@@ -26,7 +26,7 @@ from infra.local.demo.stage import Stages, wait_until
 from infra.local.process import Process, tail
 from infra.local.stack import Stack
 
-#: Seconds after which what has not come will not come.
+#: Seconds after which the demo waits no longer for alerts.
 _PATIENCE = 180.0
 
 
@@ -54,7 +54,7 @@ class Demo:
                 ending.callback(self._stop)
                 self._start(bank)
                 # The first batches load classes and start workers: they are not measured.
-                warm = generate.plan(seed=seed, part=1, seconds=10, rate=rate / 5, frauds=20, homeless=0)
+                warm = generate.plan(seed=seed, part=1, seconds=10, rate=rate / 5, frauds=20, undeliverable=0)
                 with self._written(warm, bank) as writers:
                     writers.wait()
                     self._wait_for(warm, bank)

@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     #: What each alert has to be about: its id, and the case it comes from.
     alerts: dict[str, str]
     #: Alerts for cards without a branch: they have nowhere to go, and become dead letters.
-    homeless: dict[str, str]
+    undeliverable: dict[str, str]
 
 
 class Case(NamedTuple):
@@ -88,10 +88,10 @@ NEAR_MISSES = (
     Case("withdrawal before the payment", alerts=0, apart=-5.0),
     Case("withdrawal before the payment, seen later", alerts=0, apart=-5.0, committed_apart=0.8),
 )
-HOMELESS = Case("card without a branch", has_branch=False)
+UNDELIVERABLE = Case("card without a branch", has_branch=False)
 
 
-def plan(*, seed: int, seconds: float, rate: float, frauds: int, homeless: int = 1, part: int = 0) -> Plan:
+def plan(*, seed: int, seconds: float, rate: float, frauds: int, undeliverable: int = 1, part: int = 0) -> Plan:
     """Return so many transactions a second for both regions together, with so many frauds and as many near misses.
 
     Plans of different `part` share no transaction and no card with a case, so that one can follow another.
@@ -101,11 +101,11 @@ def plan(*, seed: int, seconds: float, rate: float, frauds: int, homeless: int =
     regions = tuple(PLACES)
     rows: list[Planned] = []
     alerts: dict[str, str] = {}
-    nowhere: dict[str, str] = {}
+    without: dict[str, str] = {}
     cases = [
         *(FRAUDS[number % len(FRAUDS)] for number in range(frauds)),
         *(NEAR_MISSES[number % len(NEAR_MISSES)] for number in range(frauds)),
-        *(HOMELESS,) * homeless,
+        *(UNDELIVERABLE,) * undeliverable,
     ]
     chance.shuffle(cases)
     for number, case in enumerate(cases):
@@ -115,10 +115,10 @@ def plan(*, seed: int, seconds: float, rate: float, frauds: int, homeless: int =
         rows += made
         *tests, withdrawal = made
         found = {rule.alert_id(test.number, withdrawal.number): case.name for test in tests[: case.alerts]}
-        (alerts if case.has_branch else nowhere).update(found)
+        (alerts if case.has_branch else without).update(found)
     for due in (count / rate for count in range(int(seconds * rate) - len(rows))):
         rows.append(_ordinary(due, chance.choice(regions), chance.randrange(2000), chance, next(numbers)))
-    return Plan(sorted(rows), alerts, nowhere)
+    return Plan(sorted(rows), alerts, without)
 
 
 def _case(case: Case, card: str, due: float, chance: random.Random, numbers: Iterator[int]) -> list[Planned]:

@@ -1,6 +1,6 @@
 """The bank on this machine: two databases of infra/local, and the files and commands of all parts around them.
 
-Used by the demo and by the tests, which start and kill the parts in their own manner.
+Used by the demo and by the tests, each of which starts the parts as it needs them.
 """
 
 import sys

@@ -35,17 +35,17 @@ class Whole:
             for name, command in self.bank.commands().items()
         }
         self.planted: dict[str, str] = {}
-        self.homeless: set[str] = set()
+        self.undeliverable: set[str] = set()
         self._rounds = 0
 
     def write(self, *, seconds: float, rate: float, frauds: int, strike: Callable[[], None] | None = None) -> None:
         """Commit a plan, with a fault in the middle, and wait until an alert of it was accepted."""
         plan = self._generate.plan(
-            seed=self._rounds, part=self._rounds, seconds=seconds, rate=rate, frauds=frauds, homeless=1
+            seed=self._rounds, part=self._rounds, seconds=seconds, rate=rate, frauds=frauds, undeliverable=1
         )
         self._rounds += 1
         self.planted |= plan.alerts
-        self.homeless |= plan.homeless.keys()
+        self.undeliverable |= plan.undeliverable.keys()
         writers = self._generate.Writers(plan.rows, self.bank.connect)
         writers.start()
         try:
@@ -141,10 +141,10 @@ def test_each_fraud_alerts_once_at_its_branch_whatever_is_killed_again_and_again
 def each_once(whole: Whole) -> None:
     whole.wait(lambda: whole.planted.keys() <= {alert.id for alert in whole.accepted()}, "no fraud is missed")
     bootstrap = whole.stack.kafka.bootstrap
-    whole.wait(lambda: dead(bootstrap) >= whole.homeless, "cards without a branch become dead letters")
+    whole.wait(lambda: dead(bootstrap) >= whole.undeliverable, "cards without a branch become dead letters")
 
     assert whole.verdict() == ([], [], [])
-    assert dead(bootstrap) == whole.homeless
+    assert dead(bootstrap) == whole.undeliverable
     for alert in whole.accepted():
         assert alert.branch.startswith(tuple(f"{region}/branch-" for region in whole.bank.connect))
 

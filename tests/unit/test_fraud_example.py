@@ -63,7 +63,7 @@ def test_anything_else_is_none(example, value):
 
 def test_the_alerts_of_a_plan_are_those_that_comparing_all_pairs_finds(example):
     rule, generate = example("rule"), example("generate")
-    plan = generate.plan(seed=5, seconds=20, rate=100, frauds=40, homeless=3)
+    plan = generate.plan(seed=5, seconds=20, rate=100, frauds=40, undeliverable=3)
     known = {}
     for row in plan.rows:
         seconds, milliseconds = divmod(1769850900000 + round(row.at * 1000), 1000)
@@ -79,9 +79,9 @@ def test_the_alerts_of_a_plan_are_those_that_comparing_all_pairs_finds(example):
         if rule.is_fraud(one, other)
     }
 
-    assert found == plan.alerts.keys() | plan.homeless.keys()
+    assert found == plan.alerts.keys() | plan.undeliverable.keys()
     assert len(plan.alerts) == 48
-    assert len(plan.homeless) == 3
+    assert len(plan.undeliverable) == 3
     assert len(plan.rows) == 2000
 
 
