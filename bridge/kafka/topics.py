@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bridge.kafka.client import PATIENCE, NewPartitions, NewTopic, topic_resource
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
 from bridge.kafka.table_patterns import TablePatterns
 from headrace.configuration import delivery
@@ -206,7 +206,12 @@ def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:
 def _wait(asked: Mapping[str, Any], doing: str) -> None:
     with translated(doing):
         for answer in asked.values():
-            answer.result()
+            try:
+                answer.result()
+            except KafkaException as error:
+                # Another 'init' at the same time was quicker; what it made is looked at afterwards.
+                if error.args[0].code() not in {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS}:
+                    raise
 
 
 def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
