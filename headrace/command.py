@@ -19,6 +19,7 @@ _ABOUT = {
     "bridge": "Receive batches and commit them to Kafka, exactly once.",
     "certs": "Make a private authority and certificates, for tests and trials.",
     "config": "Check a configuration file, show what it means, and print what a file may hold.",
+    "console": "Show every source on its path as web pages, read-only, at headquarters.",
     "demo": "Run the main job on this machine, from two databases to answers in Spark SQL.",
     "down": "Stop the local servers that 'up' started.",
     "edge": "Capture one database and send its changes.",
@@ -33,7 +34,10 @@ _ABOUT = {
 
 
 #: Of the core itself; the others are the parts' own.
-_OWN = (EntryPoint("source", "headrace.source_command:source", "headrace.commands"),)
+_OWN = (
+    EntryPoint("console", "headrace.console.command:console", "headrace.commands"),
+    EntryPoint("source", "headrace.source_command:source", "headrace.commands"),
+)
 
 
 class _Parts(click.Group):

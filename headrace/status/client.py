@@ -45,7 +45,7 @@ def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
     listens = at or tuple(filter(None, [file.metrics.listen]))
     answers, silences = [], []
     for listen in listens:
-        answer, why = _answer_of(listen)
+        answer, why = answer_of(listen)
         if answer is None:
             silences.append(why)
         else:
@@ -63,7 +63,7 @@ def _together(answers: list[Answer], silences: list[str]) -> Answer:
         for source in answer.sources:
             known = sources.get(source.source)
             # A bridge that the group dropped shows what it had as waiting, until the group reports who has it.
-            if known is None or _rank(source) > _rank(known):
+            if known is None or rank(source) > rank(known):
                 sources[source.source] = source
     together = answers[0]
     together.address = ", ".join(answer.address for answer in answers)
@@ -74,7 +74,8 @@ def _together(answers: list[Answer], silences: list[str]) -> Answer:
     return together
 
 
-def _rank(source: SourceStatus) -> int:
+def rank(source: SourceStatus) -> int:
+    """Return how much a bridge's view of a source counts: most where it serves the source."""
     return {_SERVING: 2, _ELSEWHERE: 0}.get(source.state, 1)
 
 
@@ -94,13 +95,13 @@ def _loaded(path: Path) -> EdgeFile | BridgeFile:
     )
 
 
-def _answer_of(listen: str) -> tuple[Answer | None, str]:
-    """Return the answer, or None and why there is none."""
+def answer_of(listen: str, patience: float = _PATIENCE) -> tuple[Answer | None, str]:
+    """Return what answers at `host:port` within `patience` seconds, or None and why there is no answer."""
     host, _, port = listen.rpartition(":")
     host = "127.0.0.1" if host in {"", "0.0.0.0"} else host
     if port == "0":
         return None, "[metrics] listen names no port: give --at with the one that the log names"
-    connection = http.client.HTTPConnection(host, int(port), timeout=_PATIENCE)
+    connection = http.client.HTTPConnection(host, int(port), timeout=patience)
     try:
         connection.request("GET", "/status")
         answer = msgspec.json.decode(connection.getresponse().read(), type=Answer)

@@ -81,7 +81,7 @@ def test_of_bridges_that_share_sources_each_source_is_shown_once_as_its_own_brid
         answer = Answer(part="bridge", running=True, ready=True, reason="fine", address=listen, sources=sources)
         return (answer, "") if state else (None, f"nobody answers at {listen}")
 
-    monkeypatch.setattr(client, "_answer_of", asked)
+    monkeypatch.setattr(client, "answer_of", asked)
     for order in (("a:1", "b:1"), ("b:1", "a:1"), ("a:1", "d:1"), ("d:1", "a:1")):
         answer = client.fetch(edge(), order)
         assert [source.state for source in answer.sources] == ["serving"]

@@ -1,0 +1,260 @@
+"""What the lake's own tables hold: what is published, the loads, the verdicts of verification. Read every ten seconds.
+
+`<root>/state`, `<root>/loads`, `<root>/names` and `<root>/verified` are described in docs/lake.md. A lake that cannot be read
+keeps what was read last, with the reason.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from headrace.console.lake_reader import LakeReader, NoTable, Row
+from headrace.errors import ReplicationError
+
+#: Seconds between two looks.
+EVERY = 10.0
+#: Loads that are listed.
+_LISTED = 500
+
+_STATE = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY stream, "table" ORDER BY load DESC) AS n FROM state)
+    WHERE n = 1"""
+_NAMES = 'SELECT stream, "table", name FROM names'
+_LOADS = f"""SELECT stream, step, load, started_at, finished_at, seconds, "rows", files, cardinality(tables) AS tables
+    FROM loads ORDER BY finished_at DESC LIMIT {_LISTED}"""
+#: Up to where each step brought each source.
+_REACHED = """SELECT stream, step, s['source'] AS source, max(s['upto']) AS upto, max(s['commit_time']) AS commit_time,
+    max(finished_at) AS finished_at
+    FROM (SELECT stream, step, finished_at, unnest(sources) AS s FROM loads) GROUP BY stream, step, s['source']"""
+_VERIFIED = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY stream, source, "table" ORDER BY verified_at DESC) AS n
+    FROM verified) WHERE n = 1"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPublished:
+    """What is published of a stream."""
+
+    stream: str
+    load: int
+    changes: int
+    finished_at: datetime | None
+    #: By source.
+    positions: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePublished:
+    """A table of a stream, by its newest publication."""
+
+    stream: str
+    #: `schema.table` at the source.
+    table: str
+    #: `silver.NAME` in SQL.
+    name: str
+    #: published, behind, copying, stopped, not made.
+    state: str
+    reason: str
+    warnings: tuple[str, ...]
+    version: int | None
+    keyed: bool
+    positions: dict[str, str]
+    #: By source: where a copy that is under way began.
+    copying: dict[str, str]
+    #: When its stream was published last.
+    published_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """One step of a load."""
+
+    stream: str
+    step: str
+    load: int | None
+    started_at: datetime
+    finished_at: datetime
+    seconds: float
+    rows: int
+    files: int
+    tables: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """Up to where a step of the loads brought a source."""
+
+    upto: str
+    #: When the newest change of it was committed at the source.
+    commit_time: datetime | None
+    finished_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What verification found last for a table of a source."""
+
+    verdict: str
+    verified_at: datetime
+    rows_source: int | None
+    rows_lake: int | None
+    #: Share of the table's ranges that was compared, in percent.
+    compared: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeView:
+    """The lake at one moment."""
+
+    #: False where the console was started without a lake's file.
+    configured: bool = True
+    #: Why it cannot be read now; empty while it can.
+    problem: str = ""
+    hint: str = ""
+    #: When it was read last, in seconds since 1970; None before the first time.
+    read_at: float | None = None
+    streams: dict[str, StreamPublished] = field(default_factory=dict)
+    tables: tuple[TablePublished, ...] = ()
+    loads: tuple[Load, ...] = ()
+    #: By step and source.
+    reached: dict[tuple[str, str], Reached] = field(default_factory=dict)
+    #: By stream, source and table.
+    verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
+
+    def lag(self, step: str, source: str, committed: str | None, now: float) -> float | None:
+        """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known."""
+        reached = self.reached.get((step, source))
+        if reached is None:
+            return None
+        if committed is not None and reached.upto >= committed:
+            return 0.0
+        since = reached.commit_time or reached.finished_at
+        return max(0.0, now - since.timestamp())
+
+
+class Lake:
+    """Reads the lake from `start` until `stop`, in a thread of its own."""
+
+    def __init__(self, root: str | None, *, every: float = EVERY) -> None:
+        self._root = root
+        self._every = every
+        self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
+        self._reader: LakeReader | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="lake", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        if self._root is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._stopped.set()
+
+    def view(self) -> LakeView:
+        """Return what is known now; never waits."""
+        return self._view
+
+    def look(self) -> None:
+        """Read once."""
+        try:
+            if self._reader is None:
+                self._reader = LakeReader(self._root or "")
+            self._view = _view(self._reader)
+        except NoTable as error:
+            self._view = LakeView(
+                problem=f"nothing is published yet: {error.message}",
+                hint="Load a stream with 'headrace lake load', or correct [lake] root in the lake's file.",
+            )
+        except ReplicationError as error:
+            self._view = replace(self._view, problem=error.message, hint=error.hint)
+
+    def _follow(self) -> None:
+        while not self._stopped.is_set():
+            self.look()
+            self._stopped.wait(self._every)
+
+
+def _view(reader: LakeReader) -> LakeView:
+    # What is published is the lake's heart: without it there is none.
+    state = reader.rows("state", _STATE)
+    names = {(row["stream"], row["table"]): row["name"] for row in _optional(reader, "names", _NAMES)}
+    streams = {row["stream"]: _stream(row) for row in state if row["table"] is None}
+    tables = [_table(row, streams[row["stream"]], names) for row in state if row["table"] and row["stream"] in streams]
+    reached = {
+        (row["step"], row["source"]): Reached(
+            upto=row["upto"] or "", commit_time=row["commit_time"], finished_at=row["finished_at"]
+        )
+        for row in _optional(reader, "loads", _REACHED)
+    }
+    verdicts = {
+        (row["stream"], row["source"], row["table"]): Verdict(
+            verdict=row["verdict"],
+            verified_at=row["verified_at"],
+            rows_source=row["rows_source"],
+            rows_lake=row["rows_lake"],
+            compared=100.0 * row["ranges_compared"] / max(1, row["ranges"]),
+        )
+        for row in _optional(reader, "verified", _VERIFIED)
+    }
+    return LakeView(
+        read_at=time.time(),
+        streams=streams,
+        tables=tuple(sorted(tables, key=lambda one: (one.stream, one.table))),
+        loads=tuple(Load(**row) for row in _optional(reader, "loads", _LOADS)),
+        reached=reached,
+        verdicts=verdicts,
+    )
+
+
+def _optional(reader: LakeReader, table: str, query: str) -> list[Row]:
+    """Return the rows of a table that a lake has only once something was recorded."""
+    try:
+        return reader.rows(table, query)
+    except NoTable:
+        return []
+
+
+def _stream(row: Row) -> StreamPublished:
+    return StreamPublished(
+        stream=row["stream"],
+        load=row["load"],
+        changes=row["changes"] or 0,
+        finished_at=row["finished_at"],
+        positions=_map(row["positions"]),
+    )
+
+
+def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str]) -> TablePublished:
+    positions = stream.positions if row["positions"] is None else _map(row["positions"])
+    copying = _map(row.get("copying"))
+    return TablePublished(
+        stream=row["stream"],
+        table=row["table"],
+        name=names.get((row["stream"], row["table"]), ""),
+        state=_state(row, copying, behind=positions != stream.positions),
+        reason=row["reason"] or "",
+        warnings=tuple(_map(row["warnings"]).values()),
+        version=row["version"],
+        keyed=bool(row["keyed"]),
+        positions=positions,
+        copying=copying,
+        published_at=stream.finished_at,
+    )
+
+
+def _state(row: Row, copying: dict[str, str], *, behind: bool) -> str:
+    """Return the state by the same rules as `headrace lake tables`."""
+    if row["reason"]:
+        return "stopped"
+    if copying:
+        return "copying"
+    if row["version"] is None:
+        return "not made"
+    return "behind" if behind else "published"
+
+
+def _map(found: Any) -> dict[str, str]:
+    """Return a map of a row: the reader makes a list of pairs of it."""
+    return {} if not found else dict(found)

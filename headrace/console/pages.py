@@ -1,0 +1,221 @@
+"""The pages: each takes what is known now, without waiting for any server, and renders a template.
+
+With `X-Fragment: 1` a page is rendered without its frame: the script asks for that every two seconds and updates what changed.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from headrace import __version__
+from headrace.console import charts, listing, metrics, next_steps
+from headrace.console.bridges import Bridges, BridgesView
+from headrace.console.history import History
+from headrace.console.lake import Lake, LakeView
+from headrace.console.next_steps import Files
+from headrace.console.prometheus import Prometheus
+from headrace.console.rows import HOPS, IN_WORDS, STATES, SourceRow, counts, rows
+from headrace.console.texts import FILTERS
+
+#: Seconds of a chart, by the name in the address.
+RANGES = {"15m": 900.0, "1h": 3600.0, "2h": 7200.0, "24h": 86_400.0, "7d": 604_800.0}
+#: What the console's own memory has.
+OWN_RANGES = ("15m", "1h", "2h")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the pages are made of."""
+
+    bridges: Bridges
+    lake: Lake
+    history: History
+    prometheus: Prometheus | None
+    #: The stream of each source, by the bridges' file.
+    streams: dict[str, str]
+    files: Files
+    #: Whether there is a login, so that a page can offer to log out.
+    has_login: bool
+
+
+class Pages:
+    """A method for each page."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._charts = charts.Charts(known.history, known.prometheus)
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader("headrace.console"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(FILTERS)
+
+    def overview(self, request: Request) -> Response:
+        """Show all sources on their path."""
+        bridges, lake, found = self._now()
+        asked = listing.asked(request.query_params)
+        shown = listing.listed(found, asked)
+        return self._page(
+            request,
+            "overview.html",
+            bridges=bridges,
+            lake=lake,
+            counted=counts(found),
+            hops=[(name, _worst(hop.state for hop in of)) for name, of in _columns(found)],
+            hop_counts={name: sum(hop.state in {"bad", "warn"} for hop in of) for name, of in _columns(found)},
+            total=len(found),
+            rate=sum(each.status.records_per_second or 0.0 for each in found),
+            lag=max((each.status.committed_lag_seconds or 0.0 for each in found), default=None),
+            asked=asked,
+            shown=shown,
+            streams=sorted({each.stream for each in found if each.stream}),
+            trouble=[each for each in found if each.state == "bad"][:5],
+        )
+
+    def source(self, request: Request) -> Response:
+        """Show one source."""
+        bridges, lake, found = self._now()
+        name = f"{request.path_params['region']}/{request.path_params['name']}"
+        row = next((each for each in found if each.source == name), None)
+        if row is None:
+            return self._page(request, "missing.html", status=404, what=f"No source {name}")
+        span = self._span(request)
+        plots, notice = self._charts.of_source(name, RANGES[span])
+        return self._page(
+            request,
+            "source.html",
+            row=row,
+            bridges=bridges,
+            lake=lake,
+            steps=next_steps.of_source(row, lake, self._known.files),
+            published=lake.streams[row.stream].positions.get(name) if row.stream in lake.streams else None,
+            reached={step: lake.reached.get((step, name)) for step in ("bronze", "silver")},
+            tables=[table for table in lake.tables if table.stream == row.stream and name in table.positions],
+            verdicts={table: found for (_, of, table), found in lake.verdicts.items() if of == name},
+            files=self._known.files,
+            plots=plots,
+            notice=notice,
+            span=span,
+            spans=self._spans(),
+        )
+
+    def loads(self, request: Request) -> Response:
+        """Show the loads over time."""
+        lake = self._known.lake.view()
+        span = request.query_params.get("range", "24h")
+        span = span if span in RANGES else "24h"
+        stream = request.query_params.get("stream", "")
+        found = [load for load in lake.loads if stream in {"", load.stream}]
+        return self._page(
+            request,
+            "loads.html",
+            lake=lake,
+            loads=[load for load in found if load.finished_at.timestamp() > time.time() - RANGES[span]][:100],
+            older=len(found),
+            plots=charts.of_loads(found, RANGES[span]),
+            stream=stream,
+            streams=sorted({load.stream for load in lake.loads}),
+            span=span,
+            spans=list(RANGES),
+            files=self._known.files,
+        )
+
+    def tables(self, request: Request) -> Response:
+        """Show the tables with their age and the last verdict of verification."""
+        _, lake, _ = self._now()
+        text = request.query_params.get("q", "").strip()
+        state = request.query_params.get("state", "")
+        every = [
+            listing.TableLine(table, listing.verdict(lake, table), next_steps.of_table(table, self._known.files))
+            for table in lake.tables
+        ]
+        shown = [
+            line
+            for line in every
+            if text.casefold() in f"{line.table.stream} {line.table.table} {line.table.name}".casefold()
+            and state in {"", line.table.state}
+        ]
+        return self._page(
+            request,
+            "tables.html",
+            lake=lake,
+            lines=shown[:500],
+            total=len(every),
+            matching=len(shown),
+            text=text,
+            state=state,
+            states=sorted({line.table.state for line in every}),
+            files=self._known.files,
+        )
+
+    def trends(self, request: Request) -> Response:
+        """Show lag, rate and freshness over time, of all."""
+        _, lake, _ = self._now()
+        span = self._span(request)
+        plots, notice = self._charts.of_all(sorted(lake.streams), RANGES[span])
+        return self._page(
+            request, "trends.html", lake=lake, plots=plots, notice=notice, span=span, spans=self._spans(),
+            prometheus=self._known.prometheus,
+        )  # fmt: skip
+
+    def metrics(self, _request: Request) -> Response:
+        """Return what the lake's tables hold, for Prometheus."""
+        bridges, lake, found = self._now()
+        return PlainTextResponse(metrics.text(bridges, lake, found), media_type=metrics.MEDIA_TYPE)
+
+    def missing(self, request: Request, _error: Exception) -> Response:
+        """Answer a request for a page that does not exist."""
+        return self._page(request, "missing.html", status=404, what="No such page")
+
+    def failed(self, _request: Request, _error: Exception) -> Response:
+        """Answer when a page could not be made: the log has the traceback."""
+        return PlainTextResponse("The console has a defect here; its log has the details.\n", 500)
+
+    def login(self, problem: str) -> str:
+        """Return the page that asks for the token."""
+        return self._templates.get_template("login.html").render(problem=problem, theme="", version=__version__)
+
+    def _now(self) -> tuple[BridgesView, LakeView, list[SourceRow]]:
+        bridges, lake = self._known.bridges.view(), self._known.lake.view()
+        return bridges, lake, rows(bridges, lake, self._known.streams)
+
+    def _span(self, request: Request) -> str:
+        span = request.query_params.get("range", "1h")
+        return span if span in self._spans() else "1h"
+
+    def _spans(self) -> list[str]:
+        return list(RANGES) if self._known.prometheus is not None else list(OWN_RANGES)
+
+    def _page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+        theme = request.cookies.get("theme", "")
+        text = self._templates.get_template(template).render(
+            layout="fragment.html" if request.headers.get("x-fragment") else "base.html",
+            page=template.removesuffix(".html"),
+            theme=theme if theme in {"light", "dark"} else "",
+            version=__version__,
+            now=time.time(),
+            HOPS=HOPS,
+            IN_WORDS=IN_WORDS,
+            STATES=STATES,
+            has_login=self._known.has_login,
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+
+def _columns(found: list[SourceRow]) -> list[tuple[str, list[Any]]]:
+    """Return each hop's name with that hop of all sources."""
+    return [(name, [each.hops[place] for each in found]) for place, name in enumerate(HOPS)]
+
+
+def _worst(states: Any) -> str:
+    """Return the state of a hop over all sources: what is not known counts only where nothing is known."""
+    found = set(states)
+    return next((state for state in ("bad", "warn", "ok", "idle", "unknown") if state in found), "unknown")

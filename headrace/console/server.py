@@ -1,0 +1,164 @@
+"""The console's process: a listening socket, the application behind its guard, and the threads that look at bridges and lake."""
+
+import ipaddress
+import logging
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.lake import LakeFile
+from headrace.console.bridges import Bridges
+from headrace.console.history import STEP, History
+from headrace.console.lake import Lake
+from headrace.console.next_steps import Files
+from headrace.console.pages import Known, Pages
+from headrace.console.prometheus import Prometheus
+from headrace.console.rows import figures, rows
+from headrace.console.security import Guard, Identity
+from headrace.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line gives."""
+
+    bridge: BridgeFile
+    #: `host:port` of the bridges' endpoints.
+    at: tuple[str, ...]
+    lake: LakeFile | None = None
+    prometheus: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 9420
+    #: Further names by which browsers call the console.
+    hosts: tuple[str, ...] = ()
+    identity: Identity = Identity()
+    #: PEM files for TLS.
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+class Console:
+    """Serves from `run` until `stop`; made before, so that a wrong address is reported before anything else starts."""
+
+    def __init__(self, settings: Settings) -> None:
+        sources = {source: name for name, stream in settings.bridge.streams.items() for source in stream.sources}
+        self._bridges = Bridges(settings.at, tuple(sources))
+        self._lake = Lake(settings.lake.root if settings.lake else None)
+        self._history = History()
+        self._streams = sources
+        self._stopped = threading.Event()
+        prometheus = Prometheus(settings.prometheus) if settings.prometheus else None
+        files = Files(settings.bridge.path, settings.lake.path if settings.lake else None)
+        login = settings.identity.token is not None
+        self.pages = Pages(
+            Known(
+                bridges=self._bridges,
+                lake=self._lake,
+                history=self._history,
+                prometheus=prometheus,
+                streams=sources,
+                files=files,
+                has_login=login,
+            )
+        )
+        self.application = application(self.pages, settings)
+        self._socket = _bound(settings.host, settings.port)
+        self.port = int(self._socket.getsockname()[1])
+        self._secure = settings.certificate is not None
+        self._host = settings.host
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self.application,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
+                ssl_certfile=settings.certificate,
+                ssl_keyfile=settings.key,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is called."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'https' if self._secure else 'http'}://{host}:{self.port}/"
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, or `stop`."""
+        self._bridges.start()
+        self._lake.start()
+        threading.Thread(target=self._record, name="history", daemon=True).start()
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._stopped.set()
+            self._bridges.stop()
+            self._lake.stop()
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._server.should_exit = True
+
+    def _record(self) -> None:
+        while not self._stopped.wait(STEP / 4):
+            try:
+                found = rows(self._bridges.view(), self._lake.view(), self._streams)
+                self._history.record(figures(found))
+            except Exception:
+                # Charts have a hole; the pages go on.
+                _log.exception("figures were not recorded")
+
+
+def application(pages: Pages, settings: Settings) -> Guard:
+    """Return the application behind its guard."""
+    inside = Starlette(
+        routes=[
+            Route("/", pages.overview),
+            Route("/sources/{region}/{name}", pages.source),
+            Route("/loads", pages.loads),
+            Route("/tables", pages.tables),
+            Route("/trends", pages.trends),
+            Route("/metrics", pages.metrics),
+            Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
+        ],
+        exception_handlers={404: pages.missing, 500: pages.failed},
+    )
+    own = [settings.host] if not _is_everywhere(settings.host) else []
+    return Guard(
+        inside,
+        hosts=[*own, *_LOOPBACK, *settings.hosts],
+        identity=settings.identity,
+        secure=settings.certificate is not None,
+        login_page=pages.login,
+    )
+
+
+def _is_everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="Choose another address with --listen, or stop what uses it.",
+        ) from error

@@ -1,0 +1,79 @@
+// Updates the page every two seconds without reloading it, and switches between light and dark. The pages work without it.
+"use strict";
+(() => {
+  const EVERY = 2000;
+  const live = document.getElementById("live");
+  const lost = document.getElementById("lost");
+  const pause = document.getElementById("pause");
+  let heard = document.getElementById("updated").textContent;
+
+  // Make one element like another, child by child, so that focus, selection and scrolling stay.
+  function update(old, fresh) {
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    const known = new Map([...old.children].filter((each) => each.id).map((each) => [each.id, each]));
+    let at = old.firstChild;
+    for (const next of [...fresh.childNodes]) {
+      const same = next.id && known.get(next.id);
+      if (same && same !== at) {
+        old.insertBefore(same, at);
+        at = same;
+      }
+      if (at && at.nodeType === next.nodeType && at.nodeName === next.nodeName && (at.id || "") === (next.id || "")) {
+        if (at.nodeType === Node.TEXT_NODE) {
+          if (at.data !== next.data) at.data = next.data;
+        } else if (at.nodeType === Node.ELEMENT_NODE && !at.isEqualNode(next)) update(at, next);
+        at = at.nextSibling;
+      } else old.insertBefore(next, at);
+    }
+    while (at) {
+      const after = at.nextSibling;
+      at.remove();
+      at = after;
+    }
+  }
+
+  async function refresh() {
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Fragment": "1" }, signal: AbortSignal.timeout(8000) });
+      if (answer.status === 401) return location.reload();
+      if (!answer.ok && answer.status !== 404) throw new Error(answer.statusText);
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+      if (live.dataset.summary !== fresh.dataset.summary) {
+        document.getElementById("announcer").textContent = fresh.dataset.summary;
+      }
+      heard = fresh.dataset.now;
+      update(live, fresh);
+      document.getElementById("updated").textContent = heard;
+      lost.hidden = true;
+    } catch {
+      document.getElementById("lost-since").textContent = heard;
+      lost.hidden = false;
+    }
+  }
+
+  async function turn() {
+    if (pause.getAttribute("aria-pressed") === "false" && !document.hidden) await refresh();
+    setTimeout(turn, EVERY);
+  }
+
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    const paused = pause.getAttribute("aria-pressed") === "false";
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Resume" : "Pause";
+  });
+
+  const theme = document.getElementById("theme");
+  const root = document.documentElement;
+  const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const name = () => { theme.textContent = dark() ? "Light" : "Dark"; };
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    document.cookie = `theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
+    name();
+  });
+  name();
+  setTimeout(turn, EVERY);
+})();
