@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -138,6 +138,17 @@ monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert r
 
 test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their causes, done to real parts, and resolve, in a real Prometheus; the dashboard's queries have data
 	@$(BIN)/python -m pytest -q -p no:randomly tests/monitoring
+
+.setup/console/ready: tests/console/requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .setup/console -r $<
+	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { echo "put chromium on PATH (apt-get install chromium), or set CHROMIUM="; exit 1; }
+	@touch $@
+
+test-console: setup .setup/console/ready ## The console in Chromium, over a real bridge, Kafka, databases and lake (chromium, or CHROMIUM=)
+	@PYTHONPATH=.setup/console $(BIN)/python -m pytest -q tests/console
+
+console-pictures: .setup/python .setup/console/ready ## Take the pictures of docs/console.md again
+	@PYTHONPATH=.setup/console $(BIN)/python -m tests.console.pictures docs/images
 
 .setup/docs/ready: docs/requirements.txt
 	@$(PYTHON) -m venv .setup/docs

@@ -33,6 +33,7 @@ SECTIONS = {
     ),
     "Network and trust": ("network", "security", "threat-model"),
     "Operate": (
+        "console",
         "metrics",
         "trouble",
         "recovery",

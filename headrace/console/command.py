@@ -23,20 +23,39 @@ _LEAST_TOKEN = 16
 
 @click.command()
 @click.option("--config", "path", required=True, metavar="FILE", type=_FILE, help="The bridges' file.")
-@click.option("--at", multiple=True, metavar="HOST:PORT",
-              help="A bridge's [metrics] listen, where it is not the file's; repeat for bridges that share sources.")
-@click.option("--lake", "lake_path", metavar="FILE", type=_FILE, help="The lake's file; without it the lake is not shown.")
-@click.option("--prometheus", metavar="URL", help="Take the charts from here; without it, from the console's own start on.")
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:9420", show_default=True, help="Where browsers connect to.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME",
-              help="A name by which browsers call the console, in addition to that of --listen; repeat for more.")
-@click.option("--token", metavar="REFERENCE",
-              help="Callers give this token: file:PATH, env:NAME or command:PROGRAM, of 16 characters or more.")
+@click.option(
+    "--at",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A bridge's [metrics] listen, where it is not the file's; repeat for bridges that share sources.",
+)
+@click.option(
+    "--lake", "lake_path", metavar="FILE", type=_FILE, help="The lake's file; without it the lake is not shown."
+)
+@click.option(
+    "--prometheus", metavar="URL", help="Take the charts from here; without it, from the console's own start on."
+)
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:9420", show_default=True, help="Where browsers connect to."
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name by which browsers call the console, in addition to that of --listen; repeat for more.",
+)
+@click.option(
+    "--token",
+    metavar="REFERENCE",
+    help="Callers give this token: file:PATH, env:NAME or command:PROGRAM, of 16 characters or more.",
+)
 @click.option("--trust-header", metavar="NAME", help="A proxy has identified callers and names them in this header.")
 @click.option("--from", "proxies", multiple=True, metavar="CIDR", help="With --trust-header: the proxy's addresses.")
 @click.option("--certificate", metavar="PEM", type=_FILE, help="Serve over TLS with this certificate.")
 @click.option("--key", metavar="PEM", type=_FILE, help="Its private key.")
 def console(
+    *,
     path: Path,
     at: tuple[str, ...],
     lake_path: Path | None,
@@ -117,7 +136,9 @@ def _token(reference: str) -> str:
     try:
         found = Secret(reference).reveal().strip()
     except ValueError as error:
-        raise ConfigurationError("--token: expected file:PATH, env:NAME or command:PROGRAM, not the token itself") from error
+        raise ConfigurationError(
+            "--token: expected file:PATH, env:NAME or command:PROGRAM, not the token itself"
+        ) from error
     if len(found) < _LEAST_TOKEN:
         raise ConfigurationError(
             f"--token {reference}: it has fewer than {_LEAST_TOKEN} characters",

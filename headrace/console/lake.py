@@ -15,14 +15,12 @@ from headrace.errors import ReplicationError
 
 #: Seconds between two looks.
 EVERY = 10.0
-#: Loads that are listed.
-_LISTED = 500
 
 _STATE = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY stream, "table" ORDER BY load DESC) AS n FROM state)
     WHERE n = 1"""
 _NAMES = 'SELECT stream, "table", name FROM names'
-_LOADS = f"""SELECT stream, step, load, started_at, finished_at, seconds, "rows", files, cardinality(tables) AS tables
-    FROM loads ORDER BY finished_at DESC LIMIT {_LISTED}"""
+_LOADS = """SELECT stream, step, load, started_at, finished_at, seconds, "rows", files, cardinality(tables) AS tables
+    FROM loads ORDER BY finished_at DESC LIMIT 500"""
 #: Up to where each step brought each source.
 _REACHED = """SELECT stream, step, s['source'] AS source, max(s['upto']) AS upto, max(s['commit_time']) AS commit_time,
     max(finished_at) AS finished_at

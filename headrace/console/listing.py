@@ -89,9 +89,7 @@ def listed(found: list[SourceRow], wish: Asked) -> Listed:
     matching = [
         row
         for row in found
-        if text in row.source.casefold()
-        and wish.state in {"", row.state}
-        and wish.stream in {"", row.stream}
+        if text in row.source.casefold() and wish.state in {"", row.state} and wish.stream in {"", row.stream}
     ]
     # Within equal ones by name, whichever the order is.
     matching.sort(key=lambda row: row.source)

@@ -16,7 +16,7 @@ class Step(NamedTuple):
     why: str
     command: str
     #: Where it is to be run: headquarters, or the source's region.
-    where: str = "headquarters"
+    where: str = "At headquarters"
 
 
 class Files(NamedTuple):
@@ -41,11 +41,11 @@ def of_source(row: SourceRow, lake: LakeView, files: Files) -> list[Step]:
     if edge.word == "silent":
         steps += [
             Step("The edge is not heard: is its process running, and can it reach headquarters?",
-                 "headrace status --config edge.toml", "its region"),
-            Step("Look at everything that the edge needs.", "headrace edge doctor --config edge.toml", "its region"),
+                 "headrace status --config edge.toml", "In its region"),
+            Step("Look at everything that the edge needs.", "headrace edge doctor --config edge.toml", "In its region"),
         ]  # fmt: skip
     elif edge.state == "bad" and edge.word in {"needs an operator", "stopped"}:
-        steps.append(Step(_sentence(edge.detail), "headrace edge doctor --config edge.toml", "its region"))
+        steps.append(Step(_sentence(edge.detail), "headrace edge doctor --config edge.toml", "In its region"))
     elif "bad" in {states[name].state for name in ("database", "edge", "interconnect")} or edge.state == "warn":
         wrong = next(hop for hop in row.hops[:3] if hop.state in {"bad", "warn"})
         steps.append(Step(_sentence(wrong.detail), f"headrace ask {source} doctor --config {bridge}"))
@@ -70,15 +70,11 @@ def of_table(table: TablePublished, files: Files) -> Step | None:
 
 def _of_lake(row: SourceRow, lake: LakeView, file: str) -> list[Step]:
     path = shlex.quote(file)
-    steps = []
-    own = [table for table in lake.tables if table.stream == row.stream]
-    for table in own:
-        if table.state == "stopped" and (step := of_table(table, Files("", file))):
-            steps.append(step)
+    own = [table for table in lake.tables if table.stream == row.stream and row.source in table.positions]
+    stopped = (of_table(table, Files("", file)) for table in own if table.state == "stopped")
+    steps = [step for step in stopped if step is not None]
     if row.stream and any(hop.state == "warn" and hop.word == "behind" for hop in row.hops[5:]):
-        steps.append(
-            Step("The lake is behind: load the stream.", f"headrace lake load {row.stream} --config {path}")
-        )
+        steps.append(Step("The lake is behind: load the stream.", f"headrace lake load {row.stream} --config {path}"))
     verified = {table for stream, source, table in lake.verdicts if (stream, source) == (row.stream, row.source)}
     differ = [
         table

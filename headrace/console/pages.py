@@ -15,10 +15,11 @@ from headrace import __version__
 from headrace.console import charts, listing, metrics, next_steps
 from headrace.console.bridges import Bridges, BridgesView
 from headrace.console.history import History
+from headrace.console.hops import NAMES
 from headrace.console.lake import Lake, LakeView
 from headrace.console.next_steps import Files
 from headrace.console.prometheus import Prometheus
-from headrace.console.rows import HOPS, IN_WORDS, STATES, SourceRow, counts, rows
+from headrace.console.rows import IN_WORDS, STATES, SourceRow, counts, rows
 from headrace.console.texts import FILTERS
 
 #: Seconds of a chart, by the name in the address.
@@ -47,6 +48,8 @@ class Pages:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        #: Figures since the start.
+        self.history = known.history
         self._charts = charts.Charts(known.history, known.prometheus)
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("headrace.console"),
@@ -68,11 +71,11 @@ class Pages:
             bridges=bridges,
             lake=lake,
             counted=counts(found),
-            hops=[(name, _worst(hop.state for hop in of)) for name, of in _columns(found)],
-            hop_counts={name: sum(hop.state in {"bad", "warn"} for hop in of) for name, of in _columns(found)},
+            hops=[_together(name, [row.hops[place].state for row in found]) for place, name in enumerate(NAMES)],
             total=len(found),
             rate=sum(each.status.records_per_second or 0.0 for each in found),
             lag=max((each.status.committed_lag_seconds or 0.0 for each in found), default=None),
+            published=max((one.finished_at for one in lake.streams.values() if one.finished_at), default=None),
             asked=asked,
             shown=shown,
             streams=sorted({each.stream for each in found if each.stream}),
@@ -197,11 +200,11 @@ class Pages:
         theme = request.cookies.get("theme", "")
         text = self._templates.get_template(template).render(
             layout="fragment.html" if request.headers.get("x-fragment") else "base.html",
-            page=template.removesuffix(".html"),
+            page="overview" if template == "source.html" else template.removesuffix(".html"),
             theme=theme if theme in {"light", "dark"} else "",
             version=__version__,
             now=time.time(),
-            HOPS=HOPS,
+            HOPS=NAMES,
             IN_WORDS=IN_WORDS,
             STATES=STATES,
             has_login=self._known.has_login,
@@ -210,12 +213,7 @@ class Pages:
         return HTMLResponse(text, status)
 
 
-def _columns(found: list[SourceRow]) -> list[tuple[str, list[Any]]]:
-    """Return each hop's name with that hop of all sources."""
-    return [(name, [each.hops[place] for each in found]) for place, name in enumerate(HOPS)]
-
-
-def _worst(states: Any) -> str:
-    """Return the state of a hop over all sources: what is not known counts only where nothing is known."""
-    found = set(states)
-    return next((state for state in ("bad", "warn", "ok", "idle", "unknown") if state in found), "unknown")
+def _together(name: str, states: list[str]) -> tuple[str, str, int]:
+    """Return a hop of all sources: its name, its worst state, and how many have that. One not known counts last."""
+    state = next((each for each in ("bad", "warn", "ok", "idle", "unknown") if each in states), "unknown")
+    return name, state, states.count(state)

@@ -15,8 +15,15 @@ from markupsafe import Markup, escape
 from headrace.console.history import Point
 from headrace.status.table import duration
 
-WIDTH, HEIGHT = 640, 180
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 12, 26
+#: Units of a chart's own; the page scales it to its column.
+NARROW, WIDE, HEIGHT = 420, 620, 180
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 10, 12, 26
+#: Steps of an axis of seconds, and of the time below: what clocks show.
+_CLOCK = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800)
+#: Width of a bar.
+_BAR = 2.6
+#: Divisions of an axis of time, about.
+_TIMES = 5
 #: Lines of one chart: each has a colour and a pattern of dashes of its own.
 MOST_LINES = 6
 
@@ -37,42 +44,45 @@ class Bar(NamedTuple):
     kind: int = 0
 
 
-def lines(title: str, series: Sequence[Line], seconds: float, unit: Callable[[float], str]) -> Markup:
+def lines(
+    title: str, series: Sequence[Line], seconds: float, unit: Callable[[float], str], width: int = NARROW
+) -> Markup:
     """Return a chart of the last `seconds`; one without points shows that."""
     now = time.time()
     known = [value for line in series for _, value in line.points if value is not None]
     if not known:
-        return _frame(title, Markup(_nothing("No figures yet.")), "No figures yet.")
-    top, ticks = _scale(max(known))
-    parts = [*_grid(ticks, top, unit), *_times(now, seconds)]
+        return _frame(title, _nothing("No figures yet.", width), "No figures yet.", width)
+    top, ticks = _scale(max(known), unit)
+    parts = [*_grid(ticks, top, unit, width), *_times(now, seconds, width)]
     for number, line in enumerate(series[:MOST_LINES]):
         for piece in _pieces(line.points):
-            path = " ".join(f"{_x(at, now, seconds):.1f},{_y(value, top):.1f}" for at, value in piece)
+            path = " ".join(f"{_x(at, now, seconds, width):.1f},{_y(value, top):.1f}" for at, value in piece)
             if len(piece) == 1:
                 at, value = piece[0]
-                parts.append(f'<circle class="dot s{number}" cx="{_x(at, now, seconds):.1f}" cy="{_y(value, top):.1f}" r="2"/>')
+                parts.append(
+                    f'<circle class="dot s{number}" cx="{_x(at, now, seconds, width):.1f}" cy="{_y(value, top):.1f}" r="2"/>'
+                )
             else:
                 parts.append(f'<polyline class="line s{number}" points="{path}"/>')
-    return _frame(title, Markup("".join(parts)), _described(series, unit))  # noqa: S704 - of numbers and escaped texts.
+    return _frame(title, Markup("".join(parts)), _described(series, unit), width)  # noqa: S704 - of numbers and escaped texts.
 
 
-def bars(title: str, found: Sequence[Bar], seconds: float, unit: Callable[[float], str]) -> Markup:
+def bars(title: str, found: Sequence[Bar], seconds: float, unit: Callable[[float], str], width: int = WIDE) -> Markup:
     """Return a chart of bars over the last `seconds`."""
     now = time.time()
     shown = [bar for bar in found if bar.at >= now - seconds]
     if not shown:
-        return _frame(title, Markup(_nothing("Nothing in this time.")), "Nothing in this time.")
-    top, ticks = _scale(max(bar.value for bar in shown))
-    parts = [*_grid(ticks, top, unit), *_times(now, seconds)]
+        return _frame(title, _nothing("Nothing in this time.", width), "Nothing in this time.", width)
+    top, ticks = _scale(max(bar.value for bar in shown), unit)
+    parts = [*_grid(ticks, top, unit, width), *_times(now, seconds, width)]
     for bar in shown:
-        x, y = _x(bar.at, now, seconds), _y(bar.value, top)
+        # Next to each other by kind, since steps of one load end at about the same time.
+        x, y = _x(bar.at, now, seconds, width) + _BAR * (bar.kind - 1), _y(bar.value, top)
         height = max(1.0, HEIGHT - _BOTTOM - y)
-        parts.append(
-            f'<rect class="bar s{bar.kind}" x="{x - 2:.1f}" y="{HEIGHT - _BOTTOM - height:.1f}" width="4" height="{height:.1f}">'
-            f"<title>{escape(bar.text)}</title></rect>"
-        )
+        size = f'x="{x:.1f}" y="{HEIGHT - _BOTTOM - height:.1f}" width="{_BAR}" height="{height:.1f}"'
+        parts.append(f'<rect class="bar s{bar.kind}" {size}><title>{escape(bar.text)}</title></rect>')
     text = f"{len(shown)} bars, the highest {unit(max(bar.value for bar in shown))}."
-    return _frame(title, Markup("".join(parts)), text)  # noqa: S704 - as above.
+    return _frame(title, Markup("".join(parts)), text, width)  # noqa: S704 - as above.
 
 
 def count(value: float) -> str:
@@ -80,19 +90,20 @@ def count(value: float) -> str:
     for least, unit, each in ((1e9, "G", 1e9), (1e6, "M", 1e6), (1e4, "k", 1e3)):
         if value >= least:
             return f"{value / each:.3g}{unit}"
-    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
-def _frame(title: str, inside: Markup, text: str) -> Markup:
+def _frame(title: str, inside: Markup, text: str, width: int) -> Markup:
     template = (
         '<svg class="chart" viewBox="0 0 {width} {height}" role="img" preserveAspectRatio="xMidYMid meet">'
         "<title>{title}</title><desc>{text}</desc>{inside}</svg>"
     )
-    return Markup(template).format(width=WIDTH, height=HEIGHT, title=title, text=text, inside=inside)  # noqa: S704 - escapes.
+    return Markup(template).format(width=width, height=HEIGHT, title=title, text=text, inside=inside)  # noqa: S704 - escapes.
 
 
-def _nothing(text: str) -> str:
-    return f'<text class="nothing" x="{WIDTH // 2}" y="{HEIGHT // 2}" text-anchor="middle">{escape(text)}</text>'
+def _nothing(text: str, width: int) -> Markup:
+    template = '<text class="nothing" x="{x}" y="{y}" text-anchor="middle">{text}</text>'
+    return Markup(template).format(x=width // 2, y=HEIGHT // 2, text=text)  # noqa: S704 - escapes.
 
 
 def _described(series: Sequence[Line], unit: Callable[[float], str]) -> str:
@@ -104,36 +115,42 @@ def _described(series: Sequence[Line], unit: Callable[[float], str]) -> str:
     return " ".join(texts)
 
 
-def _scale(highest: float) -> tuple[float, list[float]]:
+def _scale(highest: float, unit: Callable[[float], str]) -> tuple[float, list[float]]:
     """Return the top of the axis and its ticks: round numbers, three to six of them."""
     if highest <= 0:
         return 1.0, [0.0, 1.0]
     rough = highest / 4
     power = 10 ** math.floor(math.log10(rough))
-    step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough)
+    step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
+    if unit is seconds_text and step >= 1:
+        step = next((each for each in _CLOCK if each >= rough), step)
     ticks = [step * number for number in range(math.ceil(highest / step) + 1)]
     return ticks[-1], ticks
 
 
-def _grid(ticks: Sequence[float], top: float, unit: Callable[[float], str]) -> list[str]:
+def _grid(ticks: Sequence[float], top: float, unit: Callable[[float], str], width: int) -> list[str]:
     parts = []
     for tick in ticks:
         y = _y(tick, top)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(unit(tick))}</text>')
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(unit(tick))}</text>'
+        )
     return parts
 
 
-def _times(now: float, seconds: float) -> list[str]:
+def _times(now: float, seconds: float, width: int) -> list[str]:
+    """Return round times below the chart."""
+    step = next((each for each in _CLOCK if each >= seconds / _TIMES), _CLOCK[-1])
     parts = []
-    for part in range(5):
-        at = now - seconds * (4 - part) / 4
-        form = "%H:%M" if seconds <= 86_400 else "%d %b %H:%M"
-        anchor = {0: "start", 4: "end"}.get(part, "middle")
-        text = f"{datetime.fromtimestamp(at, UTC):{form}}"
-        parts.append(
-            f'<text class="tick" x="{_x(at, now, seconds):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{text}</text>'
-        )
+    at = math.ceil((now - seconds) / step) * step
+    while at <= now:
+        x = _x(at, now, seconds, width)
+        # One at the edge would be cut off.
+        if _LEFT + 12 <= x <= width - _RIGHT - 12:
+            text = f"{datetime.fromtimestamp(at, UTC):{'%H:%M' if seconds <= 86_400 else '%d %b'}}"
+            parts.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{text}</text>')
+        at += step
     return parts
 
 
@@ -148,9 +165,9 @@ def _pieces(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
     return [piece for piece in pieces if piece]
 
 
-def _x(at: float, now: float, seconds: float) -> float:
+def _x(at: float, now: float, seconds: float, width: int) -> float:
     share = min(1.0, max(0.0, 1 - (now - at) / seconds))
-    return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
+    return _LEFT + share * (width - _LEFT - _RIGHT)
 
 
 def _y(value: float, top: float) -> float:

@@ -4,7 +4,7 @@
 |---|---|
 | nothing, on a loopback address | every process of this machine |
 | a token | a request with `Authorization: Bearer TOKEN`, or with the cookie that the login page gives for it |
-| a proxy's header | a request from the proxy's own addresses that has the header; the proxy has to remove it from what others send |
+| a proxy's header | a request from the proxy's own addresses that has the header, which it removes from others' |
 
 A name in `Host` that is not the console's own is answered with 421, so that a page of another site whose name is made to point
 here (DNS rebinding) gets nothing. No request changes anything but the login.
@@ -85,7 +85,13 @@ class Guard:
     """The application within, behind all checks."""
 
     def __init__(
-        self, inside: ASGIApp, *, hosts: Sequence[str], identity: Identity, secure: bool, login_page: Callable[[str], str]
+        self,
+        inside: ASGIApp,
+        *,
+        hosts: Sequence[str],
+        identity: Identity,
+        secure: bool,
+        login_page: Callable[[str], str],
     ) -> None:
         """Take the names by which the console is called, and whether it is served over TLS."""
         self._inside = inside

@@ -4,7 +4,7 @@ import ipaddress
 import logging
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -41,7 +41,7 @@ class Settings:
     port: int = 9420
     #: Further names by which browsers call the console.
     hosts: tuple[str, ...] = ()
-    identity: Identity = Identity()
+    identity: Identity = field(default_factory=Identity)
     #: PEM files for TLS.
     certificate: Path | None = None
     key: Path | None = None
@@ -76,6 +76,8 @@ class Console:
         self.port = int(self._socket.getsockname()[1])
         self._secure = settings.certificate is not None
         self._host = settings.host
+        # Of its start and its end the console prints its own lines.
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.application,
@@ -118,7 +120,7 @@ class Console:
             try:
                 found = rows(self._bridges.view(), self._lake.view(), self._streams)
                 self._history.record(figures(found))
-            except Exception:
+            except Exception:  # noqa: BLE001 - a defect of the charts alone.
                 # Charts have a hole; the pages go on.
                 _log.exception("figures were not recorded")
 

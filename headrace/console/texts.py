@@ -10,7 +10,7 @@ from headrace.status.table import duration, size
 
 #: A sign for each state, of a shape of its own: colour alone says nothing to some people.
 _SIGNS = {"ok": "●", "warn": "▲", "bad": "■", "idle": "◌", "unknown": "○"}
-_NONE = "–"
+_NONE = "-"
 
 
 def _duration(seconds: float | None) -> str:
@@ -30,13 +30,21 @@ def _clock(at: datetime | float | None) -> str:
     return f"{at if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def _size(number: int | None) -> str:
+    """Return bytes with their unit: 44 MB."""
+    if number is None:
+        return _NONE
+    text = size(number)
+    return f"{text} B" if text[-1].isdigit() else f"{text[:-1]} {text[-1]}B"
+
+
 def _source_link(source: str) -> str:
     return f"/sources/{quote(source)}"
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "duration": _duration,
-    "size": lambda number: _NONE if number is None else f"{size(number)}B",
+    "size": _size,
     "count": lambda number: _NONE if number is None else count(float(number)),
     "whole": lambda number: _NONE if number is None else f"{number:,}",
     "age": _age,

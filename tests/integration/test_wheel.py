@@ -63,14 +63,14 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
-    assert kinds == {".py", ".sql", ".properties", ".java"}
+    assert kinds == {".py", ".sql", ".properties", ".java", ".html", ".css", ".js", ".svg"}
     with tarfile.open(sdist) as archive:
         inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert inside >= PACKAGES
     assert "tests" not in inside
     metadata = zipfile.ZipFile(wheel).read(f"headrace-{__version__}.dist-info/METADATA").decode()
     extras = {line.split()[1] for line in metadata.splitlines() if line.startswith("Provides-Extra")}
-    assert extras >= {"edge", "bridge", "spark", "airflow"}
+    assert extras >= {"edge", "bridge", "spark", "airflow", "console"}
     assert {line.split()[1] for line in (sdist.parent / "SHA256SUMS").read_text().splitlines()} == {
         file.name for file in made
     }
@@ -81,7 +81,7 @@ def test_commands_work_without_a_checkout(run, installed):
     assert all(path.startswith(str(installed.parent)) for path in where.split())
     assert __version__ in run("headrace", "--version")
     assert "jars" in run("headrace", "--help")
-    for part in ("edge", "bridge", "lake", "verify", "jars"):
+    for part in ("edge", "bridge", "lake", "verify", "jars", "console"):
         assert "Usage: headrace" in run("headrace", part, "--help")
 
 

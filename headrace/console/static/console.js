@@ -22,7 +22,7 @@
       if (at && at.nodeType === next.nodeType && at.nodeName === next.nodeName && (at.id || "") === (next.id || "")) {
         if (at.nodeType === Node.TEXT_NODE) {
           if (at.data !== next.data) at.data = next.data;
-        } else if (at.nodeType === Node.ELEMENT_NODE && !at.isEqualNode(next)) update(at, next);
+        } else if (at.nodeType === Node.ELEMENT_NODE && !("keep" in at.dataset) && !at.isEqualNode(next)) update(at, next);
         at = at.nextSibling;
       } else old.insertBefore(next, at);
     }

@@ -18,6 +18,7 @@ from edge.observability.figures import STATES as EDGE_STATES
 from edge.observability.figures import Figures
 from edge.observability.service import PREFIX as EDGE
 from headrace.certificates.expiry import ConnectionMetrics
+from headrace.console.metrics import HELP as CONSOLE
 from headrace.metrics.collector import names
 from headrace.metrics.figure import metrics_of
 
@@ -27,11 +28,12 @@ LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).va
 ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
 ALL |= {f"{CONNECTION_PREFIX}_{metric.name}" for metric in metrics_of(ConnectionMetrics).values()}
 ALL |= {f"{DELIVERY_PREFIX}_{metric.name}" for metric in metrics_of(DeliveryMetrics).values()}
+ALL |= CONSOLE.keys() | {"headrace_console_build_info"}
 
 
 def named(text):
     """Return the metrics that a text names; those of a histogram without what Prometheus adds."""
-    found = set(re.findall(r"\bheadrace_(?:edge|bridge)_[a-z_]*[a-z]\b", text))
+    found = set(re.findall(r"\bheadrace_(?:edge|bridge|lake|console)_[a-z_]*[a-z]\b", text))
     return {re.sub(r"_bucket$", "", name) for name in found}
 
 

@@ -1,0 +1,193 @@
+"""`python -m tests.console.pictures FOLDER`: the pictures of docs/console.md, in light and dark.
+
+Figures of the sources and rows of the lake are set by hand, so that the pictures show a pipeline of months. The bridge's
+endpoint, the console and the browser are real.
+"""
+
+import math
+import random
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from playwright.sync_api import sync_playwright
+
+from bridge.metrics import Complete, SourceMetrics
+from bridge.service import BridgeService
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.console import rows
+from headrace.console.next_steps import Files
+from headrace.console.server import Console, Settings
+from headrace.metrics.endpoint import Endpoint
+from tests.console.conftest import CHROMIUM
+
+SOURCES = (
+    "jakarta/bank", "surabaya/bank", "singapore/wallet", "london/cards", "frankfurt/sales", "paris/sales", "madrid/sales",
+    "oslo/sales", "austin/orders",
+)  # fmt: skip
+TABLES = ("accounts", "branches", "cards", "customers", "limits", "orders", "payments", "tellers")
+PAGES = {
+    "overview": "/",
+    "source": "/sources/singapore/wallet",
+    "loads": "/loads?range=24h",
+    "tables": "/tables",
+    "trends": "/trends?range=2h",
+}
+_POSITION = "68f1c2a0/{:016x}/00000003"
+
+
+def figures(number: int) -> SourceMetrics:
+    """Return the figures of a source; three of them have something else wrong."""
+    found = SourceMetrics(state="serving", heard_at=time.monotonic(), complete=Complete(time.monotonic(), 0.1, 0))
+    found.position = _POSITION.format(0x1EBCEF0 + number)
+    found.edge = {
+        "state": "capturing",
+        "heartbeat_seconds": 30.0,
+        "captured_lag_seconds": 0.02,
+        "accepted_lag_seconds": 0.11,
+    }
+    found.edge |= {"spool_bytes": 0, "spool_limit_bytes": 8 << 30, "retained_wal_bytes": (3 + 17 * number) << 20}
+    found.edge |= {"safe_wal_bytes": 16 << 30, "unacknowledged_batches": number % 3, "version": "0.2.0"}
+    found.rate.add(9000 + 1700 * number)
+    match SOURCES[number]:
+        case "singapore/wallet":
+            found.heard_at -= 140
+            found.complete = Complete(time.monotonic() - 140, 0.1, 0)
+        case "oslo/sales":
+            found.edge["spool_bytes"] = 7 << 30
+        case "madrid/sales":
+            found.edge |= {"state": "database down", "reason": "connection refused at 10.20.0.12:5432"}
+    return found
+
+
+def make_lake(root: Path) -> None:
+    """Write the lake's own tables as loads of a day leave them."""
+    now = datetime.now(UTC)
+    at, micro = now - timedelta(minutes=7), pa.timestamp("us", tz="UTC")
+    places = [(name, _POSITION.format(0x1EBCEF0 + number)) for number, name in enumerate(SOURCES)]
+    texts = pa.map_(pa.string(), pa.string())
+    state = pa.schema(
+        [("stream", pa.string()), ("table", pa.string()), ("load", pa.int64()), ("positions", texts), ("reason", pa.string()),
+         ("version", pa.int64()), ("keyed", pa.bool_()), ("warnings", texts), ("copying", texts), ("changes", pa.int64()),
+         ("finished_at", micro)]
+    )  # fmt: skip
+    found = [{"stream": "bank", "table": None, "load": 96, "positions": places, "changes": 48_201, "finished_at": at}]
+    found += [
+        {"stream": "bank", "table": f"public.{name}", "load": 96, "version": 96, "keyed": True} for name in TABLES
+    ]
+    found[-1] |= {"positions": [places[4]]}
+    found[-1] |= {"reason": "column balance changed from numeric(10,2) to text: silver cannot follow", "version": 71}
+    write_deltalake(str(root / "state"), pa.Table.from_pylist(found, schema=state))
+    names = [{"stream": "bank", "table": f"public.{name}", "name": name} for name in TABLES]
+    write_deltalake(str(root / "names"), pa.Table.from_pylist(names))
+    one = pa.struct([("source", pa.string()), ("upto", pa.string()), ("commit_time", micro)])
+    loads = pa.schema(
+        [("stream", pa.string()), ("step", pa.string()), ("load", pa.int64()), ("started_at", micro), ("finished_at", micro),
+         ("seconds", pa.float64()), ("rows", pa.int64()), ("files", pa.int64()), ("sources", pa.list_(one)),
+         ("tables", pa.list_(pa.string()))]
+    )  # fmt: skip
+    done = []
+    for number in range(96):
+        end = at - timedelta(minutes=15 * (95 - number))
+        busy = 1.2 + math.sin(number / 96 * 2 * math.pi - 1.5) + random.random() * 0.3
+        for step, took, after in (("bronze", 6 * busy, 40), ("silver", 14 * busy, 0)):
+            upto = [{"source": name, "upto": position, "commit_time": at} for name, position in places]
+            count = round(21_000 * busy) - 37 * (step == "silver")
+            last = end - timedelta(seconds=after)
+            done.append(
+                {"stream": "bank", "step": step, "load": number + 1 if step == "silver" else None, "seconds": took, "rows": count,
+                 "started_at": last - timedelta(seconds=took), "finished_at": last, "files": 8, "tables": list(TABLES),
+                 "sources": upto if number == 95 else []}
+            )  # fmt: skip
+    write_deltalake(str(root / "loads"), pa.Table.from_pylist(done, schema=loads))
+    verdicts = [
+        {"verified_at": now - timedelta(hours=3), "stream": "bank", "source": source, "table": f"public.{name}",
+         "verdict": "not equal" if (source, name) == ("oslo/sales", "limits") else "equal", "rows_source": 120_000 + 7 * place,
+         "rows_lake": 120_000 + 7 * place, "ranges": 10, "ranges_compared": 10}
+        for source in SOURCES for place, name in enumerate(TABLES[:-1])
+    ]  # fmt: skip
+    write_deltalake(str(root / "verified"), pa.Table.from_pylist(verdicts))
+
+
+def make_history(console: Console) -> None:
+    """Note figures of two hours, with a disturbance in them."""
+    now = time.time()
+    for ago in range(719, -1, -1):
+        odd = 35.0 * math.exp(-(((ago - 260) / 18) ** 2))
+        lags = {
+            name: 0.3 + 0.2 * math.sin(ago / 40 + place) + random.random() * 0.2 for place, name in enumerate(SOURCES)
+        }
+        lags["singapore/wallet"] += odd + max(0, 14 - ago) * 10.0
+        rates = {
+            name: 900 + 350 * math.sin(ago / 90 + place) + random.random() * 60 for place, name in enumerate(SOURCES)
+        }
+        fresh = ago * 10 % 900 + 20.0
+        noted = {(rows.LAG, name): value for name, value in lags.items()}
+        noted |= {(rows.RATE, name): value for name, value in rates.items()}
+        noted |= {(rows.FRESH, name): fresh for name in SOURCES}
+        noted |= {(rows.LAG, rows.ALL): max(lags.values()), (rows.RATE, rows.ALL): sum(rates.values())}
+        console.pages.history.record(noted | {(rows.FRESH_OF_STREAM, "bank"): fresh}, now - ago * 10)
+
+
+def take(url: str, folder: Path) -> None:
+    """Take every page in light and dark."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": 1240, "height": 760}, color_scheme=scheme)
+            for name, path in PAGES.items():
+                page.goto(url + path.lstrip("/"))
+                page.screenshot(path=folder / f"console-{name}-{scheme}.png", full_page=name in {"overview", "tables"})
+        browser.close()
+
+
+def main(folder: Path) -> None:
+    """Start all, take the pictures, end all."""
+    random.seed(20)
+    with tempfile.TemporaryDirectory(prefix="headrace-pictures-") as name:
+        scratch = Path(name)
+        sources = {source: figures(number) for number, source in enumerate(SOURCES)}
+        service = BridgeService(lambda: sources, dict, lambda: True, lambda: "", {}, {})
+        service.waits_for = ""
+        endpoint = Endpoint("127.0.0.1:0", service)
+        owned = ", ".join(f'"{source}" = [{number}]' for number, source in enumerate(SOURCES))
+        head = '[kafka]\nbootstrap = "kafka:9092"\n'
+        (scratch / "bridge.toml").write_text(
+            f'{head}[interconnect]\nlisten = "127.0.0.1:5671"\n[streams.bank]\nsources = {{ {owned} }}\n'
+        )
+        (scratch / "lake.toml").write_text(
+            f'{head}[lake]\nroot = "lake"\n[streams.bank]\nsources = {list(SOURCES)}\n'.replace("'", '"')
+        )
+        make_lake(scratch / "lake")
+        settings = Settings(
+            bridge=load(scratch / "bridge.toml", BridgeFile),
+            at=(f"127.0.0.1:{endpoint.port}",),
+            lake=load(scratch / "lake.toml", LakeFile),
+            port=0,
+        )
+        console = Console(settings)
+        # Paths as they are where a console runs.
+        files = Files("/etc/headrace/bridge.toml", "/etc/headrace/lake.toml")
+        console.pages._known = replace(console.pages._known, files=files)
+        make_history(console)
+        server = threading.Thread(target=console.run)
+        server.start()
+        time.sleep(4)
+        try:
+            take(console.url, folder)
+        finally:
+            console.stop()
+            server.join(30)
+            endpoint.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,105 @@
+"""What the open page shows when an edge, the bridge, the lake or Prometheus is down, and when they are back."""
+
+import signal
+import time
+
+from playwright.sync_api import expect
+
+from infra.local.ports import free_port
+
+pytest_plugins = ["tests.fix_bridge"]
+
+
+def heading(page, text, seconds=60):
+    expect(page.get_by_role("heading", level=1)).to_contain_text(text, timeout=seconds * 1000)
+
+
+def test_an_edge_that_dies_turns_red_within_seconds_and_green_when_it_is_back(headquarters, console, watched):
+    served = console("--config", str(headquarters.file))
+    page = watched(served.url).go("/")
+    heading(page, "All 2 sources are well")
+
+    headquarters.edges["london/cards"].kill()
+    killed = time.monotonic()
+    cell = page.locator("tr[id='row-london/cards'] td.hop").nth(1)
+    expect(cell).to_have_class("hop bad", timeout=30_000)
+    # Three heartbeats of 0.3 s and a second, a look of the console and one of the page.
+    print(f"an edge that was killed is red after {time.monotonic() - killed:.1f} s")
+    assert time.monotonic() - killed < 10
+    heading(page, "1 of 2 sources is failing", 1)
+    expect(page.get_by_role("status")).to_have_text("1 of 2 sources is failing")
+    expect(page.locator("tr[id='row-jakarta/bank']")).to_have_class("ok")
+    # The state is in words and signs too.
+    expect(page.locator("tr[id='row-london/cards'] .state")).to_contain_text("failing")
+    page.get_by_role("link", name="london/cards").first.click()
+    expect(page.locator("section[aria-labelledby=next]")).to_contain_text("headrace edge doctor")
+
+    headquarters.edges["london/cards"].start()
+    expect(page.locator("h1 .state")).to_contain_text("well", timeout=60_000)
+
+
+def test_a_bridge_that_dies_turns_red_within_seconds_the_page_stays_and_recovers(headquarters, console, watched):
+    served = console("--config", str(headquarters.file))
+    page = watched(served.url).go("/")
+    heading(page, "All 2 sources are well")
+
+    headquarters.bridge.kill()
+    killed = time.monotonic()
+    heading(page, "2 of 2 sources are failing", 10)
+    print(f"a bridge that was killed is red after {time.monotonic() - killed:.1f} s")
+    expect(page.locator(".notice.bad").first).to_contain_text(f"The bridge at {headquarters.metrics} does not answer")
+    expect(page.locator("table.sources tbody tr")).to_have_count(2)
+    page.get_by_role("link", name="jakarta/bank").first.click()
+    expect(page.locator("section[aria-labelledby=next]")).to_contain_text("headrace bridge doctor")
+    page.get_by_role("link", name="Overview").first.click()
+
+    headquarters.start_bridge()
+    heading(page, "All 2 sources are well", 90)
+    expect(page.locator(".notice.bad")).to_have_count(0)
+
+
+def test_a_bridge_that_hangs_counts_as_down_and_delays_no_page(headquarters, console, watched):
+    served = console("--config", str(headquarters.file))
+    page = watched(served.url).go("/")
+    heading(page, "All 2 sources are well")
+    headquarters.bridge.process.send_signal(signal.SIGSTOP)
+    try:
+        heading(page, "2 of 2 sources are failing", 15)
+        begun = time.monotonic()
+        page.reload()
+        assert time.monotonic() - begun < 2
+    finally:
+        headquarters.bridge.process.send_signal(signal.SIGCONT)
+    heading(page, "All 2 sources are well", 90)
+
+
+def test_without_a_bridge_a_lake_and_prometheus_every_page_says_what_to_check(console, watched, tmp_path):
+    (tmp_path / "bridge.toml").write_text(
+        '[kafka]\nbootstrap = "127.0.0.1:1"\n[interconnect]\nlisten = "127.0.0.1:0"\n'
+        f'[metrics]\nlisten = "127.0.0.1:{free_port()}"\n[streams.bank.sources]\n"jakarta/bank" = [0]\n'
+    )
+    (tmp_path / "lake.toml").write_text(
+        '[lake]\nroot = "nowhere"\n[kafka]\nbootstrap = "127.0.0.1:1"\n[streams.bank]\nsources = ["jakarta/bank"]\n'
+    )
+    away = f"http://127.0.0.1:{free_port()}"
+    served = console(
+        "--config", str(tmp_path / "bridge.toml"), "--lake", str(tmp_path / "lake.toml"), "--prometheus", away
+    )
+    seen = watched(served.url)
+    page = seen.go("/")
+    expect(page.locator(".notice.bad").first).to_contain_text("does not answer", timeout=20_000)
+    expect(page.locator(".notice.bad").first).to_contain_text("Check that its process runs")
+    expect(page.locator("table.sources tbody tr")).to_have_count(1)
+    for path in ("/loads", "/tables"):
+        expect(seen.go(path).locator(".notice.bad")).to_contain_text("nothing is published yet", timeout=20_000)
+    expect(seen.go("/trends").locator(".notice.warn")).to_contain_text(f"Prometheus at {away} does not answer")
+    expect(seen.go("/sources/jakarta/bank").locator("main")).to_contain_text("headrace bridge doctor")
+
+
+def test_a_console_that_ends_is_shown_on_the_open_page(headquarters, console, watched):
+    served = console("--config", str(headquarters.file))
+    page = watched(served.url).go("/")
+    heading(page, "All 2 sources are well")
+    assert served.stop() == 0
+    expect(page.get_by_role("alert")).to_contain_text("The console itself does not answer", timeout=20_000)
+    heading(page, "All 2 sources are well", 1)

@@ -1,0 +1,140 @@
+"""The hops of a source: which is failing, and what its row shows, for everything that a bridge may report."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.console import rows
+from headrace.console.bridges import BridgesView, SourceSeen
+from headrace.console.hops import NAMES
+from headrace.console.lake import LakeView, Reached, StreamPublished, TablePublished
+from headrace.status.answer import SourceStatus
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+WELL = {
+    "source": "jakarta/bank",
+    "state": "serving",
+    "position": "6b04100c/0000000001d53818/00000003",
+    "records_per_second": 12.0,
+    "captured_lag_seconds": 0.0,
+    "accepted_lag_seconds": 0.0,
+    "committed_lag_seconds": 0.1,
+    "retained_wal_bytes": 1000,
+    "safe_wal_bytes": 10**9,
+    "spool_bytes": 0,
+    "spool_limit_bytes": 1000,
+    "unacknowledged_batches": 0,
+    "heard_seconds": 0.2,
+    "edge_state": "capturing",
+}
+
+
+def row(lake=None, problem="", **changes):
+    seen = SourceSeen(status=SourceStatus(**WELL | changes), bridge="b:1", problem=problem)
+    return rows.row(seen, lake or LakeView(configured=False), "bank", NOW.timestamp())
+
+
+def states(found):
+    return dict(zip(NAMES, (hop.state for hop in found.hops), strict=True))
+
+
+def lake(upto=WELL["position"], table="published", **changes):
+    """Return a lake that has the source up to a position, committed an hour ago."""
+    ago = NOW - timedelta(hours=1)
+    reached = Reached(upto=upto, commit_time=ago, finished_at=ago)
+    one = {
+        "stream": "bank",
+        "table": "public.t",
+        "name": "t",
+        "state": table,
+        "reason": "a column changed",
+        "keyed": True,
+    }
+    one |= {
+        "warnings": (),
+        "version": 1,
+        "positions": {"jakarta/bank": upto},
+        "copying": {},
+        "published_at": ago,
+    } | changes
+    stream = StreamPublished(stream="bank", load=1, changes=1, finished_at=ago, positions={"jakarta/bank": upto})
+    return LakeView(
+        streams={"bank": stream},
+        tables=(TablePublished(**one),),
+        reached={(step, "jakarta/bank"): reached for step in ("bronze", "silver")},
+    )
+
+
+def test_a_source_whose_hops_are_all_well_is_well_and_nothing_is_to_be_explained():
+    found = row(lake())
+    assert set(states(found).values()) == {"ok"}
+    assert (found.state, found.why, found.freshness) == ("ok", "", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hop", "state", "word"),
+    [
+        ({"edge_state": "silent", "heard_seconds": 90.0}, "edge", "bad", "silent"),
+        ({"edge_state": None, "heard_seconds": None}, "edge", "bad", "silent"),
+        ({"edge_state": "needs an operator", "warnings": ["the slot is gone"]}, "edge", "bad", "needs an operator"),
+        ({"edge_state": "starting"}, "edge", "warn", "starting"),
+        ({"spool_bytes": 900}, "edge", "warn", "spool fills"),
+        ({"captured_lag_seconds": 100.0}, "edge", "warn", "behind"),
+        ({"captured_lag_seconds": 400.0}, "edge", "bad", "behind"),
+        ({"warnings": ["a certificate ends soon"]}, "edge", "warn", "warns"),
+        ({"edge_state": "database down", "warnings": ["refused"]}, "database", "bad", "down"),
+        ({"retained_wal_bytes": 900, "safe_wal_bytes": 100}, "database", "warn", "log fills"),
+        ({"edge_state": "interconnect down"}, "interconnect", "bad", "down"),
+        ({"edge_state": "not acknowledged"}, "interconnect", "bad", "stuck"),
+        ({"state": "gap", "reason": "something is missing"}, "bridge", "bad", "gap"),
+        ({"state": "needs an operator", "reason": "no topic"}, "bridge", "bad", "needs an operator"),
+        ({"state": "waiting for Kafka"}, "Kafka", "bad", "waits"),
+        ({"committed_lag_seconds": 400.0}, "Kafka", "bad", "behind"),
+    ],
+)
+def test_what_fails_is_shown_at_its_hop_and_decides_the_state_of_the_source(changes, hop, state, word):
+    found = row(lake(), **changes)
+    (shown,) = [each for each in found.hops if each.name == hop]
+    assert (shown.state, shown.word) == (state, word)
+    assert found.state == state
+    assert found.why
+
+
+def test_of_a_bridge_that_does_not_answer_nothing_is_believed_but_that():
+    found = row(lake(), problem="nobody answers at b:1")
+    assert states(found) == dict.fromkeys(NAMES, "unknown") | {"bridge": "bad", "bronze": "ok", "silver": "ok"}
+    assert (found.state, found.why) == ("bad", "bridge: nobody answers at b:1")
+    noted = rows.figures([found])
+    assert noted[rows.LAG, "jakarta/bank"] is None
+    assert noted[rows.LAG, rows.ALL] is None
+
+
+@pytest.mark.parametrize(("state", "shown"), [("elsewhere", "idle"), ("not known", "unknown"), ("stopped", "warn")])
+def test_a_source_that_this_bridge_does_not_serve_is_not_shown_as_failing(state, shown):
+    assert row(lake(), state=state, edge_state=None).state == shown
+
+
+def test_what_the_lake_lacks_is_as_old_as_the_newest_change_that_it_has():
+    assert row(lake("6b04100c/0000000001d00000/00000000")).freshness == 3600
+    behind = row(lake("6b04100c/0000000001d00000/00000000"))
+    assert states(behind)["silver"] == "ok"
+    assert row(LakeView(problem="away")).freshness is None
+    assert states(row(LakeView(problem="away")))["silver"] == "unknown"
+
+
+def test_a_table_that_stopped_or_is_copied_is_shown_at_silver():
+    stopped = row(lake(table="stopped"))
+    assert (stopped.state, stopped.hops[6].detail) == ("warn", "tables that stopped: public.t")
+    copied = row(lake(table="copying", copying={"jakarta/bank": "x"}))
+    assert (copied.state, copied.hops[6].word) == ("warn", "copying")
+
+
+def test_the_worst_lag_and_the_rate_of_all_are_noted():
+    seen = {
+        name: SourceSeen(status=SourceStatus(**WELL | {"source": name, "committed_lag_seconds": lag}))
+        for name, lag in (("a/b", 3.0), ("c/d", 7.0))
+    }
+    found = rows.rows(BridgesView(bridges=(), sources=seen), LakeView(configured=False), {"a/b": "bank"})
+    noted = rows.figures(found)
+    assert (noted[rows.LAG, rows.ALL], noted[rows.RATE, rows.ALL]) == (7.0, 24.0)
+    assert rows.counts(found) == {"bad": 0, "warn": 0, "unknown": 0, "idle": 0, "ok": 2}

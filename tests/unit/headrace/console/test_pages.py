@@ -1,0 +1,194 @@
+"""Every page renders, whatever is known: nothing at all, a thousand sources, a bridge that is gone, a lake with every state."""
+
+import asyncio
+import shlex
+import time
+from datetime import UTC, datetime, timedelta
+
+import click
+import httpx
+import pytest
+
+from headrace.command import root
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+from headrace.console import lake as lakes
+from headrace.console import next_steps, rows
+from headrace.console.bridges import Bridges
+from headrace.console.history import History
+from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
+from headrace.console.next_steps import Files
+from headrace.console.pages import Known, Pages
+from headrace.console.server import Settings, application
+from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
+
+PATHS = ("/", "/loads", "/tables", "/trends", "/sources/jakarta/bank", "/?sort=lag&q=x", "/loads?range=7d", "/metrics")
+NOW = datetime.now(UTC)
+
+
+def whole_lake():
+    """Return a lake with a table in every state, verdicts and loads."""
+    stream = StreamPublished(stream="bank", load=3, changes=5, finished_at=NOW, positions={"jakarta/bank": "2"})
+    base = {"stream": "bank", "warnings": ("rows may differ",), "version": 1, "keyed": False, "copying": {}}
+    base |= {"positions": {"jakarta/bank": "1"}, "published_at": NOW}
+    tables = tuple(
+        TablePublished(
+            table=f"public.{state}", name=state, state=state, reason="why" if state == "stopped" else "", **base
+        )
+        for state in ("published", "behind", "copying", "stopped", "not made")
+    )
+    found = Verdict(verdict="not equal", verified_at=NOW, rows_source=3, rows_lake=2, compared=10.0)
+    reached = Reached(upto="1", commit_time=NOW - timedelta(days=2), finished_at=NOW)
+    loads = tuple(
+        Load(stream="bank", step=step, load=1, started_at=NOW, finished_at=NOW, seconds=3.0, rows=10, files=1, tables=1)
+        for step in ("bronze", "silver")
+    )
+    return LakeView(
+        read_at=time.time(),
+        streams={"bank": stream},
+        tables=tables,
+        loads=loads,
+        reached={(step, "jakarta/bank"): reached for step in ("bronze", "silver")},
+        verdicts={("bank", "jakarta/bank", "public.behind"): found},
+    )
+
+
+def answer(count=1):
+    names = ["jakarta/bank", *(f"r{number % 50}/db{number}" for number in range(count - 1))]
+    status = {"state": "serving", "edge_state": "capturing", "committed_lag_seconds": 0.1, "records_per_second": 5.0}
+    return Answer(
+        part="bridge",
+        running=True,
+        ready=True,
+        sources=[
+            SourceStatus(source=name, warnings=["<script>alert(1)</script>"], position="2", **status) for name in names
+        ],
+        deliveries=[DeliveryStatus(delivery="alerts", state="delivering")],
+    )
+
+
+class Served:
+    """The application over a bridge that answers what a test wants."""
+
+    def __init__(self, folder, lake):
+        (folder / "bridge.toml").write_text(
+            '[kafka]\nbootstrap = "k:1"\n[interconnect]\nlisten = "127.0.0.1:0"\n[streams.bank.sources]\n"jakarta/bank" = [0]\n'
+        )
+        self.bridges = Bridges(("b:1",), ("jakarta/bank",))
+        self.lake = Lake(None)
+        self.lake._view = lake
+        self.pages = Pages(
+            Known(
+                bridges=self.bridges,
+                lake=self.lake,
+                history=History(),
+                prometheus=None,
+                streams={"jakarta/bank": "bank"},
+                files=Files("bridge.toml", "lake.toml"),
+                has_login=True,
+            )
+        )
+        settings = Settings(bridge=load(folder / "bridge.toml", BridgeFile), at=("b:1",))
+        self.application = application(self.pages, settings)
+
+    def hear(self, found, problem=""):
+        self.bridges.ask("b:1", lambda *_: (found, problem))
+
+    def get(self, path, **headers):
+        async def answered():
+            transport = httpx.ASGITransport(self.application)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9420") as asking:
+                return await asking.get(path, headers=headers)
+
+        return asyncio.run(answered())
+
+
+@pytest.mark.parametrize(
+    "lake", [LakeView(configured=False), LakeView(problem="nothing is published yet"), whole_lake()]
+)
+def test_every_page_renders_before_during_and_after_a_bridge_answers(tmp_path, lake):
+    served = Served(tmp_path, lake)
+    for heard in (None, (answer(), ""), (None, "nobody answers at b:1")):
+        if heard is not None:
+            served.hear(*heard)
+        for path in PATHS:
+            found = served.get(path)
+            assert found.status_code == 200, (path, found.text)
+            assert "<script>alert" not in found.text
+            assert 'style="' not in found.text
+            fragment = served.get(path, **{"X-Fragment": "1"})
+            assert fragment.status_code == 200
+            assert path == "/metrics" or "<html" not in fragment.text
+
+
+def test_a_page_that_does_not_exist_is_404_in_html(tmp_path):
+    served = Served(tmp_path, LakeView(configured=False))
+    for path in ("/nope", "/sources/no/such", "/sources/%3Cscript%3E/x"):
+        found = served.get(path)
+        assert found.status_code == 404
+        assert "<h1>No" in found.text
+        assert "<script>" not in found.text
+
+
+def test_the_page_of_a_bridge_that_does_not_answer_says_what_to_check(tmp_path):
+    served = Served(tmp_path, LakeView(configured=False))
+    served.hear(answer())
+    served.hear(None, "nobody answers at b:1: Connection refused")
+    text = served.get("/").text
+    assert ">The source is failing</h1>" in text
+    assert "Connection refused" in text
+    assert "Check that its process runs" in text
+
+
+def test_a_page_of_a_thousand_sources_takes_less_than_a_second(tmp_path):
+    served = Served(tmp_path, whole_lake())
+    served.hear(answer(1000))
+    served.get("/")
+    begun = time.perf_counter()
+    text = served.get("/").text
+    took = time.perf_counter() - begun
+    assert "page 1 of 10" in text
+    assert took < 1.0, took
+
+
+def test_every_command_that_is_shown_exists(tmp_path):
+    view = whole_lake()
+    statuses = [
+        {"state": "serving", "edge_state": state}
+        for state in ("silent", "needs an operator", "database down", "interconnect down", "starting", "capturing")
+    ]
+    statuses += [{"state": state} for state in ("gap", "starting", "waiting for Kafka")]
+    files = Files("bridge.toml", "a lake.toml")
+    commands = {step.command for table in view.tables if (step := next_steps.of_table(table, files))}
+    for status in statuses:
+        served = Served(tmp_path, view)
+        (found,) = answer().sources
+        changed = {name: getattr(found, name) for name in found.__struct_fields__} | status
+        served.hear(Answer(part="bridge", running=True, sources=[SourceStatus(**changed)]))
+        (row,) = rows.rows(served.bridges.view(), view, {"jakarta/bank": "bank"})
+        commands |= {step.command for step in next_steps.of_source(row, view, files)}
+    assert len(commands) >= 8
+    for line in commands:
+        words = shlex.split(line)[1:]
+        command = root
+        context = click.Context(root)
+        while isinstance(command, click.Group):
+            name, words = words[0], words[1:]
+            found = command.get_command(context, name)
+            assert found is not None, line
+            command, context = found, click.Context(found, parent=context)
+        command.make_parser(context).parse_args(words)
+
+
+def test_a_lake_that_cannot_be_read_any_more_keeps_what_was_read():
+    lake = Lake("/nowhere")
+    lake._view = whole_lake()
+
+    class Broken:
+        def rows(self, *_):
+            raise lakes.ReplicationError("the disk is gone")
+
+    lake._reader = Broken()
+    lake.look()
+    assert lake.view().problem == "the disk is gone"
+    assert len(lake.view().tables) == 5
