@@ -92,7 +92,12 @@ class Bridges:
     def view(self) -> BridgesView:
         """Return what is known now; never waits."""
         bridges = tuple(self._seen.values())
-        sources = {name: SourceSeen(status=SourceStatus(source=name, state="not known")) for name in self._known}
+        # Where no bridge answers at all, that is what is wrong with every source.
+        silent = all(bridge.problem and bridge.asked for bridge in bridges)
+        why = bridges[0].problem if silent and bridges else ""
+        sources = {
+            name: SourceSeen(status=SourceStatus(source=name, state="not known"), problem=why) for name in self._known
+        }
         best: dict[str, tuple[bool, int]] = {}
         for bridge in bridges:
             if bridge.answer is None:

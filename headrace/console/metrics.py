@@ -16,7 +16,7 @@ from headrace.metrics.collector import build_info, text_of
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Every state of a table, so that one that is left is shown as 0.
-_STATES = ("published", "behind", "copying", "stopped", "not made")
+TABLE_STATES = ("published", "behind", "copying", "stopped", "not made")
 #: The names of all metrics, with what each means.
 HELP = {
     "headrace_console_bridge_up": "1 while the bridge answers the console, 0 while not.",
@@ -62,7 +62,7 @@ class _Metrics(Collector):
         for name, stream in lake.streams.items():
             if stream.finished_at is not None:
                 published.add_metric([name], stream.finished_at.timestamp())
-            for state in _STATES:
+            for state in TABLE_STATES:
                 tables.add_metric([name, state], counted[name, state])
             differing.add_metric([name], wrong[name])
         yield from (published, tables, differing)

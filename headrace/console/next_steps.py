@@ -84,7 +84,7 @@ def _of_lake(row: SourceRow, lake: LakeView, file: str) -> list[Step]:
     verify = f"headrace verify {row.stream} --source {shlex.quote(row.source)} --config {path}"
     if differ:
         steps.append(Step(f"Verification found a difference in {', '.join(sorted(differ)[:3])}.", verify))
-    elif own and not verified:
+    elif own and lake.verdicts and not verified:
         steps.append(Step("No verification of this source is recorded.", verify))
     return steps
 

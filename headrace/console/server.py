@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import signal
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -101,6 +102,10 @@ class Console:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, or `stop`."""
+        if threading.current_thread() is threading.main_thread():
+            # Uvicorn ends at these signals, then raises them again: ending so is no error.
+            for stop in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(stop, lambda *_: None)
         self._bridges.start()
         self._lake.start()
         threading.Thread(target=self._record, name="history", daemon=True).start()

@@ -129,7 +129,7 @@ def make_history(console: Console) -> None:
         rates = {
             name: 900 + 350 * math.sin(ago / 90 + place) + random.random() * 60 for place, name in enumerate(SOURCES)
         }
-        fresh = ago * 10 % 900 + 20.0
+        fresh = 900 - ago * 10 % 900 + 20.0
         noted = {(rows.LAG, name): value for name, value in lags.items()}
         noted |= {(rows.RATE, name): value for name, value in rates.items()}
         noted |= {(rows.FRESH, name): fresh for name in SOURCES}

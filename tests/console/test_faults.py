@@ -47,7 +47,9 @@ def test_a_bridge_that_dies_turns_red_within_seconds_the_page_stays_and_recovers
     killed = time.monotonic()
     heading(page, "2 of 2 sources are failing", 10)
     print(f"a bridge that was killed is red after {time.monotonic() - killed:.1f} s")
-    expect(page.locator(".notice.bad").first).to_contain_text(f"The bridge at {headquarters.metrics} does not answer")
+    expect(page.locator("main .notice.bad").first).to_contain_text(
+        f"The bridge at {headquarters.metrics} does not answer"
+    )
     expect(page.locator("table.sources tbody tr")).to_have_count(2)
     page.get_by_role("link", name="jakarta/bank").first.click()
     expect(page.locator("section[aria-labelledby=next]")).to_contain_text("headrace bridge doctor")
@@ -55,7 +57,7 @@ def test_a_bridge_that_dies_turns_red_within_seconds_the_page_stays_and_recovers
 
     headquarters.start_bridge()
     heading(page, "All 2 sources are well", 90)
-    expect(page.locator(".notice.bad")).to_have_count(0)
+    expect(page.locator("main .notice.bad")).to_have_count(0)
 
 
 def test_a_bridge_that_hangs_counts_as_down_and_delays_no_page(headquarters, console, watched):
@@ -87,11 +89,11 @@ def test_without_a_bridge_a_lake_and_prometheus_every_page_says_what_to_check(co
     )
     seen = watched(served.url)
     page = seen.go("/")
-    expect(page.locator(".notice.bad").first).to_contain_text("does not answer", timeout=20_000)
-    expect(page.locator(".notice.bad").first).to_contain_text("Check that its process runs")
+    expect(page.locator("main .notice.bad").first).to_contain_text("does not answer", timeout=20_000)
+    expect(page.locator("main .notice.bad").first).to_contain_text("Check that its process runs")
     expect(page.locator("table.sources tbody tr")).to_have_count(1)
     for path in ("/loads", "/tables"):
-        expect(seen.go(path).locator(".notice.bad")).to_contain_text("nothing is published yet", timeout=20_000)
+        expect(seen.go(path).locator("main .notice.bad")).to_contain_text("nothing is published yet", timeout=20_000)
     expect(seen.go("/trends").locator(".notice.warn")).to_contain_text(f"Prometheus at {away} does not answer")
     expect(seen.go("/sources/jakarta/bank").locator("main")).to_contain_text("headrace bridge doctor")
 
