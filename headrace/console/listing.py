@@ -12,7 +12,7 @@ from headrace.console.rows import STATES, SourceRow
 #: Sources on one page.
 PAGE = 100
 _KEYS: dict[str, Callable[[SourceRow], Any]] = {
-    "state": lambda row: (STATES.index(row.state), -(row.status.committed_lag_seconds or 0.0)),
+    "state": lambda row: STATES.index(row.state),
     "source": lambda row: row.source,
     "stream": lambda row: row.stream,
     "rate": lambda row: -(row.status.records_per_second or 0.0),

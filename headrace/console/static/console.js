@@ -43,7 +43,10 @@
         document.getElementById("announcer").textContent = fresh.dataset.summary;
       }
       heard = fresh.dataset.now;
+      const focused = document.activeElement;
       update(live, fresh);
+      // A row that moved to another place has lost it.
+      if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
       document.getElementById("updated").textContent = heard;
       lost.hidden = true;
     } catch {
