@@ -13,12 +13,13 @@ from bridge.kafka.ports import GroupMetadata, OpenProducer, Partition, Partition
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
 
-#: After so long it is looked whether partitions have no leader, and whether Kafka takes some partitions and others not.
+#: After so long it is looked whether partitions have no leader; and, once it takes no further partition for so long, whether
+#: Kafka takes some partitions and others not.
 _SLOW_SECONDS, _PARTIAL_SECONDS = 0.3, 2.0
 #: How much longer for each partition: librdkafka sends a request for each, and a busy broker takes milliseconds for it.
 _SLOW_PARTITION_SECONDS = 0.005
-#: A look at a topic that may have got partitions.
-_LOOK_SECONDS = 2.0
+#: A look at a topic that may have got partitions, and one at a cluster that may not answer at all.
+_LOOK_SECONDS, _ANSWER_SECONDS = 2.0, 1.0
 _SLICE_SECONDS = 0.2
 #: Reports of records that an abort, or a failure of others, discarded: they report nothing about their partition.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - named so.
@@ -70,29 +71,34 @@ class KafkaProducer:
         put(topic, values[-1], keys[-1], number, on_delivery=partial(self._reported, (topic, number), self._ends))
 
     def flush(self, seconds: float) -> dict[Partition, int]:
-        """Wait until Kafka has taken all records."""
-        began, looked = time.monotonic(), False
+        """Wait until Kafka has taken all records.
+
+        A busy broker takes one partition after the other, and a frozen one none: both are no fault of those that still wait.
+        """
+        began = moved = time.monotonic()
+        taken, looked, answers = 0, False, False
         slow = _SLOW_SECONDS + _SLOW_PARTITION_SECONDS * len(self._pending)
-        while True:
-            with translated(f"write a transaction of {self._id}"):
-                left = self._producer.flush(_SLICE_SECONDS)
-            if self._failed:
-                raise PartitionsFailed(self._failed)
-            if not left and not self._pending:
-                return self._ends
-            waited = time.monotonic() - began
-            if waited > slow and not looked:
+        while not self._is_flushed():
+            now = time.monotonic()
+            if len(self._ends) > taken:
+                taken, moved, answers = len(self._ends), now, False
+            if now - began > slow and not looked:
                 looked = True
                 if without := self._without_leader():
                     raise PartitionsFailed(without)
-            if waited > _PARTIAL_SECONDS:
-                if not self._ends or waited > seconds:
-                    # Nothing is taken at all: the commit reports why, or waits.
-                    return self._ends
-                why = f"not taken within {waited:.0f} s, while other partitions were"
-                raise PartitionsFailed(
-                    {place: NotConnected(f"Kafka: records for {place[0]}[{place[1]}] {why}") for place in self._pending}
+            if now - moved <= _PARTIAL_SECONDS and now - began <= seconds:
+                continue
+            if not taken:
+                # Nothing is taken at all: the commit reports why, or waits.
+                break
+            if answers:
+                raise self._stuck(now - moved)
+            if now - began > seconds:
+                raise NotConnected(
+                    f"Kafka: {taken} of {taken + len(self._pending)} partitions taken in {seconds:.0f} s"
                 )
+            answers = self._answers()
+        return self._ends
 
     def commit(self, positions: Sequence[PositionCommit], group: GroupMetadata, seconds: float) -> None:
         """Commit records and positions."""
@@ -130,12 +136,36 @@ class KafkaProducer:
         elif error.code() not in _PURGED:
             self._failed[place] = error_of(KafkaException(error), f"write to {place[0]}[{place[1]}]")
 
+    def _is_flushed(self) -> bool:
+        """Wait a moment; return whether Kafka has taken everything, or raise what it has refused."""
+        with translated(f"write a transaction of {self._id}"):
+            left = self._producer.flush(_SLICE_SECONDS)
+        if self._failed:
+            raise PartitionsFailed(self._failed)
+        return not left and not self._pending
+
+    def _stuck(self, seconds: float) -> PartitionsFailed:
+        """Return the error of the partitions that are not taken although the cluster answers and took others."""
+        why = f"not taken within {seconds:.0f} s, while other partitions were"
+        return PartitionsFailed(
+            {place: NotConnected(f"Kafka: records for {place[0]}[{place[1]}] {why}") for place in self._pending}
+        )
+
+    def _answers(self) -> bool:
+        """Return whether the cluster answers a question about one of the topics."""
+        topic, _ = next(iter(self._pending))
+        try:
+            self._producer.list_topics(topic, timeout=_ANSWER_SECONDS)
+        except KafkaException:
+            return False
+        return True
+
     def _without_leader(self) -> dict[Partition, ReplicationError]:
         """Return the partitions that cannot be written by what the cluster reports of them now."""
         found: dict[Partition, ReplicationError] = {}
         for topic in {topic for topic, _ in self._pending}:
             try:
-                known = self._producer.list_topics(topic, timeout=1.0).topics[topic]
+                known = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
             except KafkaException:
                 return {}
             for place in [place for place in self._pending if place[0] == topic]:

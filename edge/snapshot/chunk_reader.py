@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from edge.database import Database
 from edge.snapshot.plan import Key
 from edge.snapshot.ports import Chunk
+from headrace.errors import NeedsOperator
 
 
 class Statements(Protocol):
@@ -57,11 +58,20 @@ class ChunkReader(ABC, Generic[D, T]):
         """
 
     @abstractmethod
+    def _check(self, table: T) -> None:
+        """Raise Retryable where the table is not as described any more."""
+
+    @abstractmethod
     def _key_of(self, table: T, row: bytes) -> Key:
         """Return the key of a row."""
 
     def _read(self, table: T, statement: str, count: int, limit_bytes: int) -> Chunk:
-        rows, size, whole, seen = self._run(table, statement, limit_bytes)
+        try:
+            rows, size, whole, seen = self._run(table, statement, limit_bytes)
+        except NeedsOperator:
+            # The statement names columns that were there when the table was described.
+            self._check(table)
+            raise
         return Chunk(
             table=table,
             rows=rows,

@@ -111,14 +111,16 @@ def _topic(bench: Bench, name: str) -> str:
 @click.option("--quick", is_flag=True, help="A tenth of everything: to see that it works, not to quote.")
 @click.option(
     "--only",
+    multiple=True,
     type=click.Choice(["one", "many", "crowd", "thousand", "take-over"]),
-    help="Measure one part, and write nothing.",
+    help="Measure this part, or several, in the usual order, and write nothing.",
 )
-def main(*, quick: bool, only: str | None) -> None:
+@click.option("--keep", is_flag=True, help="Keep the folder with the logs of broker and bridges, and print its name.")
+def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
     """Measure, print a table, and write build/bench-bridge.json."""
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    bench = Bench(folder)
+    bench = Bench(folder, console)
     try:
         with console.status("starting Kafka"):
             bench.kafka.start()
@@ -132,14 +134,17 @@ def main(*, quick: bool, only: str | None) -> None:
         }
         found = []
         for name, part in parts.items():
-            if only in {None, name}:
+            if not only or name in only:
                 console.rule(name)
                 found += part()
     finally:
         bench.kafka.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+        if keep:
+            console.print(f"Kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
     results.show(console, found)
-    if only is None:
+    if not only:
         results.write(found, FILE)
         console.print(f"Written to {FILE}")
 

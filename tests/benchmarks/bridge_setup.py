@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.ports import free_port
@@ -18,8 +20,8 @@ SHARING = '\n[sharing]\ngroup = "{group}"\nsession_seconds = {seconds}\n'
 class Bench:
     """A broker, and what the measurements share."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, console: Console) -> None:
+        self.folder, self.console = folder, console
         self.kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
 
     def bridge(self, name: str, sources: list[str], stream: str, *, more: str = "") -> tuple[Supervised, str]:

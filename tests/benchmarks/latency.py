@@ -44,7 +44,7 @@ def measure(
     way = region(folder, name, postgres, kafka)
     arrivals: list[tuple[int, float]] = []
 
-    def arrived(value: bytes, moment: float) -> None:
+    def arrived(value: bytes, moment: float, _partition: int) -> None:
         if found := _NUMBER.search(value):
             arrivals.append((int(found[1]), moment))
 

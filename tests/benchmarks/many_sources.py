@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.benchmarks import crowd_feeder
+from tests.benchmarks import crowd_feeder, stalls
 from tests.benchmarks.bridge_setup import Bench, Feeder
 from tests.benchmarks.results import Result
+from tests.benchmarks.stalls import Arrival
 from tests.benchmarks.usage import usage
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.supervised import Supervised
@@ -114,11 +115,11 @@ def _carry(
     bench: Bench, ending: ExitStack, load: Load, topic: str, names: list[str], bridges: list[Supervised], urls: str
 ) -> Seen:
     """Let two processes feed bridges that run."""
-    latencies: list[float] = []
+    arrivals: list[Arrival] = []
 
-    def arrived(value: bytes, moment: float) -> None:
+    def arrived(value: bytes, moment: float, partition: int) -> None:
         if found := _CLOCK.search(value):
-            latencies.append(moment - int(found[1]) / 1e9)
+            arrivals.append(Arrival(int(found[1]) / 1e9, moment, partition))
 
     feeders = [
         Feeder(crowd_feeder, urls, ",".join(names[part::2]), "steady", load.changes, load.seconds, load.transactions)
@@ -150,7 +151,7 @@ def _carry(
     for each in feeders:
         each.figures(120)
     expected = load.sources * load.changes * load.seconds
-    eventually(lambda: len(latencies) >= expected, 60, saying="all records arrived")
-    return Seen(
-        latencies[load.sources * load.changes * load.warming :], {name: after[name] - before[name] for name in parts}
-    )
+    eventually(lambda: len(arrivals) >= expected, 60, saying="all records arrived")
+    stalls.show(bench.console, arrivals, [bridge.log for bridge in bridges])
+    counted = arrivals[load.sources * load.changes * load.warming :]
+    return Seen([each.came - each.made for each in counted], {name: after[name] - before[name] for name in parts})

@@ -15,7 +15,7 @@ class Follower:
     """Counts the changes of each partition as they become readable."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, each: Callable[[bytes, float], None] | None = None
+        self, bootstrap: str, topic: str, partitions: int, *, each: Callable[[bytes, float, int], None] | None = None
     ) -> None:
         #: Changes seen so far by partition; schema records do not count.
         self.changes: Counter[int] = Counter()
@@ -61,4 +61,4 @@ class Follower:
                     continue
                 self.changes[message.partition()] += 1
                 if self._each is not None:
-                    self._each(value, arrived)
+                    self._each(value, arrived, message.partition() or 0)

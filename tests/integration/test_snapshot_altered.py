@@ -140,3 +140,25 @@ def test_a_copy_begins_again_where_its_key_is_ordered_otherwise(edge, database, 
         done = ended(edge, "public.w")
         eventually(lambda: held(interconnect, "w") == stored(database, "w"), saying="the consumer has every row")
     assert done["public.w"].state == "done"
+
+
+def test_a_copy_goes_on_without_a_column_that_is_dropped_between_two_chunks(source, interconnect, monkeypatch):
+    engine, edge, execute, table = source
+    reader = PostgresReader if engine == "postgres" else MysqlReader
+    todo, read = ["alter table w drop column a"], reader.rows
+
+    def rows(self, table, where, after, *arguments):
+        if after is not None and todo:
+            execute(todo.pop())
+        return read(self, table, where, after, *arguments)
+
+    execute(FORMER)
+    numbers = "generate_series(1, 2000) i" if engine == "postgres" else "(select seq as i from seq_1_to_2000) s"
+    execute(f"insert into w select i, 'a' from {numbers}")
+    monkeypatch.setattr(reader, "rows", rows)
+    with edge.running():
+        ask(edge, table)
+        done = ended(edge, table)
+    assert done[table].state == "done"
+    assert {key["id"] for key, _ in records(interconnect, "w", "r")} == set(range(1, 2001))
+    assert set(records(interconnect, "w", "r")[-1][1]["after"]) == {"id"}
