@@ -121,7 +121,7 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 	@$(BIN)/python -m tests.kubernetes.strimzi .setup/kubernetes/strimzi
 	@touch $@
 
-test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, schemas, an API server, a pod by podman (root, go, podman, runc)
+test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, schemas, an API server, pods by podman (root, go, podman, runc)
 	@$(BIN)/python -m pytest -q -p no:randomly tests/kubernetes
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root

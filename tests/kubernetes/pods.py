@@ -5,7 +5,9 @@ less than a kubelet: `metadata.namespace` and `$(NAME)` in a variable are put in
 test asks what probes ask.
 """
 
+import base64
 import copy
+import json
 import re
 import urllib.error
 import urllib.request
@@ -48,7 +50,9 @@ def pod_of(stateful_set: dict, files: dict[str, dict[str, str]]) -> list[dict]:
         for field in ("ports", "startupProbe", "livenessProbe", "readinessProbe"):
             container.pop(field, None)
         _put_in(container["env"], {"metadata.name": name, "metadata.namespace": NAMESPACE})
-    return [*made, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}]
+    # It removes one that is of its usual type, `once`, sometimes before it has noticed that it ended, and fails.
+    metadata = {"name": name, "annotations": {"io.podman.annotations.init.container.type": "always"}}
+    return [*made, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}]
 
 
 def _put_in(variables: list[dict], fields: dict[str, str]) -> None:
@@ -70,6 +74,7 @@ class Pods:
         self.podman = podman
         self._folder = folder
         self._files: dict[str, Path] = {}
+        self._secrets: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +85,15 @@ class Pods:
             for resource in yaml.safe_load_all(self._files[name].read_text()):
                 if resource["kind"] != "Pod":
                     self.podman.run("volume", "rm", "--force", resource["metadata"]["name"], check=False)
+        for secret in self._secrets:
+            self.podman.run("secret", "rm", secret, check=False)
+
+    def add_secret(self, name: str, **values: str) -> None:
+        """Make a Secret for variables, in the form that podman keeps."""
+        held = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+        self.podman.run("secret", "rm", name, check=False)
+        self.podman.run("secret", "create", name, "-", given=json.dumps(held))
+        self._secrets.append(name)
 
     def play(self, resources: list[dict]) -> str:
         """Start a pod with its claims and ConfigMaps; return its name."""
@@ -93,6 +107,22 @@ class Pods:
         """End a pod, as a drained node does; its volumes stay."""
         self.podman.run("pod", "stop", "--time=30", name, check=False)
         self.podman.run("pod", "rm", "--force", name, check=False)
+
+    def replace(self, name: str) -> None:
+        """End a pod and start it again with the volumes that it had."""
+        self.remove(name)
+        kept = list(yaml.safe_load_all(self._files[name].read_text()))
+        # Podman makes a claim's volume once; the pod finds it by name.
+        again = [each for each in kept if each["kind"] != "PersistentVolumeClaim"]
+        file = self._folder / f"{name}-again.yaml"
+        file.write_text(yaml.safe_dump_all(again))
+        self.podman.run("kube", "play", file)
+
+    def logs(self, name: str, container: str) -> str:
+        return self.podman.run("logs", f"{name}-{container}", check=False)
+
+    def inspect(self, name: str, container: str) -> dict:
+        return self.podman.inspect(f"{name}-{container}")
 
 
 def answer(port: int, path: str) -> tuple[int, str]:
