@@ -21,7 +21,7 @@ from spark_jobs import quoting, scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.silver import clustering, scd2, table_task
 from spark_jobs.state import delta_log, published, retention, schema_texts
 from spark_jobs.state.published import Table
 
@@ -104,8 +104,8 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
         base[name] = known = published.latest(session, lake, stream).tables[name]
         tables[name] = replace(
             known,
-            version=_table(session, lake, table_task.path(lake, stream, name), known.version, done),
-            history=_table(session, lake, scd2.path(lake, stream, name), known.history, done),
+            version=_table(session, lake, known, table_task.path(lake, stream, name), known.version, done),
+            history=_table(session, lake, known, scd2.path(lake, stream, name), known.history, done),
         )
     raw = bronze.table_path(lake, stream)
     if delta_log.is_table(session, raw):
@@ -119,7 +119,9 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
     return replace(done, seconds=monotonic() - began)
 
 
-def _table(session: SparkSession, lake: LakeFile, path: str, version: int | None, done: MaintainReport) -> int | None:
+def _table(
+    session: SparkSession, lake: LakeFile, known: Table, path: str, version: int | None, done: MaintainReport
+) -> int | None:
     """Compact a table as it is published; return the version to publish in place of that one."""
     if version is None or not delta_log.is_table(session, path):
         return version
@@ -129,6 +131,7 @@ def _table(session: SparkSession, lake: LakeFile, path: str, version: int | None
         return version
     try:
         retention.renew(session, lake, path, version)
+        clustering.prepare(session, path, known)
         found = _optimize(session, path)
     except (PySparkException, Py4JError) as error:
         # A load has changed the files that were to be compacted.

@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import quoting
 from spark_jobs.quoting import name as _q
-from spark_jobs.silver import key_range, merge_filter, target_schema, truncates
+from spark_jobs.silver import clustering, key_range, merge_filter, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.commit_gate import before_commit
@@ -55,6 +55,7 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: 
 def replace(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
     """Put these rows in the place of all that the table has, and their columns in the place of its own, in one commit."""
     stored = _leading(_without_deleted(rows), lead)
+    clustering.release(stored, path)
     writer = _writer(stored, note, own).mode("overwrite").option("overwriteSchema", "true")
     (writer.option(_MAPPING, "name") if _special(stored.columns) else writer).save(path)
 

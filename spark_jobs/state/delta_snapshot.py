@@ -1,12 +1,13 @@
 """A Delta table as its log describes it now: version, properties, size, files, numbers of transactions.
 
-Asked of Delta's own snapshot, through py4j: no Spark job runs. Called by delta_log.py,
+Asked of Delta's own snapshot, through py4j: no Spark job runs, but for the files that are not clustered. Called by delta_log.py,
 and by what chooses how a table is written and maintained.
 """
 
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 
 def version(spark: SparkSession, path: str) -> int:
@@ -28,6 +29,13 @@ def properties(spark: SparkSession, path: str) -> dict[str, str]:
 def size(spark: SparkSession, path: str) -> int:
     """Return the bytes of the table's files."""
     return int(_snapshot(spark, path).sizeInBytes())
+
+
+def unclustered(spark: SparkSession, path: str) -> int:
+    """Return the bytes of the table's files that Delta has not clustered."""
+    files = DataFrame(_snapshot(spark, path).allFiles().toDF(), spark)
+    found = files.filter("clusteringProvider IS NULL").agg(F.sum("size")).first()
+    return int(found[0] or 0) if found is not None else 0
 
 
 def transaction(spark: SparkSession, path: str, application: str) -> int | None:
