@@ -41,6 +41,7 @@ SECTIONS = {
         "runbooks/headquarters",
         "runbooks/region",
         "runbooks/deliveries",
+        "runbooks/lake",
     ),
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

@@ -80,12 +80,13 @@ def verify(
     sources = _sources(lake, stream, source)
     # Spark and the driver take seconds to import, which a wrong file need not wait for.
     from spark_jobs.session import session
-    from spark_jobs.verify import report
+    from spark_jobs.verify import report, verdicts
     from spark_jobs.verify.lake import LakeAt
     from spark_jobs.verify.sources import Sources
     from spark_jobs.verify.tables import named
 
     reports: list[TableReport] = []
+    by_stream: list[tuple[str, TableReport]] = []
     with report.progress(Console(stderr=True)) as shown, closing(Sources(lake, timeout)) as reached:
         shown.show("connecting to the sources")
         for _, name in sources:
@@ -100,7 +101,9 @@ def verify(
                 closing(LakeAt(spark, lake, stream_name)) as silver,
                 reached.connect(name, placed=not at_rest) as database,
             ):
-                reports += _verify(name, database, silver, tables, sample, wait, shown)
+                found_here = _verify(name, database, silver, tables, sample, wait, shown)
+            reports += found_here
+            by_stream += [(stream_name, each) for each in found_here]
     unknown = [table for table in tables if not any(named(found.table, table) for found in reports)]
     if not reports or unknown:
         raise ConfigurationError(
@@ -111,8 +114,9 @@ def verify(
         click.echo(report.as_json(reports))
     else:
         report.show(reports, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
-    verdicts = {found.verdict for found in reports}
-    sys.exit(1 if "not equal" in verdicts else _NOT_COMPARED if "not compared" in verdicts else 0)
+    verdicts.record(spark, lake, by_stream)
+    given = {found.verdict for found in reports}
+    sys.exit(1 if "not equal" in given else _NOT_COMPARED if "not compared" in given else 0)
 
 
 def _verify(

@@ -1,8 +1,9 @@
 """`headrace verify` on a real database and real Delta tables, published as a load publishes them."""
 
 import json
+import shutil
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from psycopg2.extensions import parse_dsn
@@ -131,6 +132,34 @@ def test_a_difference_exits_with_1_and_is_located_for_programs(file_for, root, h
     (found,) = json.loads(said)["tables"]
     assert (found["table"], found["rows_source"], found["rows_lake"]) == ("public.accounts", 100, 100)
     assert found["differences"] == [{"what": "differs", "key": {"id": "17"}, "columns": ["balance"], "rows": 1}]
+
+
+def test_each_verdict_is_recorded_for_those_who_look_later_and_what_cannot_be_is_no_failure(
+    file_for, root, headrace, spark, tmp_path
+):
+    path = file_for(root, stream="sales")
+
+    headrace("verify", "--at-rest", "--config", path)
+
+    rows = spark.read.format("delta").load(str(root / "verified")).where("stream = 'sales'").orderBy("verified_at")
+    last = rows.collect()[-1].asDict()
+    found = {name: last[name] for name in ("source", "table", "verdict", "rows_source", "rows_lake")}
+    assert found == {
+        "source": SOURCE,
+        "table": "public.accounts",
+        "verdict": "not equal",
+        "rows_source": 100,
+        "rows_lake": 100,
+    }
+    assert abs(datetime.now(UTC) - last["verified_at"].astimezone(UTC)) < timedelta(minutes=10)
+
+    # Given something else where the table is to be.
+    lake = tmp_path / "other"
+    shutil.copytree(root, lake, ignore=shutil.ignore_patterns("verified"))
+    (lake / "verified").mkdir()
+    (lake / "verified" / "notes.txt").write_text("mine")
+    assert headrace("verify", "--at-rest", "--config", file_for(lake))[0] == 0
+    assert [file.name for file in (lake / "verified").iterdir()] == ["notes.txt"]
 
 
 def test_what_no_load_has_published_is_not_read(file_for, root, headrace, spark):

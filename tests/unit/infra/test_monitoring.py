@@ -19,6 +19,7 @@ from edge.observability.figures import Figures
 from edge.observability.service import PREFIX as EDGE
 from headrace.certificates.expiry import ConnectionMetrics
 from headrace.console.metrics import HELP as CONSOLE
+from headrace.console.metrics import TABLE_STATES
 from headrace.metrics.collector import names
 from headrace.metrics.figure import metrics_of
 
@@ -61,7 +62,7 @@ def test_metrics_are_named_as_prometheus_asks():
 def test_states_in_rules_and_documentation_are_states():
     rules = (MONITORING / "alerts.yml").read_text()
     for each in re.findall(r'state=~?"([^"]+)"', rules):
-        assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES, *DELIVERY_STATES}
+        assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES, *DELIVERY_STATES, *TABLE_STATES}
     reported = (ROOT / "docs" / "metrics.md").read_text()
     assert f"(label `state`): {', '.join(EDGE_STATES)} |" in reported
     assert f"(label `state`): {', '.join(BRIDGE_STATES)} |" in reported

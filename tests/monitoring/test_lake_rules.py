@@ -1,0 +1,96 @@
+"""The alerts of the lake fire and resolve, in a real Prometheus that scrapes what the console shows of real Delta tables."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import yaml
+from deltalake import write_deltalake
+
+from headrace.console import metrics
+from headrace.console.bridges import Bridges
+from headrace.console.lake import Lake
+from headrace.console.rows import rows
+from headrace.metrics.endpoint import Endpoint
+from headrace.status.answer import Answer, SourceStatus
+from infra.local.ports import free_port
+from infra.local.prometheus import RULES, Prometheus
+from tests.monitoring.rules import shortened
+from tests.waiting import eventually
+
+(ALERTS,) = (
+    {rule["alert"] for rule in group["rules"]}
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    if group["name"] == "headrace-lake"
+)
+TEXTS = pa.map_(pa.string(), pa.string())
+TIME = pa.timestamp("us", tz="UTC")
+STATE = pa.schema(
+    [("stream", pa.string()), ("table", pa.string()), ("load", pa.int64()), ("positions", TEXTS), ("reason", pa.string()),
+     ("version", pa.int64()), ("keyed", pa.bool_()), ("warnings", TEXTS), ("changes", pa.int64()), ("finished_at", TIME)]
+)  # fmt: skip
+REACHED = pa.struct([("source", pa.string()), ("upto", pa.string()), ("commit_time", TIME)])
+LOADS = pa.schema(
+    [("stream", pa.string()), ("step", pa.string()), ("load", pa.int64()), ("started_at", TIME), ("finished_at", TIME),
+     ("seconds", pa.float64()), ("rows", pa.int64()), ("files", pa.int64()), ("sources", pa.list_(REACHED)),
+     ("tables", pa.list_(pa.string()))]
+)  # fmt: skip
+
+
+class Shown:
+    """What the console shows at `/metrics`, read at each scrape."""
+
+    def __init__(self, root):
+        self.lake = Lake(str(root))
+        self.bridges = Bridges(("b:1",), ("a/b",))
+        self.collector = self
+
+    def text(self):
+        self.lake.look()
+        lake = self.lake.view()
+        return metrics.text(self.bridges.view(), lake, rows(self.bridges.view(), lake, {"a/b": "bank"}))
+
+
+def publish(root, load, upto, reason, verdict, committed):
+    """Append what a load and a verification write."""
+    now = datetime.now(UTC)
+    common = {"stream": "bank", "load": load, "finished_at": now}
+    found = [common | {"table": None, "positions": [("a/b", upto)]}]
+    found += [common | {"table": "public.t", "version": load, "reason": reason}]
+    write_deltalake(str(root / "state"), pa.Table.from_pylist(found, schema=STATE), mode="append")
+    source = {"source": "a/b", "upto": upto, "commit_time": committed}
+    done = {"stream": "bank", "step": "silver", "load": load, "started_at": now, "finished_at": now, "seconds": 1.0}
+    done |= {"rows": 1, "files": 1, "sources": [source], "tables": ["public.t"]}
+    write_deltalake(str(root / "loads"), pa.Table.from_pylist([done], schema=LOADS), mode="append")
+    one = {"verified_at": now, "stream": "bank", "source": "a/b", "table": "public.t", "verdict": verdict}
+    one |= {"rows_source": 1, "rows_lake": 1, "ranges": 1, "ranges_compared": 1}
+    write_deltalake(str(root / "verified"), pa.Table.from_pylist([one]), mode="append")
+
+
+def test_every_alert_of_the_lake_fires_by_its_cause_and_resolves(tmp_path):
+    lake = tmp_path / "lake"
+    publish(lake, 1, "1", "a column changed", "not equal", datetime.now(UTC) - timedelta(days=2))
+    shown = Shown(lake)
+    status = SourceStatus(source="a/b", state="serving", position="2")
+    shown.bridges.ask("b:1", lambda *_: (Answer(part="bridge", running=True, sources=[status]), ""))
+    endpoint = Endpoint(f"127.0.0.1:{free_port()}", shown)
+    prometheus = Prometheus(
+        tmp_path / "prometheus", free_port(), [f"127.0.0.1:{endpoint.port}"], shortened(), interval="1s"
+    )
+    prometheus.start()
+    try:
+        first = ALERTS - {"HeadraceLakeUnreadable"}
+        eventually(
+            lambda: prometheus.firing() >= first, 60, saying="a lake that is behind, stopped and differs is seen"
+        )
+        # When it is loaded and verified again.
+        publish(lake, 2, "2", None, "equal", datetime.now(UTC))
+        eventually(lambda: not prometheus.firing() & ALERTS, 60, saying="they resolve")
+        # When its root is gone, and there again.
+        lake.rename(tmp_path / "gone")
+        eventually(lambda: "HeadraceLakeUnreadable" in prometheus.firing(), 60, saying="a lake that is gone is seen")
+        (tmp_path / "gone").rename(lake)
+        eventually(lambda: not prometheus.firing() & ALERTS, 60, saying="it resolves")
+    finally:
+        print("firing:", sorted(prometheus.firing()))
+        prometheus.stop()
+        endpoint.stop()
