@@ -15,6 +15,7 @@ from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, published
+from tests.lake_defect import as_a_load
 
 LOG = {"entry": ("text", None, None)}
 
@@ -46,9 +47,10 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     source.commit(source.delete(id=2), source.insert("public.log", entry="three"))
     load(spark, lake)
     rows = [(1, "b", Decimal("1.00"))]
-    # when somebody spoils the tables, which a load does not see
+    # when rows become wrong, which a load does not see
     for name, change in (("public.accounts", "SET name = 'spoilt'"), ("public.log", "SET entry = 'spoilt'")):
-        spark.sql(f"UPDATE delta.`{table_task.path(lake, 'bank', name)}` {change}")
+        with as_a_load(spark):
+            spark.sql(f"UPDATE delta.`{table_task.path(lake, 'bank', name)}` {change}")
     source.commit(source.insert(id=3, name="c", balance="1.00"))
     load(spark, lake)
     assert accounts(spark, lake)[0][1] == "spoilt"

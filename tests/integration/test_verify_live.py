@@ -18,6 +18,7 @@ from spark_jobs import load as job
 from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from tests.asked_edges import AskedTopics
+from tests.lake_defect import as_a_load
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
@@ -163,10 +164,11 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
 
         # One digit, one row too few, one row too many, in rows that nobody writes to; and the load publishes them.
         accounts = bank.path("public.accounts")
-        spark.sql(f"UPDATE delta.`{accounts}` SET balance = balance + 0.01 WHERE id = {WRITTEN + 17}")
-        spark.sql(f"DELETE FROM delta.`{accounts}` WHERE id = {WRITTEN + 170}")
-        another = f"SELECT id + 900 AS id, * EXCEPT (id) FROM delta.`{accounts}` WHERE id = {WRITTEN + 1}"
-        spark.sql(f"INSERT INTO delta.`{accounts}` BY NAME {another}")
+        with as_a_load(spark):
+            spark.sql(f"UPDATE delta.`{accounts}` SET balance = balance + 0.01 WHERE id = {WRITTEN + 17}")
+            spark.sql(f"DELETE FROM delta.`{accounts}` WHERE id = {WRITTEN + 170}")
+            another = f"SELECT id + 900 AS id, * EXCEPT (id) FROM delta.`{accounts}` WHERE id = {WRITTEN + 1}"
+            spark.sql(f"INSERT INTO delta.`{accounts}` BY NAME {another}")
         bank.load(spark)
         # And a table less at the source.
         bank.database.execute("DROP TABLE branches")
@@ -206,7 +208,8 @@ def test_an_idle_source_is_compared_as_surely_as_a_busy_one(bank, verify, spark)
     )
 
     # A difference counts, since the marker that verification wrote has come behind all changes.
-    spark.sql(f"DELETE FROM delta.`{bank.path('public.accounts')}` WHERE id = 7")
+    with as_a_load(spark):
+        spark.sql(f"DELETE FROM delta.`{bank.path('public.accounts')}` WHERE id = 7")
     bank.database.execute("UPDATE accounts SET balance = 1 WHERE id = 8")
     bank.load_until_published(spark, "public.accounts", 2)
     code, found = verify("--table", "accounts")

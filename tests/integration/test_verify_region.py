@@ -74,7 +74,9 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
 
         # What a table may not be asked, and who may not be asked.
         with asked.verify(wire) as remote:
-            forged = Column(name='id" = 1) --', source="", silver="", free=False, in_silver=SilverType(name="integer"))
+            forged = Column(
+                name='id" = 1) --', stored="", source="", silver="", free=False, in_silver=SilverType(name="integer")
+            )
             with pytest.raises(CorruptInput, match="has no column"):
                 remote.side(table, [forged], []).digests(ranges.grid(ranges.hashes(), 1))
             # Of an error of one step the session does not end.
