@@ -91,13 +91,14 @@ class KafkaProducer:
             if not taken:
                 # Nothing is taken at all: the commit reports why, or waits.
                 break
-            if answers:
+            if answers and self._pending:
                 raise self._stuck(now - moved)
             if now - began > seconds:
                 raise NotConnected(
                     f"Kafka: {taken} of {taken + len(self._pending)} partitions taken in {seconds:.0f} s"
                 )
-            answers = self._answers()
+            # Every partition may be reported while the client still waits for the broker: then none is stuck.
+            answers = bool(self._pending) and self._answers()
         return self._ends
 
     def commit(self, positions: Sequence[PositionCommit], group: GroupMetadata, seconds: float) -> None:

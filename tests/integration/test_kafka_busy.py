@@ -4,9 +4,11 @@ import itertools
 import os
 import signal
 import threading
+import time
 
 import pytest
 
+from bridge.kafka import producer as producer_module
 from bridge.kafka.ports import Share
 from bridge.kafka.producer import KafkaProducer
 from headrace.configuration.kafka import KafkaConnection
@@ -57,3 +59,28 @@ def test_a_broker_that_takes_partitions_slowly_takes_all_of_them(kafka, topic, s
     finally:
         producer.discard()
     assert ends == {(name, number): 1 for number in range(PARTITIONS)}
+
+
+def test_a_client_that_still_waits_when_all_partitions_are_reported_is_waited_for(kafka, topic, monkeypatch):
+    monkeypatch.setattr(producer_module, "_PARTIAL_SECONDS", 0.1)
+    name = topic()
+    producer = KafkaProducer(KafkaConnection(bootstrap=kafka.bootstrap), f"busy-{name}", 1 << 20)
+    client, waits = producer._producer, iter([1] * 5)
+
+    class Waiting:
+        def __getattr__(self, called):
+            return getattr(client, called)
+
+        def flush(self, seconds):
+            time.sleep(seconds)
+            return client.flush(seconds) or next(waits, 0)
+
+    try:
+        producer.begin()
+        producer.produce(Share(name, 0, [b"k"], [b"v"]))
+        producer._producer = Waiting()
+        assert producer.flush(20) == {(name, 0): 1}
+        producer._producer = client
+        producer.abort(20)
+    finally:
+        producer.discard()
