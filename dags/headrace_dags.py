@@ -29,6 +29,8 @@ _LOAD = _SCHEDULE | {"table_groups": 1}
 #: Exit codes that another try cannot change: not equal, wrong configuration, an operator's decision, corrupt input.
 _FINAL = {1, 2, 3, 4}
 _JAVA = "spark.driver.extraJavaOptions"
+#: As the session of a command has it: spark_jobs/session.py says why (T10).
+_CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 #: Airflow's connection for spark-submit, which this file makes of [spark] in the lake's file, so that loads run where every other
 #: command of the lake does: where Spark is is set in one place.
 _CONNECTION = "headrace_spark"
@@ -139,6 +141,7 @@ def _jar_folder() -> Path:
 def _known_ahead(jars: list[Path], settings: dict[str, str]) -> dict[str, str]:
     """Return what must be known before the JVM starts; the job sets the rest. The session of a command does the same."""
     java = [f"-Dlog4j2.configurationFile={(_spark_jobs() / 'log4j2.properties').as_uri()}", "-Duser.timezone=UTC"]
+    java.append(_CODE_CACHE)
     archive = jars[0].parent / "classes.jsa"
     if archive.exists():
         java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]

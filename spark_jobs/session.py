@@ -50,6 +50,9 @@ _SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
 }
 _JAVA = "spark.driver.extraJavaOptions"
+#: A JVM's default with both of its compilers. With the first one alone (-XX:TieredStopAtLevel=1) it is 48 MB, which the code of
+#: 199 tables fills: then nothing more is compiled.
+_CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 #: What the JVM writes, whatever its log settings are, about a module that Spark always loads.
 _NOISE = b"WARNING: Using incubator modules"
 #: Where tasks run in this very process, nothing listens beyond it.
@@ -169,7 +172,7 @@ def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
     log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
-    options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}"]
+    options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}", _CODE_CACHE]
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,

@@ -149,17 +149,22 @@ def test_tables_are_brought_up_group_by_group_ahead_of_silver_where_there_are_se
     )
 
 
+# T10
 def test_what_the_lakes_file_sets_for_the_driver_is_known_before_its_jvm_starts(parse, tmp_path):
     settings = (
         '[spark.settings]\n"spark.driver.extraJavaOptions" = "-Xint"\n'
         '"spark.driver.cores" = "3"\n"spark.sql.shuffle.partitions" = "2"\n'
     )
-    for text, ends, more in (("", "-Duser.timezone=UTC", {}), (settings, " -Xint", {"spark.driver.cores": "3"})):
+    for text, ends, more in (
+        ("", "-XX:ReservedCodeCacheSize=240m", {}),
+        (settings, " -Xint", {"spark.driver.cores": "3"}),
+    ):
         tasks = parse(text + stream("bank"))["dags"]["headrace_load_bank"]["tasks"]
 
         for conf in (tasks["bronze"]["conf"], tasks["silver"]["conf"]):
             java = conf.pop("spark.driver.extraJavaOptions")
             assert "/spark_jobs/log4j2.properties" in java
+            assert "-Duser.timezone=UTC" in java
             assert java.endswith(ends)
             jars = tmp_path / "jars" / "spark"
             assert conf == {"spark.driver.extraClassPath": f"{jars}/a.jar:{jars}/b.jar"} | more

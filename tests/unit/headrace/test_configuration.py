@@ -136,7 +136,7 @@ def test_authorities_that_cannot_be_read_are_named(tmp_path):
         ),
     ],
 )
-def test_a_mistake_is_named_with_line_field_and_rule(read, kind, text, old, new, said):
+def test_o13_a_mistake_is_named_with_line_field_and_rule_in_words(read, kind, text, old, new, said):
     with pytest.raises(ConfigurationError, match=said) as caught:
         read(text.replace(old, new, 1), kind)
     assert "hunter2" not in caught.value.message

@@ -105,6 +105,7 @@ SAFE_EDGE = EDGE.replace("amqp://router:5672", "amqps://router").replace(
 PRODUCTION = 'profile = "production"\n'
 
 
+# O9
 def test_production_refuses_what_is_for_trials_and_names_it_all(read):
     with pytest.raises(ConfigurationError) as refused:
         read(PRODUCTION + EDGE, EdgeFile)

@@ -183,6 +183,7 @@ def copied(service):
     return given
 
 
+# R4
 def test_o1_each_service_has_its_own_keys_readable_by_its_user_and_none_has_the_authoritys():
     services = SERVICES | {name: service for name, service in ROUTERS["services"].items() if "image" in service}
     makers = {name for name, service in services.items() if "authority" in mounts(service).values()}
@@ -259,6 +260,7 @@ def test_with_routers_the_same_services_are_started_with_files_that_are_there():
                 load(path, FILES[path.stem.partition("-")[0]])
 
 
+# O3
 def test_regions_reach_nothing_by_themselves():
     for region in ("jakarta", "london"):
         assert COMPOSE["networks"][region]["internal"]
