@@ -102,7 +102,7 @@ class TransactionWriter(Generic[T]):
         self._copy_begins = False
         self._history = history
         self._batcher, self._epoch, self._largest, self._no_table = batcher, epoch, largest, no_table
-        self._with_ends, self._with_tombstones = records.transactions, records.tombstones
+        self._with_ends, self._with_tombstones = records.transactions, records.tombstones is True
         self._stops_at_large = records.on_too_large == "stop"
         # Changes of the transaction by table, where its end reports them.
         self._counts: dict[bytes, int] = {}

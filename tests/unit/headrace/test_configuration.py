@@ -5,9 +5,11 @@ import pytest
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
-from headrace.configuration.load import load
+from headrace.configuration.load import load, parsed
+from headrace.configuration.load import read as read_file
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.secret import Secret
+from headrace.configuration.show import values
 from headrace.errors import ConfigurationError
 
 EDGE = """\
@@ -227,7 +229,7 @@ def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
     )
     file.write_text(maria + "\n[records]\ntombstones = true\n")
     assert load(file, EdgeFile).records.tombstones
-    for other in ('messages = ["a"]', 'decimal = "precise"', 'time = "connect"'):
+    for other in ('profile = "debezium"', 'messages = ["a"]', 'decimal = "precise"', 'time = "connect"'):
         file.write_text(maria + f"\n[records]\n{other}\n")
         with pytest.raises(ConfigurationError, match="'records' is for 'postgresql'"):
             load(file, EdgeFile)
@@ -260,3 +262,26 @@ folder = "state"
     assert names.password.reveal() == "secret"
     assert repr(names.password) == "Secret(file:password)"
     assert names.sslrootcert == folder / "authority.pem"
+
+
+def test_a_profile_of_records_sets_what_the_file_leaves_open(read):
+    ordinary = read(EDGE, EdgeFile).records
+    assert (ordinary.profile, ordinary.key_change, ordinary.unavailable) == ("headrace", "update", "absent")
+    assert (ordinary.truncates, ordinary.tombstones, ordinary.decimal, ordinary.time) == (True, False, "string", "iso")
+
+    records = read(EDGE + '\n[records]\nprofile = "debezium"\ntruncates = true\ndecimal = "string"\n', EdgeFile).records
+    assert (records.truncates, records.decimal) == (True, "string")
+    assert (records.envelope, records.key_change, records.unavailable) == ("debezium", "delete-create", "placeholder")
+    assert (records.tombstones, records.time, records.interval, records.hstore) == (True, "adaptive", "numeric", "json")
+    assert all(getattr(records, name) is not None for name in records.__struct_fields__)
+
+    alone = read(EDGE + '\n[records]\nkey_change = "delete-create"\n', EdgeFile).records
+    assert (alone.key_change, alone.envelope) == ("delete-create", "headrace")
+
+
+def test_config_show_has_the_values_of_the_profile(tmp_path):
+    file = tmp_path / "edge.toml"
+    file.write_text(EDGE + '\n[records]\nprofile = "debezium"\n')
+    edge, resolved = read_file(file, EdgeFile)
+    shown = {each.place: each for each in values(edge, parsed(file)[1], file.read_text(), resolved)}
+    assert (shown["records.key_change"].text, shown["records.key_change"].origin) == ('"delete-create"', "default")
