@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.mysql import envelope, events
-from edge.mysql.checkpoint import Mark, file_name
+from edge.mysql.checkpoint import file_name
 from edge.mysql.ddl import Kind
 from edge.mysql.decoder import Decoder
 from edge.mysql.envelope import Transaction
@@ -28,8 +28,6 @@ from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import TableSchema
 
-#: So many transactions are remembered, for those that are in the log and not visible yet.
-_RECENT = 4096
 #: Statements that change no table.
 _PLAIN = frozenset({
     Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK, Kind.XA_START, Kind.XA_END, Kind.XA_COMMIT, Kind.XA_ROLLBACK,
@@ -55,9 +53,10 @@ class SnapshotDecoder(Decoder):
         self._ordinals, self._server_id = ordinals, server_id
         self._sends_ends = options["records"].transactions
         self._clock_ms = 0
-        self._recent: deque[Mark] = deque(maxlen=_RECENT)
-        # Transactions that are ahead of the window.
-        self._before: tuple[Mark, ...] = ()
+        # What this session decoded: the newest place, and with MySQL the transactions; readers may not see some of them yet.
+        self._decoded: tuple[int, MysqlGtids] = 0, MysqlGtids({})
+        # The same ahead of the window.
+        self._before = self._decoded
         self._watched: tuple[str, str] | None = None
         self._window: DedupWindow | None = None
 
@@ -87,7 +86,7 @@ class SnapshotDecoder(Decoder):
 
     def window_opened(self) -> None:
         """Note which transactions a chunk has to see that is read from here on."""
-        self._before = tuple(self._recent)
+        self._before = self._decoded
 
     def truncate(self, table: Copied) -> Position:
         """Put a truncate of the table here."""
@@ -118,9 +117,10 @@ class SnapshotDecoder(Decoder):
         """Whether the table was not altered, and the chunk saw every transaction that is ahead of its window."""
         if window.altered:
             return False
+        place, transactions = self._before
         if isinstance(chunk.seen, MysqlGtids):
-            return all(chunk.seen.has(mark.group) for mark in self._before)
-        return not self._before or bool(chunk.seen >= self._before[-1].place)
+            return chunk.seen.covers(transactions)
+        return bool(chunk.seen >= place)
 
     def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows here that the window keeps."""
@@ -169,7 +169,8 @@ class SnapshotDecoder(Decoder):
 
     def _end(self, found: bytes, end: int = 0) -> None:
         super()._end(found, end)
-        self._recent.append(self.marks[-1])
+        newest, transactions = self.marks[-1], self._decoded[1]
+        self._decoded = newest.place, transactions if self._mariadb else transactions.with_group(newest.group)
 
     def _rows(self, found: bytes, end: int) -> None:
         super()._rows(found, end)

@@ -39,6 +39,9 @@ class PostgresCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     publication_oid: int
     #: Whether this timeline's server held back what its standbys lacked, so that nothing can have been sent that they lack.
     guarded: bool = False
+    #: Transactions below the confirmed LSN that readers of the database may not see yet (edge/postgres/visibility.py); left out
+    #: where there is none.
+    unseen: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def confirmed(self) -> int:
@@ -50,10 +53,11 @@ class PostgresCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
         """The confirmed LSN as text."""
         return self.confirmed_lsn
 
-    def advanced(self, position: Position, confirmed: int) -> Self:
+    def advanced(self, position: Position, confirmed: int, unseen: tuple[int, ...] = ()) -> Self:
         """Return the checkpoint moved to a position and a confirmed LSN, neither of them backward."""
         return msgspec.structs.replace(
             self,
             acknowledged=str(max(position, self.position)),
             confirmed_lsn=format_lsn(max(confirmed, self.confirmed)),
+            unseen=unseen or msgspec.UNSET,
         )

@@ -20,6 +20,7 @@ from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import check_server, check_slot, check_system, find_slot, log_end, retained_bytes
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.snapshot_reader import SnapshotReader
+from edge.postgres.visibility import Unseen
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
@@ -38,16 +39,18 @@ class PostgresEngine:
         self.address = str(names)
         self.state = State(config.resolve(config.state.folder), PostgresCheckpoint)
         self._labels = KnownLabels()
+        # Over all sessions: what one decoded may become visible when another one copies.
+        self._unseen = Unseen()
 
     def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
         stream, database = open_stream(self._names, source, checkpoint, former_pid)
-        return PostgresSession(self._config, self._names, stream, database, self._labels)
+        return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
-        return checkpoint.advanced(position, place)
+        return checkpoint.advanced(position, place, self._unseen.look())
 
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
@@ -90,7 +93,13 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
     """A slot's stream and its decoder, with an ordinary connection next to them for what the log does not have."""
 
     def __init__(
-        self, config: EdgeFile, names: Postgresql, stream: ReplicationStream, database: Database, labels: KnownLabels
+        self,
+        config: EdgeFile,
+        names: Postgresql,
+        stream: ReplicationStream,
+        database: Database,
+        labels: KnownLabels,
+        unseen: Unseen,
     ) -> None:
         self._source = config.source.name
         self._names = names
@@ -99,6 +108,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         self._stream = stream
         self._database = database
         self._labels = labels
+        self._unseen = unseen
         self.pid = stream.pid
         self.fileno, self.confirm, self.flush = stream.fileno, stream.confirm, stream.flush
 
@@ -109,6 +119,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
     def start(self, checkpoint: PostgresCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Start the slot's stream at the confirmed LSN."""
         names = self._names
+        self._unseen.begin(self._database, checkpoint.timeline, checkpoint.unseen or ())
         if history is not None:
             labels = enum_labels(self._database)
             history.labels(labels)
@@ -116,6 +127,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             self._labels.newest = labels
             history.forget_dropped(table_names(self._database))
         self._decoder = SnapshotDecoder(
+            unseen=self._unseen,
             source=self._source,
             database=names.database,
             epoch=checkpoint.position.epoch,
@@ -150,6 +162,8 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
 
     def read(self, now_ms: int) -> int:
         """Decode the messages that have arrived."""
+        if self._unseen.is_look_due:
+            self._unseen.look()
         return self._stream.read(self._decoder.feed, now_ms)
 
     def close(self) -> None:

@@ -70,7 +70,11 @@ def follow(
         f"{moved}, which was left at {format_lsn(left)}: a standby was promoted that has all that was captured, up to "
         f"{format_lsn(captured.commit)}; going on there from {format_lsn(confirmed)}",
         msgspec.structs.replace(
-            checkpoint, timeline=system.timeline, confirmed_lsn=format_lsn(confirmed), guarded=False
+            checkpoint,
+            timeline=system.timeline,
+            confirmed_lsn=format_lsn(confirmed),
+            guarded=False,
+            unseen=msgspec.UNSET,
         ),
         until=left,
     )

@@ -17,6 +17,7 @@ from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
+from edge.postgres.visibility import running
 from edge.progress.checkpoint import State
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator
@@ -153,6 +154,8 @@ class SourceSetup(NamedTuple):
             stage="made",
             confirmed_lsn=format_lsn(confirmed),
             publication_oid=publication_oid(self.database, checkpoint.publication),
+            # What the slot does not send any more may be committed and not be visible yet.
+            unseen=running(self.database) or msgspec.UNSET,
         )
         self.state.write(made)
         self.report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}")

@@ -6,7 +6,6 @@ watermark has no meaning any more, and its transaction is empty. Only the tables
 """
 
 import struct
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -16,6 +15,7 @@ from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
+from edge.postgres.visibility import Unseen, hidden
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
@@ -23,8 +23,6 @@ from headrace.position import Position
 from headrace.schema import TableSchema
 
 _XID = struct.Struct(">I").unpack_from
-#: So many transactions are remembered, for those that are in the log and not visible yet.
-_RECENT = 4096
 #: Marks a record whose row lacks columns; it is unescaped in no other.
 _UNCHANGED = b',"unchanged":['
 
@@ -39,10 +37,10 @@ class SnapshotDecoder(Decoder):
     #: Called with the content of each watermark, at its place in the log.
     on_watermark: Callable[[bytes], None]
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, unseen: Unseen | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.on_watermark = _nobody
-        self._recent: deque[int] = deque(maxlen=_RECENT)
+        self._unseen = unseen or Unseen()
         # Transactions that are ahead of the window.
         self._before: tuple[int, ...] = ()
         self._watched: SnapshotTable | None = None
@@ -71,7 +69,7 @@ class SnapshotDecoder(Decoder):
 
     def window_opened(self) -> None:
         """Note which transactions a chunk has to see that is read from here on."""
-        self._before = tuple(self._recent)
+        self._before = self._unseen.xids
 
     def truncate(self, table: SnapshotTable) -> Position:
         """Put a truncate of a table here."""
@@ -150,7 +148,7 @@ class SnapshotDecoder(Decoder):
 
     def _begin(self, message: bytes) -> None:
         super()._begin(message)
-        self._recent.append(_XID(message, 17)[0])
+        self._unseen.add(_XID(message, 17)[0])
 
     def _message(self, message: bytes) -> None:
         """Byte1('M'): watermarks are our own, and take no ordinal."""
@@ -211,19 +209,6 @@ class SnapshotDecoder(Decoder):
         known = oid.to_bytes(4, "big")
         for prefix in [prefix for prefix in self._fast if prefix[1:5] == known]:
             del self._fast[prefix]
-
-
-def hidden(seen: str, xids: tuple[int, ...]) -> bool:
-    """Whether a snapshot, `xmin:xmax:xip,...` as pg_current_snapshot prints it, does not see one of these transactions.
-
-    Its numbers have 64 bits, those of the log the lower 32 of them.
-    """
-    _, behind, running = seen.split(":")
-    if not xids:
-        return False
-    end = int(behind) & 0xFFFFFFFF
-    listed = {int(xid) & 0xFFFFFFFF for xid in running.split(",") if xid}
-    return not listed.isdisjoint(xids) or any((xid - end) & 0xFFFFFFFF < 1 << 31 for xid in xids)
 
 
 def _new_key(message: bytes, table: Table, names: tuple[str, ...]) -> Key | None:

@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 _REQUEST_SECONDS = 0.25
 #: Chunks that are not acknowledged: more of them would only make the stream wait behind them.
 _MOST_UNACKNOWLEDGED = 2
+#: A chunk that does not fit is read again at once so many times, and then after pauses; from so many times on that is reported.
+_AT_ONCE, _REPORTED = 3, 6
 
 
 class Phase(Enum):
@@ -83,6 +85,8 @@ class SnapshotCoordinator:
         self._window = DedupWindow()
         self._backoff = Backoff(first=0.2, longest=10.0)
         self._now = self._looked_at = self._not_before = 0.0
+        # How often in succession a chunk did not fit, and the pauses before it is read again.
+        self._misfits, self._patience = 0, Backoff(first=0.1, longest=5.0)
         # Watermarks of other sessions are not ours.
         self._session, self._number = secrets.token_hex(8), 0
         self.phase = Phase.IDLE
@@ -237,12 +241,15 @@ class SnapshotCoordinator:
         if chunk is None:
             self._put_marks(copy)
         elif not self._stream.fits(chunk, window):
-            _log.debug("a chunk of %s is read again", copy.plan.name)
             copy.redo()
+            self._pause_misfit(copy)
             chunk = None
+        else:
+            self._misfits = 0
+            self._patience.reset()
         sent = copy.read(chunk) if chunk is not None else None
         # The next chunk is read while this one is put: for both this is the watermark.
-        reads_on = self._can_read()
+        reads_on = self._can_read() and self._now >= self._not_before
         if reads_on:
             self._write_watermark(copy.next())
         if chunk is not None and sent is not None:
@@ -252,6 +259,18 @@ class SnapshotCoordinator:
             self._stream.window_opened()
         else:
             window.close()
+
+    def _pause_misfit(self, copy: TableCopy) -> None:
+        """Put off the next attempt at a chunk that lacks what the stream had before it, or whose table was altered meanwhile."""
+        self._misfits += 1
+        if self._misfits > _AT_ONCE:
+            self._not_before = self._now + self._patience.pause()
+        if self._misfits == _REPORTED:
+            _log.warning(
+                "the snapshot of %s waits: the log has a transaction that readers do not see yet, as while a commit waits "
+                "for a standby",
+                copy.plan.name,
+            )
 
     def _put_marks(self, copy: TableCopy) -> None:
         """Mark that a copy begins, with a truncate where it replaces what consumers have, or that it ends."""

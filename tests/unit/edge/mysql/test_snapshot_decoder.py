@@ -174,6 +174,20 @@ def test_a_chunk_of_mysqls_that_missed_a_transaction_is_read_again(tmp_path):
     assert stream.decoder.fits(seen("1-3"), stream.window)
 
 
+def test_a_chunk_of_mysqls_that_missed_a_transaction_long_ago_is_read_again(tmp_path):
+    stream = Stream(tmp_path, mariadb=False)
+    for number in range(5000):
+        end = 80 + 60 * number
+        stream.feed(events.mysql_gtid(number + 1, end), events.query("BEGIN", end + 20), events.xid(end + 40))
+    stream.decoder.window_opened()
+
+    def seen(gtids):
+        return stream.chunk(seen=MysqlGtids.parse(f"{events.SERVER_UUID}:{gtids}"))
+
+    assert not stream.decoder.fits(seen("1-9:11-5000"), stream.window)
+    assert stream.decoder.fits(seen("1-5000"), stream.window)
+
+
 @pytest.mark.parametrize(
     ("words", "fits"),
     [

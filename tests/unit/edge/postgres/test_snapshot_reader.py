@@ -1,4 +1,4 @@
-"""COPY's text form becomes the log's tuples, and a chunk's snapshot tells which transactions it lacks."""
+"""COPY's text form becomes the log's tuples."""
 
 import struct
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.postgres.rows import PAD
-from edge.postgres.snapshot_decoder import hidden
 from edge.postgres.snapshot_reader import columns, insert
 
 ESCAPES = [("\\", "\\\\"), ("\b", "\\b"), ("\f", "\\f"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\v", "\\v")]
@@ -52,22 +51,3 @@ def test_as_many_columns_as_a_table_can_have_become_a_message():
     row = [str(number) for number in range(1600)]
 
     assert insert(7, 1600)(copied(row)) == message(row)
-
-
-@pytest.mark.parametrize(
-    ("seen", "xids", "lacks"),
-    [
-        ("100:100:", (), False),
-        ("100:100:", (90, 99), False),
-        ("100:100:", (99, 100), True),
-        ("90:100:95,97", (91, 96, 99), False),
-        ("90:100:95,97", (91, 97), True),
-        # The server's numbers have 64 bits, and those of the log go round.
-        ("4294967290:4294967300:4294967295", (4294967294, 2), False),
-        ("4294967290:4294967300:4294967295", (4294967295,), True),
-        ("4294967290:4294967300:4294967297", (1,), True),
-        ("4294967290:4294967300:", (5,), True),
-    ],
-)
-def test_a_chunk_tells_which_transactions_it_did_not_see(seen, xids, lacks):
-    assert hidden(seen, xids) is lacks
