@@ -286,3 +286,11 @@ class LakeFile(File, frozen=True, kw_only=True):
     def prefix(self, name: str) -> str:
         """Return what the topics of a stream's tables begin with."""
         return self.stream(name).prefix or self.topic(name)
+
+    def has_topic(self, stream: str, name: str) -> bool:
+        """Whether a topic is the stream's own, or one of its tables'; one of a longer prefix is of the stream that has that."""
+        if name in {self.topic(other) for other in self.streams}:
+            return name == self.topic(stream)
+        prefixes = [self.prefix(other) for other, section in self.streams.items() if section.topic_per_table]
+        fitting = [prefix for prefix in prefixes if name.startswith(f"{prefix}.") and "." in name[len(prefix) + 1 :]]
+        return bool(fitting) and max(fitting, key=len) == self.prefix(stream)

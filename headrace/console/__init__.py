@@ -1,12 +1,13 @@
 """`headrace console`: web pages that show every source on its path from the database to the lake's tables.
 
-It reads what the bridges' endpoints answer, the lake's own tables and, where one is configured, Prometheus. It has no database of
-its own, changes nothing, and is off unless it is started. Imports point down:
+It reads what the bridges' endpoints answer, the lake's own tables, what Kafka holds of its streams and, where one is
+configured, Prometheus. It has no database of its own, changes nothing, and is off unless it is started. Imports point down:
 
     command                  the options, and what must not be combined
     server                   the listening socket, the application, its threads
     pages · security         requests to HTML; who may ask
     next_steps · rows · plots    what to run, a source's hops and figures, charts in SVG
-    bridges · lake · prometheus · history    what is known: each has a thread or a client of its own
-    lake_reader              the one module that imports `deltalake`
+    bridges · lake · retention · prometheus · history    what is known: each has a thread or a client of its own
+    lake_reader · kafka_reader   the modules that import `deltalake` and Kafka's client
+    object_store             where the lake is not a folder
 """

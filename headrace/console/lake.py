@@ -6,6 +6,7 @@ keeps what was read last, with the reason.
 
 import threading
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -118,6 +119,8 @@ class LakeView:
     reached: dict[tuple[str, str], Reached] = field(default_factory=dict)
     #: By stream, source and table.
     verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
+    #: Of each stream's bronze table, by topic and partition: the offset after the last record. None before the first look.
+    offsets: dict[str, dict[tuple[str, int], int]] | None = None
 
     def lag(self, step: str, source: str, committed: str | None, now: float) -> float | None:
         """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known."""
@@ -133,8 +136,16 @@ class LakeView:
 class Lake:
     """Reads the lake from `start` until `stop`, in a thread of its own."""
 
-    def __init__(self, root: str | None, *, every: float = EVERY) -> None:
-        self._root = root
+    def __init__(
+        self,
+        root: str | None,
+        streams: Collection[str] = (),
+        settings: Mapping[str, str] | None = None,
+        *,
+        every: float = EVERY,
+    ) -> None:
+        """Take the lake's root, its streams and [spark.settings] of its file."""
+        self._root, self._streams, self._settings = root, streams, settings
         self._every = every
         self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
         self._reader: LakeReader | None = None
@@ -158,13 +169,19 @@ class Lake:
         """Read once."""
         try:
             if self._reader is None:
-                self._reader = LakeReader(self._root or "")
-            self._view = _view(self._reader)
-        except NoTable as error:
-            self._view = LakeView(
-                problem=f"nothing is published yet: {error.message}",
-                hint="Load a stream with 'headrace lake load', or correct [lake] root in the lake's file.",
-            )
+                self._reader = LakeReader(self._root or "", self._settings)
+            offsets = {}
+            for stream in self._streams:
+                if (held := _offsets(self._reader, stream)) is not None:
+                    offsets[stream] = held
+            try:
+                self._view = replace(_view(self._reader), offsets=offsets)
+            except NoTable as error:
+                self._view = LakeView(
+                    problem=f"nothing is published yet: {error.message}",
+                    hint="Load a stream with 'headrace lake load', or correct [lake] root in the lake's file.",
+                    offsets=offsets,
+                )
         except ReplicationError as error:
             self._view = replace(self._view, problem=error.message, hint=error.hint)
 
@@ -212,6 +229,23 @@ def _optional(reader: LakeReader, table: str, query: str) -> list[Row]:
         return reader.rows(table, query)
     except NoTable:
         return []
+
+
+def _offsets(reader: LakeReader, stream: str) -> dict[tuple[str, int], int] | None:
+    """Return what a stream's bronze table holds, as its newest load noted it (spark_jobs/state/offsets.py); None if not known."""
+    try:
+        note = reader.note(f"bronze/{stream}", "bronze")
+    except NoTable:
+        return {}
+    if note is None:
+        return None
+    # Earlier releases wrote one topic only.
+    topics = note.get("topics") or {note["topic"]: note}
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, held in topics.items()
+        for partition, offset in held["offsets"].items()
+    }
 
 
 def _stream(row: Row) -> StreamPublished:

@@ -1,21 +1,33 @@
 """Reads the lake's own small tables with `deltalake`: no JVM, and tables with deletion vectors are read as they are.
 
 The root may be a folder of this machine, or an object store that `deltalake` knows: `s3://` (and `s3a://`), `gs://`, `abfss://`
-and `az://`, with the credentials of this process's environment (`AWS_ACCESS_KEY_ID`, …). HDFS is not supported.
+and `az://`, with the credentials of this process's environment (`AWS_ACCESS_KEY_ID`, …) and, for S3, what the lake's file sets of
+Hadoop's client (object_store.py). HDFS is not supported.
 The package is imported on the first read, so that a console without a lake does not need it.
 """
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from headrace.console import object_store
 from headrace.errors import NotConnected
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 #: What Spark calls S3, and what `deltalake` does.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _KNOWN = {"", "file", "s3", "gs", "abfss", "abfs", "az", "adl"}
 
 Row = dict[str, Any]
+#: What a commit carries of its own (spark_jobs/state/delta_log.py).
+Note = dict[str, Any]
+#: Commits among which the newest note is: those of maintenance carry none.
+_COMMITS = (20, 1000)
 
 
 class NoTable(NotConnected):
@@ -25,9 +37,12 @@ class NoTable(NotConnected):
 class LakeReader:
     """The tables under one root. A table whose version did not change since the last read is not read again."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, settings: Mapping[str, str] | None = None) -> None:
+        """Take the lake's root, and [spark.settings] of its file."""
         self._root = _location(root)
+        self._options = object_store.options(root, settings or {})
         self._read: dict[tuple[str, str], tuple[str, list[Row]]] = {}
+        self._notes: dict[str, tuple[int, Note]] = {}
 
     def rows(self, table: str, query: str) -> list[Row]:
         """Return the rows of a query over a table, which the query calls by its name.
@@ -36,8 +51,33 @@ class LakeReader:
             NoTable: there is no such table.
             NotConnected: it cannot be read, and why.
         """
+        with self._opened(table) as opened:
+            from deltalake import QueryBuilder  # noqa: PLC0415 - only where a lake is shown.
+
+            mark = f"{opened.version()} {opened.metadata().id}"
+            known = self._read.get((table, query))
+            if known is None or known[0] != mark:
+                found = QueryBuilder().register(table, opened).execute(query)
+                known = self._read[table, query] = (mark, found.read_all().to_struct_array().to_pylist())
+        return known[1]
+
+    def note(self, table: str, kind: str) -> Note | None:
+        """Return the newest note of a kind that a commit of a table carries; None when none does. Raises as `rows` does."""
+        with self._opened(table, without_files=True) as opened:
+            version = opened.version()
+            known = self._notes.get(table)
+            if known is None or known[0] != version:
+                found = next(filter(None, (_newest(opened.history(limit), kind) for limit in _COMMITS)), None)
+                if found is None:
+                    return None
+                known = self._notes[table] = (version, found)
+        return known[1]
+
+    @contextmanager
+    def _opened(self, table: str, **options: Any) -> "Iterator[DeltaTable]":
+        """Give a table; raise NoTable or NotConnected for whatever goes wrong with it."""
         try:
-            from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - only where a lake is shown.
+            from deltalake import DeltaTable  # noqa: PLC0415 - only where a lake is shown.
             from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - as above.
         except ModuleNotFoundError as error:
             raise NotConnected(
@@ -47,18 +87,15 @@ class LakeReader:
         if self._is_missing(place):
             raise NoTable(f"{place} is not there")
         try:
-            opened = DeltaTable(place)
-            mark = f"{opened.version()} {opened.metadata().id}"
-            known = self._read.get((table, query))
-            if known is None or known[0] != mark:
-                found = QueryBuilder().register(table, opened).execute(query)
-                known = self._read[table, query] = (mark, found.read_all().to_struct_array().to_pylist())
+            yield DeltaTable(place, storage_options=self._options or None, **options)
         except TableNotFoundError as error:
             raise NoTable(f"{place} is not there") from error
         except Exception as error:
             # Of the library's engines each has errors of its own, none of which is a reason to end the console.
-            raise NotConnected(f"{place} cannot be read: {str(error).splitlines()[0][:300]}") from error
-        return known[1]
+            raise NotConnected(
+                f"{place} cannot be read: {str(error).splitlines()[0][:300]}",
+                hint=object_store.HINT if object_store.is_remote(self._root) else "",
+            ) from error
 
     def _is_missing(self, place: str) -> bool:
         return not urlsplit(place).scheme and not Path(place, "_delta_log").is_dir()
@@ -76,3 +113,15 @@ def _location(root: str) -> str:
     if scheme in {"", "file"}:
         return unquote(parts.path)
     return parts._replace(scheme=scheme).geturl().rstrip("/")
+
+
+def _newest(commits: Sequence[Mapping[str, Any]], kind: str) -> Note | None:
+    """Return the first note of a kind; what other programs write there is passed over."""
+    for commit in commits:
+        try:
+            found = json.loads(commit.get("userMetadata") or "null")
+        except ValueError:
+            continue
+        if isinstance(found, dict) and found.get("headrace") == kind:
+            return found
+    return None

@@ -3,6 +3,7 @@
 docs/metrics.md explains each; infra/monitoring/alerts.yml has the rules.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from headrace.console.bridges import BridgesView
 from headrace.console.lake import LakeView
+from headrace.console.retention import RetentionView
 from headrace.console.rows import SourceRow
 from headrace.metrics.collector import build_info, text_of
 
@@ -26,18 +28,21 @@ HELP = {
     "headrace_lake_load_duration_seconds": "How long that step took.",
     "headrace_lake_tables": "Tables of the stream in each state.",
     "headrace_lake_freshness_seconds": "How old what readers of silver lack of the source may be; 0 when they lack nothing.",
+    "headrace_lake_kafka_up": "1 while Kafka can be asked what it holds of the streams, 0 while not.",
+    "headrace_lake_kafka_headroom_seconds": "How long it takes until Kafka may remove a record that bronze lacks.",
+    "headrace_lake_kafka_retention_seconds": "How long Kafka keeps a record of the stream at least; absent: no limit.",
     "headrace_lake_tables_not_equal": "Tables of the stream whose last verification found a difference.",
 }
 
 
-def text(bridges: BridgesView, lake: LakeView, found: Sequence[SourceRow]) -> bytes:
+def text(bridges: BridgesView, lake: LakeView, kafka: RetentionView, found: Sequence[SourceRow]) -> bytes:
     """Return all metrics in Prometheus's text format."""
-    return text_of(_Metrics(bridges, lake, found))
+    return text_of(_Metrics(bridges, lake, kafka, found))
 
 
 class _Metrics(Collector):
-    def __init__(self, bridges: BridgesView, lake: LakeView, found: Sequence[SourceRow]) -> None:
-        self._bridges, self._lake, self._found = bridges, lake, found
+    def __init__(self, bridges: BridgesView, lake: LakeView, kafka: RetentionView, found: Sequence[SourceRow]) -> None:
+        self._bridges, self._lake, self._kafka, self._found = bridges, lake, kafka, found
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield every metric of which something is known."""
@@ -48,6 +53,7 @@ class _Metrics(Collector):
         yield up
         if self._lake.configured:
             yield from self._of_lake()
+            yield from self._of_kafka()
 
     def _of_lake(self) -> Iterator[GaugeMetricFamily]:
         lake = self._lake
@@ -80,6 +86,23 @@ class _Metrics(Collector):
             if row.freshness is not None:
                 fresh.add_metric([row.stream, row.source], row.freshness)
         yield fresh
+
+    def _of_kafka(self) -> Iterator[GaugeMetricFamily]:
+        """Yield for how long Kafka keeps what is not loaded; the time goes down while Kafka does not answer, too."""
+        if not self._kafka.asked:
+            return
+        answers = _gauge("headrace_lake_kafka_up")
+        answers.add_metric([], int(not self._kafka.problem))
+        yield answers
+        headroom = _gauge("headrace_lake_kafka_headroom_seconds", "stream")
+        retention = _gauge("headrace_lake_kafka_retention_seconds", "stream")
+        now = time.time()
+        for name, stream in self._kafka.streams.items():
+            left = stream.headroom(now)
+            if left is not None and stream.retention is not None:
+                headroom.add_metric([name], left)
+                retention.add_metric([name], stream.retention)
+        yield from (headroom, retention)
 
 
 def _gauge(name: str, *labels: str) -> GaugeMetricFamily:

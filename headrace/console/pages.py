@@ -19,6 +19,7 @@ from headrace.console.hops import NAMES
 from headrace.console.lake import Lake, LakeView
 from headrace.console.next_steps import Files
 from headrace.console.prometheus import Prometheus
+from headrace.console.retention import Retention
 from headrace.console.rows import IN_WORDS, STATES, SourceRow, counts, rows
 from headrace.console.texts import FILTERS
 
@@ -34,6 +35,7 @@ class Known:
 
     bridges: Bridges
     lake: Lake
+    retention: Retention
     history: History
     prometheus: Prometheus | None
     #: The stream of each source, by the bridges' file.
@@ -125,6 +127,7 @@ class Pages:
             plots=charts.of_loads(found, RANGES[span]),
             stream=stream,
             streams=sorted({load.stream for load in lake.loads}),
+            kafka=self._known.retention.view(),
             span=span,
             spans=list(RANGES),
             files=self._known.files,
@@ -171,7 +174,9 @@ class Pages:
     def metrics(self, _request: Request) -> Response:
         """Return what the lake's tables hold, for Prometheus."""
         bridges, lake, found = self._now()
-        return PlainTextResponse(metrics.text(bridges, lake, found), media_type=metrics.MEDIA_TYPE)
+        return PlainTextResponse(
+            metrics.text(bridges, lake, self._known.retention.view(), found), media_type=metrics.MEDIA_TYPE
+        )
 
     def missing(self, request: Request, _error: Exception) -> Response:
         """Answer a request for a page that does not exist."""

@@ -21,6 +21,7 @@ from headrace.console.lake import Lake
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
 from headrace.console.prometheus import Prometheus
+from headrace.console.retention import Retention
 from headrace.console.rows import figures, rows
 from headrace.console.security import Guard, Identity
 from headrace.errors import ConfigurationError
@@ -54,7 +55,9 @@ class Console:
     def __init__(self, settings: Settings) -> None:
         sources = {source: name for name, stream in settings.bridge.streams.items() for source in stream.sources}
         self._bridges = Bridges(settings.at, tuple(sources))
-        self._lake = Lake(settings.lake.root if settings.lake else None)
+        file = settings.lake
+        self._lake = Lake(file.root, file.streams, file.spark.settings) if file else Lake(None)
+        self._retention = Retention(file, lambda: self._lake.view().offsets)
         self._history = History()
         self._streams = sources
         self._stopped = threading.Event()
@@ -65,6 +68,7 @@ class Console:
             Known(
                 bridges=self._bridges,
                 lake=self._lake,
+                retention=self._retention,
                 history=self._history,
                 prometheus=prometheus,
                 streams=sources,
@@ -108,6 +112,7 @@ class Console:
                 signal.signal(stop, lambda *_: None)
         self._bridges.start()
         self._lake.start()
+        self._retention.start()
         threading.Thread(target=self._record, name="history", daemon=True).start()
         try:
             self._server.run(sockets=[self._socket])
@@ -115,6 +120,7 @@ class Console:
             self._stopped.set()
             self._bridges.stop()
             self._lake.stop()
+            self._retention.stop()
 
     def stop(self) -> None:
         """Serve no more."""

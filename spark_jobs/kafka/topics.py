@@ -40,15 +40,6 @@ class Reach:
         return all(head <= ends.get(topic, {}).get(partition, 0) for (topic, partition), head in self.heads.items())
 
 
-def belongs(lake: LakeFile, stream: str, name: str) -> bool:
-    """Whether a topic is of a stream with a topic for each table; one of a longer prefix is of the stream that has that."""
-    if name in {lake.topic(other) for other in lake.streams}:
-        return name == lake.topic(stream)
-    prefixes = [lake.prefix(other) for other, section in lake.streams.items() if section.topic_per_table]
-    fitting = [prefix for prefix in prefixes if name.startswith(f"{prefix}.") and "." in name[len(prefix) + 1 :]]
-    return bool(fitting) and max(fitting, key=len) == lake.prefix(stream)
-
-
 def observe(lake: LakeFile, stream: str) -> Reach | None:
     """Return up to where each source is committed now, and the topics' ends for it; None for a stream with one topic."""
     if not lake.stream(stream).topic_per_table:
@@ -60,7 +51,7 @@ def observe(lake: LakeFile, stream: str) -> Reach | None:
 
 def heads(lake: LakeFile, stream: str) -> dict[Place, int]:
     """Return the ends of all topics of a stream with a topic for each table, whether readers may pass them or not."""
-    return client.heads(lake.kafka, lambda name: belongs(lake, stream, name))
+    return client.heads(lake.kafka, lambda name: lake.has_topic(stream, name))
 
 
 def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 import psycopg2
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from infra.local import files
 from infra.local.kafka import Kafka
@@ -30,8 +31,9 @@ class Parts:
         self.postgres = Postgres(folder / "jakarta", settings={"max_slot_wal_keep_size": f"{WAL}MB"})
         self.kafka = Kafka(folder / "kafka")
         self.port = free_port()
-        ports = {name: free_port() for name in ("edge", "bridge", "second bridge")}
+        ports = {name: free_port() for name in ("edge", "bridge", "second bridge", "console")}
         self._metrics = {name: f'\n[metrics]\nlisten = "127.0.0.1:{port}"\n' for name, port in ports.items()}
+        self._console_port = ports["console"]
         targets = [f"127.0.0.1:{port}" for port in ports.values()]
         self.prometheus = Prometheus(folder / "prometheus", free_port(), targets, shortened(), interval="1s")
         self._rows = 0
@@ -45,7 +47,7 @@ class Parts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in ("edge", "bridge", "second_bridge"):
+        for name in ("edge", "bridge", "second_bridge", "console"):
             if (part := getattr(self, name, None)) is not None:
                 part.stop_at_once()
         self.prometheus.stop()
@@ -79,6 +81,12 @@ class Parts:
         self.edge_file.write_text(self.edge_file.read_text() + more + self._metrics["edge"])
         wrong = self.folder / "second-bridge.toml"
         wrong.write_text(bridge.read_text().replace(self._metrics["bridge"], self._metrics["second bridge"]))
+        self.lake_file = files.lake(
+            self.folder / "lake.toml", bootstrap=self.kafka.bootstrap, sources=[SOURCE], stream=STREAM
+        )
+        show = command("console", "--config", str(bridge), "--lake", str(self.lake_file))
+        show += ["--listen", f"127.0.0.1:{self._console_port}"]
+        self.console = Supervised("console", show, log=self.folder / "console.log")
         headrace("bridge", "init", "--config", str(bridge))
         headrace("edge", "init", "--config", str(self.edge_file))
         self.bridge = self._part("bridge", bridge)
@@ -105,6 +113,17 @@ class Parts:
         """Insert a row of this size."""
         self._rows += 1
         self.execute("INSERT INTO rows VALUES (%s, %s)", self._rows, os.urandom(512 * kilobytes).hex())
+
+    def load(self) -> None:
+        """Load the stream into the lake."""
+        headrace("lake", "load", STREAM, "--config", str(self.lake_file))
+
+    def keep_records(self, seconds: float) -> None:
+        """Have Kafka keep the stream's records for so long."""
+        entry = ConfigEntry("retention.ms", str(int(seconds * 1000)), incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(ResourceType.TOPIC, STREAM, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
+        admin.incremental_alter_configs([topic])[topic].result(30)
 
     def stop_kafka(self) -> None:
         """Have Kafka stand still."""

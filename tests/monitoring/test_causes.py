@@ -124,6 +124,28 @@ def test_a_delivery_without_receiver_topic_or_consent(parts: Parts) -> None:
     admin.create_topics([NewTopic(DELIVERY, 6, 1)])[DELIVERY].result(30)
 
 
+@pytest.mark.usefixtures("well")
+def test_a_lake_that_is_not_loaded_before_kafka_removes_its_records(parts: Parts) -> None:
+    parts.load()
+    parts.console.start()
+    try:
+        # Nothing is loaded now. Kafka removes nothing before the alert is seen, at three quarters of this time.
+        parts.keep_records(120)
+        parts.fires("HeadraceRetentionRunsOut", seconds=180)
+        # As the runbook says: more time first, then a load.
+        parts.keep_records(7 * 86400)
+        parts.load()
+        parts.resolved()
+        parts.stop_kafka()
+        try:
+            parts.fires("HeadraceRetentionUnknown", seconds=120)
+        finally:
+            parts.continue_kafka()
+        parts.resolved()
+    finally:
+        parts.console.stop()
+
+
 def test_a_second_bridge_that_cannot_run(parts: Parts) -> None:
     # The last one: what it leaves is seen for as long as the rule of absent bridges looks back.
     # Its port is taken.

@@ -1,5 +1,7 @@
 """The alerts of the lake fire and resolve, in a real Prometheus that scrapes what the console shows of real Delta tables."""
 
+import json
+import time
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ from deltalake import write_deltalake
 from headrace.console import metrics
 from headrace.console.bridges import Bridges
 from headrace.console.lake import Lake
+from headrace.console.retention import RetentionView, StreamKept
 from headrace.console.rows import rows
 from headrace.metrics.endpoint import Endpoint
 from headrace.status.answer import Answer, SourceStatus
@@ -22,6 +25,7 @@ from tests.waiting import eventually
     for group in yaml.safe_load(RULES.read_text())["groups"]
     if group["name"] == "headrace-lake"
 )
+DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
 TEXTS = pa.map_(pa.string(), pa.string())
 TIME = pa.timestamp("us", tz="UTC")
 STATE = pa.schema(
@@ -42,12 +46,19 @@ class Shown:
     def __init__(self, root):
         self.lake = Lake(str(root))
         self.bridges = Bridges(("b:1",), ("a/b",))
+        self.kafka = kept(60.0, "Kafka does not answer")
         self.collector = self
 
     def text(self):
         self.lake.look()
         lake = self.lake.view()
-        return metrics.text(self.bridges.view(), lake, rows(self.bridges.view(), lake, {"a/b": "bank"}))
+        return metrics.text(self.bridges.view(), lake, self.kafka, rows(self.bridges.view(), lake, {"a/b": "bank"}))
+
+
+def kept(left, problem=""):
+    """Return what is known of a stream whose oldest record that lacks is kept for so many seconds more, of an hour."""
+    stream = StreamKept(retention=3600.0, removal_at=time.time() + left)
+    return RetentionView(streams={"bank": stream}, problem=problem, asked=True)
 
 
 def publish(root, load, upto, reason, verdict, committed):
@@ -82,7 +93,10 @@ def test_every_alert_of_the_lake_fires_by_its_cause_and_resolves(tmp_path):
         eventually(
             lambda: prometheus.firing() >= first, 60, saying="a lake that is behind, stopped and differs is seen"
         )
+        for panel in [one for one in DASHBOARD["panels"] if "headrace_lake" in one["targets"][0]["expr"]]:
+            assert prometheus.query(panel["targets"][0]["expr"]), panel["title"]
         # When it is loaded and verified again.
+        shown.kafka = kept(3600.0)
         publish(lake, 2, "2", None, "equal", datetime.now(UTC))
         eventually(lambda: not prometheus.firing() & ALERTS, 60, saying="they resolve")
         # When its root is gone, and there again.

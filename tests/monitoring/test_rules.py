@@ -103,7 +103,8 @@ def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path
     try:
         eventually(lambda: prometheus.ready, 60, saying="Prometheus answers")
         for panel in DASHBOARD["panels"]:
-            for target in panel["targets"]:
+            # Those of the lake are in test_lake_rules.py.
+            for target in [one for one in panel["targets"] if "headrace_lake" not in one["expr"]]:
                 asked = re.sub(r"\[\dm\]", "[15s]", target["expr"].replace("$source", ".*"))
                 eventually(lambda asked=asked: prometheus.query(asked), 60, saying=f"{panel['title']}: {asked}")
 

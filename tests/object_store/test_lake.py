@@ -12,6 +12,7 @@ import requests
 from click.testing import CliRunner
 from psycopg2.extensions import parse_dsn
 
+from headrace.console.lake import Lake
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, replay_silver
 from spark_jobs.query import engine, published_tables
@@ -59,6 +60,13 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     past = engine.SqlEngine(spark.newSession(), lake, as_of=datetime.fromtimestamp(EARLY / 1000 + 90, UTC))
     assert names(past.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
     past.close()
+    # and the console reads it without Spark, by what the lake's file has of the server
+    shown = Lake(lake.root, lake.streams, lake.spark.settings)
+    shown.look()
+    assert shown.view().problem == ""
+    assert [(one.table, one.state) for one in shown.view().tables] == [("public.accounts", "published")]
+    assert {one.step for one in shown.view().loads} <= {"bronze", "silver"}
+    assert shown.view().offsets["bank"][source.topic, 0] > 21
     # and maintenance leaves it as it is
     assert maintain.maintain(spark, lake, "bank").compacted
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]

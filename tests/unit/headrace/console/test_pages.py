@@ -19,6 +19,7 @@ from headrace.console.history import History
 from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
+from headrace.console.retention import Retention
 from headrace.console.server import Settings, application
 from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
 
@@ -77,10 +78,12 @@ class Served:
         self.bridges = Bridges(("b:1",), ("jakarta/bank",))
         self.lake = Lake(None)
         self.lake._view = lake
+        self.retention = Retention(None, lambda: None)
         self.pages = Pages(
             Known(
                 bridges=self.bridges,
                 lake=self.lake,
+                retention=self.retention,
                 history=History(),
                 prometheus=None,
                 streams={"jakarta/bank": "bank"},

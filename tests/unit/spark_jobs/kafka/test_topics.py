@@ -49,7 +49,7 @@ def lake(tmp_path):
     ],
 )
 def test_a_topic_is_of_one_stream_at_most(lake, name, stream):
-    assert [each for each in ("bank", "retail") if topics.belongs(lake, each, name)] == ([stream] if stream else [])
+    assert [each for each in ("bank", "retail") if lake.has_topic(each, name)] == ([stream] if stream else [])
 
 
 def test_a_prefix_goes_with_a_topic_for_each_table(tmp_path):
