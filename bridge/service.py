@@ -10,7 +10,7 @@ from bridge.kafka.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
 from headrace.certificates.expiry import ConnectionMetrics
-from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus
+from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, snapshot_of
 
 if TYPE_CHECKING:
     from headrace.metrics.collector import Together
@@ -121,6 +121,7 @@ def _status(source: str, figures: SourceMetrics) -> SourceStatus:
         heard_seconds=figures.silent,
         edge_version=words(edge, "version") or None,
         edge_state=_edge_state(figures),
+        snapshot=snapshot_of(edge),
         warnings=_warnings(figures),
     )
 

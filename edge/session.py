@@ -97,10 +97,12 @@ class CaptureSession:
         sent_until = max(self._settings.sent_until, self._outbox.sent.commit)
         self._history.begin(checkpoint.position.epoch, sent_until)
         self._session.start(checkpoint, self._batcher, self._history)
+        active = ActivePlan(
+            SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch, self._history.copied
+        )
+        self._figures.snapshot = active.plan.figures
         self._snapshots = SnapshotCoordinator(
-            ActivePlan(
-                SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch, self._history.copied
-            ),
+            active,
             self._session.snapshots(),
             acknowledged=lambda: self._outbox.progress()[0],
             wake=self._wakeup.notify,

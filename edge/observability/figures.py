@@ -94,6 +94,8 @@ class Figures:
     #: The certificates of the interconnect, and the folder that holds spool and checkpoint.
     certificates: Expiry = field(default_factory=lambda: Expiry(Certificates()))
     state_folder: Path | None = None
+    #: How far the snapshots are, in the names of `for_batch`; empty while nothing is to be copied.
+    snapshot: Callable[[], dict[str, int | float | str]] = field(default=dict)
     #: Further warnings: whatever part has one puts it here under its name.
     warned: dict[str, str] = field(default_factory=dict)
 
@@ -237,6 +239,7 @@ class Figures:
             "warnings": "; ".join(self.warnings)[:300],
             "reason": self.reason[:300],
         }
+        known |= self.snapshot()
         return {name: value for name, value in known.items() if value is not None and value != ""}
 
     def __str__(self) -> str:

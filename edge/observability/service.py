@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edge.observability.figures import Figures
 from headrace import __version__
-from headrace.status.answer import Answer, Health, SourceStatus
+from headrace.status.answer import Answer, Health, SourceStatus, snapshot_of
 
 if TYPE_CHECKING:
     from headrace.metrics.collector import FiguresCollector
@@ -69,6 +69,7 @@ class EdgeService:
                     spool_limit_bytes=figures.spool_limit_bytes,
                     unacknowledged_batches=figures.unacknowledged_batches,
                     edge_version=__version__,
+                    snapshot=snapshot_of(figures.snapshot()),
                     warnings=figures.warnings,
                 )
             ],

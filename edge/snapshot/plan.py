@@ -153,6 +153,17 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """Yield the cancelled and failed snapshots whose ends are not marked: consumers still wait for the rest of the copy."""
         return (it for it in self.tables if it.marks_open and not it.unfinished)
 
+    def figures(self) -> dict[str, int | float | str]:
+        """Return how far the table is that is copied now, or next, for headquarters; empty while nothing is to be copied."""
+        left = list(self.unfinished())
+        if not left:
+            return {}
+        now = left[0]
+        found: dict[str, int | float | str] = {"snapshot_tables": len(left), "snapshot_table": now.name}
+        found |= {"snapshot_rows": now.rows, "snapshot_rows_per_second": round(now.rows_per_second, 1)}
+        found |= {"snapshot_estimate": now.estimate} if now.estimate >= 0 else {}
+        return found | ({"snapshot_paused": 1} if self.paused else {})
+
     @property
     def next(self) -> TablePlan | None:
         """What is to be done now; None when there is nothing, or while paused."""

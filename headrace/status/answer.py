@@ -3,7 +3,31 @@
 An edge answers with its one source, a bridge with all of its own. None is "not known".
 """
 
+import math
+from collections.abc import Mapping
+
 import msgspec
+
+
+class SnapshotStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """How far the copies of a source's tables are, as its edge counts acknowledged rows."""
+
+    #: The table that is copied now, `schema.table`, or next while it is paused.
+    table: str
+    #: Rows of it that are acknowledged, and how many it has by the database's own statistics.
+    rows: int
+    estimated_rows: int | None = None
+    rows_per_second: float | None = None
+    #: Tables that are not finished, this one included.
+    tables: int = 1
+    paused: bool = False
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long this table will take at the present rate; None while that is not known."""
+        if self.paused or not self.rows_per_second or self.estimated_rows is None:
+            return None
+        return max(0, self.estimated_rows - self.rows) / self.rows_per_second
 
 
 class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
@@ -35,7 +59,29 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     edge_version: str | None = None
     #: The edge's own state, as the bridge received it; `silent` when it has not been heard for some heartbeats.
     edge_state: str | None = None
+    #: None while nothing is copied.
+    snapshot: SnapshotStatus | None = None
     warnings: list[str] = []
+
+
+def snapshot_of(figures: Mapping[str, int | float | str]) -> SnapshotStatus | None:
+    """Return how far the copies are, by the figures that an edge sends; None while nothing is copied."""
+
+    def number(name: str) -> float | None:
+        value = figures.get(name)
+        return value if isinstance(value, int | float) and math.isfinite(value) and value >= 0 else None
+
+    table, rows, estimate = figures.get("snapshot_table"), number("snapshot_rows"), number("snapshot_estimate")
+    if not isinstance(table, str) or rows is None:
+        return None
+    return SnapshotStatus(
+        table="".join(each if each.isprintable() else " " for each in table)[:300],
+        rows=int(rows),
+        estimated_rows=int(estimate) if estimate is not None else None,
+        rows_per_second=number("snapshot_rows_per_second"),
+        tables=int(number("snapshot_tables") or 1),
+        paused=bool(number("snapshot_paused")),
+    )
 
 
 class DeliveryStatus(msgspec.Struct, kw_only=True, omit_defaults=False):

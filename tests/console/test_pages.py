@@ -96,6 +96,20 @@ def test_new_rows_move_the_page_without_a_reload(headquarters, console, watched)
     expect(page.locator("main")).to_contain_text("no lake")
 
 
+def test_a_snapshot_is_shown_in_rows_while_it_is_under_way(headquarters, console, watched):
+    edge = headquarters.edges["jakarta/bank"]
+    headquarters.databases["jakarta/bank"].execute("create table more (id int primary key)")
+    edge.command("snapshot", "--pause")
+    edge.command("snapshot", "public.accounts")
+    edge.command("snapshot", "public.accounts", "--where", "id > 100")
+    served = console("--config", str(headquarters.file))
+    page = watched(served.url).go("/sources/jakarta/bank")
+    section = page.locator("section[aria-labelledby=snapshots]")
+    expect(section).to_contain_text("public.accounts (paused): 0 rows. 1 more table waits.", timeout=60_000)
+    edge.command("snapshot", "--resume")
+    expect(section).to_contain_text("No table of this source is copied now.", timeout=60_000)
+
+
 def test_pages_work_without_javascript(headquarters, console, watched):
     served = console("--config", str(headquarters.file))
     page = watched(served.url, java_script_enabled=False).go("/?q=london")

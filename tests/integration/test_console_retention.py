@@ -60,11 +60,11 @@ def test_a_topic_that_keeps_all_has_no_headroom(feed, lake_file):
 def test_without_kafka_the_time_goes_on_from_what_was_known(private_kafka, lake_file):
     server = private_kafka()
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    admin.create_topics([NewTopic("bank", 1, 1)])["bank"].result(60)
+    admin.create_topics([NewTopic("bank", 1, 1, config={"retention.ms": "3600000"})])["bank"].result(60)
     retention = Retention(lake_file(bank="bank", bootstrap=server.bootstrap), lambda: {"bank": {}})
     retention.look()
     known = retention.view().streams
-    assert known["bank"].retention == 7 * 24 * HOUR
+    assert known["bank"].retention == HOUR
     server.stop()
     retention.look()
     assert "does not answer" in retention.view().problem

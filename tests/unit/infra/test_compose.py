@@ -43,6 +43,9 @@ def interpolated(compose):
 def configuration(name):
     """Return the part and the loaded file of a service of ours, None for one without."""
     words = SERVICES[name]["command"]
+    if words[0] == "console":
+        # It reads files of several parts: it has tests of its own.
+        return None
     named = (
         words[words.index("--config") + 1] if "--config" in words else SERVICES[name].get("environment", {}).get(LAKE)
     )
@@ -317,3 +320,73 @@ def test_health_checks_ask_where_the_part_answers(part, kind):
         found = configuration(name)
         if found is not None and isinstance(found[1], kind) and "run" in SERVICES[name]["command"]:
             assert found[1].metrics.listen.rpartition(":")[2] == asked
+
+
+def test_monitoring_is_started_by_its_profile_alone():
+    assert {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]} == {
+        "console",
+        "prometheus",
+        "grafana",
+    }
+    for name, service in SERVICES.items():
+        if "profiles" not in service:
+            assert not {"console", "prometheus", "grafana"} & set(service.get("depends_on", {})), name
+
+
+def test_the_console_is_given_files_and_bridges_that_are_there_and_answers_its_own_network_alone():
+    service = SERVICES["console"]
+    _, arguments = subcommand(service["command"])
+    given = [each.lstrip("-").partition("=")[::2] for each in arguments]
+    folder = ROOT / mounts(service)["/etc/headrace"]
+    options = dict(given)
+    load(folder / Path(options["config"]).name, BridgeFile)
+    lake = load(folder / Path(options["lake"]).name, LakeFile)
+    # It reads the tables and changes none.
+    assert f"{mounts_of(lake.root, service)}:ro" in service["volumes"]
+    assert options["listen"].startswith("127.0.0.1:")
+    bridges = {name for name in OURS if SERVICES[name]["command"][:2] == ["bridge", "run"]}
+    assert {address for name, address in given if name == "at"} == {f"{name}:9188" for name in bridges}
+
+
+def mounts_of(path, service):
+    """Return the volume of a service under which a path is, as its file writes it."""
+    (found,) = {
+        f"{source}:{target}" for target, source in mounts(service).items() if Path(target) in Path(path).parents
+    }
+    return found
+
+
+def test_prometheus_scrapes_every_bridge_and_the_console_and_loads_the_rules():
+    service = SERVICES["prometheus"]
+    assert service["network_mode"] == "service:console"
+    places = mounts(service)
+    configured = yaml.safe_load((ROOT / places["/etc/prometheus/prometheus.yml"]).read_text())
+    for file in configured["rule_files"]:
+        assert (ROOT / places[f"/etc/prometheus/{file}"]).is_file()
+    (scraped,) = (each["targets"] for one in configured["scrape_configs"] for each in one["static_configs"])
+    console = [each.partition("=")[2] for each in SERVICES["console"]["command"]]
+    # Edges are in networks that nothing reaches.
+    assert set(scraped) == {each for each in console if each.endswith((":9188", ":9420"))}
+    for target in scraped:
+        host, _, port = target.partition(":")
+        if host != "127.0.0.1":
+            assert configuration(host)[1].metrics.listen.endswith(f":{port}")
+            assert set(SERVICES["console"]["networks"]) & set(SERVICES[host]["networks"])
+
+
+def test_grafana_finds_prometheus_and_the_dashboard():
+    service = SERVICES["grafana"]
+    places = mounts(service)
+    (source,) = yaml.safe_load((ROOT / places["/etc/grafana/provisioning/datasources/headrace.yml"]).read_text())[
+        "datasources"
+    ]
+    # Prometheus has the console's network, and with it its name.
+    assert urlsplit(source["url"]).hostname == SERVICES["console"]["hostname"]
+    assert f"127.0.0.1:9090:{urlsplit(source['url']).port}" in SERVICES["console"]["ports"]
+    (provider,) = yaml.safe_load((ROOT / places["/etc/grafana/provisioning/dashboards/headrace.yml"]).read_text())[
+        "providers"
+    ]
+    (dashboard,) = (
+        place for target, place in places.items() if str(Path(target).parent) == provider["options"]["path"]
+    )
+    assert (ROOT / dashboard).name == "dashboard.json"

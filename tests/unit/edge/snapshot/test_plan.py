@@ -11,6 +11,7 @@ from edge.snapshot.report import as_dict, as_table
 from edge.snapshot.store import Request, SnapshotStore
 from edge.snapshot.table_copy import FEWEST, MOST, ChunkSize
 from headrace.errors import NeedsOperator
+from headrace.status.answer import SnapshotStatus, snapshot_of
 
 
 @pytest.fixture
@@ -97,3 +98,32 @@ def test_people_see_the_beginning_of_a_long_condition_and_scripts_all_of_it():
     console.print(as_table(plan, []))
     assert where[:80] + "…" in console.file.getvalue()
     assert as_dict(plan, [])["tables"][0]["where"] == where
+
+
+def test_headquarters_receives_how_far_the_table_is_that_is_copied_now():
+    plan = Plan(source="a/b")
+    assert snapshot_of(plan.figures()) is None
+    for name in ("s.first", "s.second", "s.third"):
+        plan.add(name, where=None, replace=False, now_ms=1)
+    plan.tables[0].state = "done"
+    assert plan.tables[1].estimate == -1
+    assert snapshot_of(plan.figures()) == SnapshotStatus(table="s.second", rows=0, rows_per_second=0.0, tables=2)
+    plan.tables[1].state, plan.tables[1].rows, plan.tables[1].estimate = "running", 250, 1000
+    plan.tables[1].rows_per_second = 50.04
+    found = snapshot_of(plan.figures())
+    assert (found.rows, found.estimated_rows, found.rows_per_second, found.seconds_left) == (250, 1000, 50.0, 15.0)
+    plan.paused = True
+    assert snapshot_of(plan.figures()).paused
+    assert snapshot_of(plan.figures()).seconds_left is None
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"snapshot_table": "s.t"},
+        {"snapshot_table": 3, "snapshot_rows": 1},
+        {"snapshot_table": "s.t", "snapshot_rows": "x"},
+    ],
+)
+def test_progress_that_an_edge_of_another_release_sends_otherwise_is_not_shown(figures):
+    assert snapshot_of(figures) is None

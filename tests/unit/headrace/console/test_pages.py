@@ -1,6 +1,7 @@
 """Every page renders, whatever is known: nothing at all, a thousand sources, a bridge that is gone, a lake with every state."""
 
 import asyncio
+import re
 import shlex
 import time
 from datetime import UTC, datetime, timedelta
@@ -19,9 +20,9 @@ from headrace.console.history import History
 from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
-from headrace.console.retention import Retention
+from headrace.console.retention import Retention, RetentionView, StreamKept
 from headrace.console.server import Settings, application
-from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
+from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
 
 PATHS = ("/", "/loads", "/tables", "/trends", "/sources/jakarta/bank", "/?sort=lag&q=x", "/loads?range=7d", "/metrics")
 NOW = datetime.now(UTC)
@@ -152,6 +153,50 @@ def test_a_page_of_a_thousand_sources_takes_less_than_a_second(tmp_path):
     took = time.perf_counter() - begun
     assert "page 1 of 10" in text
     assert took < 1.0, took
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "shown"),
+    [
+        (SnapshotStatus(table="s.<t>", rows=1200, estimated_rows=5000, rows_per_second=100.0, tables=3),
+         "s.&lt;t&gt;: 1,200 of about 5,000 rows, 100 a second, about 38s left. 2 more tables wait."),
+        (SnapshotStatus(table="s.t", rows=7, paused=True, tables=2), "s.t (paused): 7 rows. 1 more table waits."),
+        (None, "No table of this source is copied now."),
+    ],
+)  # fmt: skip
+def test_the_page_of_a_source_shows_its_snapshot_in_rows(tmp_path, snapshot, shown):
+    served = Served(tmp_path, LakeView(configured=False))
+    found = answer()
+    found.sources[0].snapshot = snapshot
+    served.hear(found)
+    text = re.sub(r"<progress.*?</progress>|<(?!h2)[^>]*>", "", served.get("/sources/jakarta/bank").text)
+    text = re.sub(r"\s+([,.])?", lambda space: space[1] or " ", text)
+    assert shown in text, text[text.index("Snapshots") :][:300]
+
+
+def test_the_page_of_loads_shows_for_how_long_kafka_keeps_what_is_not_loaded(tmp_path):
+    served = Served(tmp_path, whole_lake())
+    now = time.time()
+    served.retention._view = RetentionView(
+        asked=True,
+        streams={
+            "bank": StreamKept(retention=604_800.0, removal_at=now + 3601),
+            "cards": StreamKept(retention=604_800.0, removal_at=None),
+            "audit": StreamKept(retention=None, removal_at=None),
+        },
+    )
+    text = " ".join(served.get("/loads").text.split())
+    assert "Kafka may remove records of bank that are not loaded in 60m." in text
+    assert "headrace lake load bank --config lake.toml" in text
+    assert "Kafka keeps what is not loaded of cards for 7d more, of 7d." in text
+    assert "Kafka keeps what is not loaded of audit without a limit in time." in text
+    shown = served.get("/metrics").text
+    assert re.search(r'headrace_lake_kafka_headroom_seconds\{stream="bank"\} 3[56]\d\d\.', shown)
+    assert 'headrace_lake_kafka_retention_seconds{stream="cards"} 604800.0' in shown
+    assert 'stream="audit"' not in shown
+    served.retention._view = RetentionView(asked=True, problem="Kafka at k:1 does not answer", hint="Look.")
+    assert "Kafka at k:1 does not answer" in served.get("/loads").text
+    assert "headrace_lake_kafka_up 0.0" in served.get("/metrics").text
 
 
 def test_every_command_that_is_shown_exists(tmp_path):
