@@ -98,6 +98,9 @@ class Spooler:
             window.spooling = self._is_due(now, time.time())
             entries = window.unspooled(_WRITE_BYTES) if window.spooling else []
         if not entries:
+            if not window.spooling and not len(self._spool):
+                # What there was no space for has been accepted from memory.
+                self._full_until = 0.0
             return False
         if began and not len(self._spool):
             _log.warning("nothing is accepted: batches go to the spool %s", self._spool.path)

@@ -155,3 +155,25 @@ def test_batches_behind_a_full_spool_are_sent_from_memory_when_the_link_is_back(
     edge.spool_all()
 
     assert list(edge.send()) == [1, 2]
+
+
+def test_a_full_spool_is_not_reported_any_more_once_everything_was_accepted_from_memory(processes, monkeypatch):
+    # given a batch that the empty spool has no space for
+    edge = processes()
+
+    def refuse(_batches):
+        raise NoSpace("the spool is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(edge.spool, "append", refuse)
+        edge.put(1)
+        edge.spool_all()
+    assert edge.figures.warned == {"spool": "the spool is full"}
+    # when the link is back, and nothing has to be spooled
+    for delivery in edge.send().values():
+        edge.outbox.accepted(delivery)
+    edge.progress.save_now()
+    edge.spool_all()
+    # then
+    assert edge.outbox.empty
+    assert edge.figures.warned == {}
