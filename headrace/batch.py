@@ -5,21 +5,24 @@ never looks into a record.
 
 Message properties (application properties, all text but the two numbers):
 
-    version   1
+    version   1; 2 for a batch with headers, so that an edge without them writes what older bridges read
     source    region/name
     follows   position of the change before this batch; the start of the epoch for the first batch of an epoch
     first     position of its first record; equals `last` in an empty batch
     last      position of its last record; equals `follows` in an empty batch
     count     how many records
 
-Body: zstd, with its own checksum of the content, of MessagePack `[segments, keys, values, figures]`:
+Body: zstd, with its own checksum of the content, of MessagePack `[segments, keys, values, figures]`, in version 2 with `headers`
+behind them:
 
     segments  [[commit, ordinal, count], ...]: the next `count` records are of the transaction that commits at `commit`,
               with ordinals from `ordinal` on, one each. A schema record has a segment of its own, with the position of the
-              change that it goes ahead of; so has a tombstone, with that of its delete.
+              change that it goes ahead of; so has a tombstone, with that of its delete, and a delete that goes ahead
+              of a record of the same change (`[records] key_change`).
     keys      a binary or nil for each record
     values    a binary or nil for each record; nil is a tombstone
     figures   what the edge reports of itself: {name: number or text}
+    headers   of the records that have any, by their index: {index: [[name, value], ...]}
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,6 +42,8 @@ LARGEST_BODY = 256 * 1024 * 1024
 
 Segment = tuple[int, int, int]
 Figures = dict[str, int | float | str]
+#: Kafka headers of records, by the record's index.
+Headers = dict[int, list[tuple[str, bytes]]]
 
 _LEVEL = 1
 
@@ -60,6 +65,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     values: list[bytes | None]
     #: The edge's own figures: how far it has read, its clock.
     figures: Figures = {}
+    headers: Headers = {}
 
     def __len__(self) -> int:
         """Return how many records the batch carries."""
@@ -95,20 +101,22 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     """Return the message properties and the body of a batch."""
     properties = {
-        "version": BATCH.version,
+        "version": BATCH.version if batch.headers else BATCH.oldest,
         "source": batch.source,
         "follows": str(batch.follows),
         "first": str(batch.first),
         "last": str(batch.last),
         "count": len(batch.values),
     }
-    body = msgspec.msgpack.encode((batch.segments, batch.keys, batch.values, batch.figures))
+    parts = (batch.segments, batch.keys, batch.values, batch.figures)
+    body = msgspec.msgpack.encode((*parts, batch.headers) if batch.headers else parts)
     # TCP's sum lets a damaged packet through now and then; what is in a row must not change unseen, without TLS either.
     return properties, zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
 
 
-_BODY = msgspec.msgpack.Decoder(
-    tuple[list[Segment], list[bytes | None], list[bytes | None], Figures],
+_BODY = msgspec.msgpack.Decoder(tuple[list[Segment], list[bytes | None], list[bytes | None], Figures])
+_BODY_WITH_HEADERS = msgspec.msgpack.Decoder(
+    tuple[list[Segment], list[bytes | None], list[bytes | None], Figures, Headers]
 )
 
 
@@ -124,7 +132,11 @@ def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, b
         raise CorruptInput(f"content-encoding is {content_encoding!r}, not {CONTENT_ENCODING!r}")
     try:
         raw = zstandard.ZstdDecompressor().decompress(_bounded(body))
-        segments, keys, values, figures = _BODY.decode(raw)
+        headers: Headers = {}
+        if names["version"] > BATCH.oldest:
+            segments, keys, values, figures, headers = _BODY_WITH_HEADERS.decode(raw)
+        else:
+            segments, keys, values, figures = _BODY.decode(raw)
     except (zstandard.ZstdError, msgspec.MsgspecError) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error
     batch = Batch(
@@ -136,6 +148,7 @@ def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, b
         keys=keys,
         values=values,
         figures=figures,
+        headers=headers,
     )
     _check(batch, names["count"])
     return batch
@@ -166,6 +179,8 @@ def _check(batch: Batch, count: int) -> None:
     """Raise CorruptInput unless counts, ends and order of the batch agree with each other."""
     if not len(batch.keys) == len(batch.values) == count == sum(segment[2] for segment in batch.segments):
         raise CorruptInput("the counts of a batch disagree")
+    if any(not 0 <= index < count for index in batch.headers):
+        raise CorruptInput("a header of a batch is of no record in it")
     if not batch.segments:
         if not batch.first == batch.last == batch.follows:
             raise CorruptInput("an empty batch does not end where it begins")

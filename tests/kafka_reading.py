@@ -15,6 +15,7 @@ class Record(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    headers: list[tuple[str, bytes]] | None = None
 
 
 def read_committed(bootstrap: str, topic: str) -> list[Record]:
@@ -57,7 +58,9 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
                         assert message.error().name() == "_PARTITION_EOF", message.error()
                         at_end = True
                     else:
-                        records.append(Record(partition, message.offset(), message.key(), message.value()))
+                        records.append(
+                            Record(partition, message.offset(), message.key(), message.value(), message.headers())
+                        )
         return records
     finally:
         consumer.close()

@@ -32,7 +32,10 @@ def shares(
     """
     if tables is None and len(partitions) == 1:
         keys, values = batch.keys, batch.values
-        return [Share(topic, partitions[0], keys[index:] if index else keys, values[index:] if index else values)]
+        headers = {at - index: given for at, given in batch.headers.items() if at >= index} or None
+        return [
+            Share(topic, partitions[0], keys[index:] if index else keys, values[index:] if index else values, headers)
+        ]
     split: dict[tuple[str, int], Share] = {}
     ahead = {number for number in _glued(batch.segments) if batch.keys[number] is None}
     home = topic
@@ -49,7 +52,9 @@ def shares(
         for owner in owners:
             share = split.get((at, owner))
             if share is None:
-                share = split[at, owner] = Share(at, owner, [], [])
+                share = split[at, owner] = Share(at, owner, [], [], {} if batch.headers else None)
+            if share.headers is not None and number in batch.headers:
+                share.headers[len(share.keys)] = batch.headers[number]
             share.keys.append(key)
             share.values.append(value)
     return list(split.values())

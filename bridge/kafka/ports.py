@@ -15,6 +15,7 @@ raise errors of headrace/errors.py only, and the ones below.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from headrace.batch import Headers
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.position import Position
 
@@ -74,6 +75,8 @@ class Share(NamedTuple):
     partition: int
     keys: list[bytes | None]
     values: list[bytes | None]
+    #: Of the records that have any, by their index; None where none has.
+    headers: Headers | None = None
 
 
 class Committed(NamedTuple):

@@ -63,12 +63,17 @@ class KafkaProducer:
         self._producer.poll(0)
 
     def _put(self, share: Share) -> None:
-        topic, number, keys, values = share
+        topic, number, keys, values, headers = share
         put = self._producer.produce
-        if len(values) > 1:
+        if headers:
+            for index, (key, value) in enumerate(zip(keys[:-1], values[:-1], strict=True)):
+                put(topic, value, key, number, headers=headers.get(index))
+        elif len(values) > 1:
             # A loop without a line of Python in it.
             deque(map(put, repeat(topic), values[:-1], keys[:-1], repeat(number)), maxlen=0)
-        put(topic, values[-1], keys[-1], number, on_delivery=partial(self._reported, (topic, number), self._ends))
+        reported = partial(self._reported, (topic, number), self._ends)
+        last = (headers or {}).get(len(values) - 1)
+        put(topic, values[-1], keys[-1], number, on_delivery=reported, headers=last)
 
     def flush(self, seconds: float) -> dict[Partition, int]:
         """Wait until Kafka has taken all records.

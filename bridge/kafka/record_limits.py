@@ -36,7 +36,7 @@ class RecordLimits:
 
     def exceeded_by(self, share: Share) -> bool:
         """Whether a record is larger than its topic takes."""
-        limit = self._limits.get(share.topic, 1 << 30) - FRAME_BYTES
+        limit = self._limits.get(share.topic, 1 << 30) - FRAME_BYTES - _largest_headers(share)
         # Without a line of Python for each record.
         if (
             max(map(len, filter(None, share.values)), default=0) + max(map(len, filter(None, share.keys)), default=0)
@@ -56,3 +56,9 @@ class RecordLimits:
         grown = any(found[name] > self._limits.get(name, 0) for name in names)
         self.load(found)
         return grown
+
+
+def _largest_headers(share: Share) -> int:
+    """Return the size of a record's headers, of the one with the largest, in bytes."""
+    given = share.headers.values() if share.headers else ()
+    return max((sum(len(name) + len(value) for name, value in headers) for headers in given), default=0)

@@ -69,7 +69,8 @@ def primary_key(database: Database, relation: Relation) -> list[str]:
 
 # A default that was dropped since is still there for rows of before (`atthasmissing`), unless the table was written again.
 _COLUMNS = """
-select attname::text, attnum::int, atthasdef or atthasmissing or attidentity <> '' or attgenerated <> '', relnatts::int
+select attname::text, attnum::int, atthasdef or atthasmissing or attidentity <> '' or attgenerated <> '', relnatts::int,
+       attnotnull
 from pg_attribute join pg_class c on c.oid = attrelid
 where attrelid = %s::int8::oid and attnum > 0 and not attisdropped
 """
@@ -84,10 +85,11 @@ def columns_of(database: Database, relation: Relation) -> Catalog | None:
     """Return what the catalog has of a table's columns; None where it has others by now."""
     rows = database.rows(_COLUMNS, relation.oid)
     catalog = Catalog(
-        {name: number for name, number, _, _ in rows},
-        {name: bool(is_filled) for name, _, is_filled, _ in rows},
+        {name: number for name, number, *_ in rows},
+        {name: bool(is_filled) for name, _, is_filled, *_ in rows},
         # Columns that were dropped count: numbers are not used again.
-        max((newest for _, _, _, newest in rows), default=0),
+        max((newest for _, _, _, newest, _ in rows), default=0),
+        frozenset(name for name, *_, is_required in rows if is_required),
     )
     return catalog if all(column.name in catalog.numbers for column in relation.columns) else None
 

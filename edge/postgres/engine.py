@@ -164,7 +164,10 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         """Decode the messages that have arrived."""
         if self._unseen.is_look_due:
             self._unseen.look()
-        return self._stream.read(self._decoder.feed, now_ms)
+        decoder = self._decoder
+        if decoder.wants_places:
+            return self._stream.read(decoder.feed_placed, now_ms, with_place=True)
+        return self._stream.read(decoder.feed, now_ms)
 
     def close(self) -> None:
         """Close both connections."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from msgspec import json
 
-from edge.postgres import envelope
+from edge.postgres import debezium_envelope, envelope
 from edge.postgres.envelope import Around
 from edge.postgres.relations import string
 from edge.records.envelope import END
@@ -67,7 +67,10 @@ class MessageRecords:
         )
 
     @staticmethod
-    def outside(message: LogicalMessage, epoch: int, now_ms: int) -> Around:
+    def outside(message: LogicalMessage, epoch: int, now_ms: int, *, with_places: bool = False) -> Around:
         """Return the parts of a record for a message that belongs to no transaction; its position is right before its end."""
+        if with_places:
+            where = debezium_envelope.place(b"null", message.lsn, b"null", now_ms * 1000, epoch, message.lsn - 1)
+            return Around(b"%d" % now_ms, where, b"%08x" % 0, debezium_envelope.read_at(now_ms), b"")
         place = b'null,"lsn":%d,"position":"%08x/%016x/' % (message.lsn, epoch, message.lsn - 1)
         return Around(b"%d" % now_ms, place, b"%08x" % 0, b"%d" % now_ms, b"")

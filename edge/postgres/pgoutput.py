@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from edge.postgres import errors, rows_compiled
+from edge.postgres.debezium_envelope import DebeziumTransaction
 from edge.postgres.envelope import Around, Transaction
 from edge.postgres.logical_message import LogicalMessage, MessageRecords
 from edge.postgres.relation_cache import RelationCache
@@ -36,6 +37,8 @@ _YEAR_2000 = 946_684_800_000_000
 #: Ordinals and numbers of ordinary transactions, as records hold them.
 _PLACES: Final = [(b"%08x" % ordinal, b"%d" % (ordinal + 1)) for ordinal in range(1000)]
 _NO_CHANGES: Mapping[bytes, Change] = {}
+#: Bytes of a frame's start, end and time, which are ahead of a message that is fed with its place.
+FRAME_PLACES = 24
 
 
 class Decoder:
@@ -79,6 +82,11 @@ class Decoder:
             catalog_of=catalog_of,
         )
         self._tables = self._announced.tables
+        #: Whether records have the LSN of their change: `feed_placed` then takes the place of `feed`.
+        self.wants_places = records.envelope == "debezium"
+        self._splits_keys = records.key_change == "delete-create"
+        # Where the message that is fed begins in the log, where that is wanted.
+        self._lsn = 0
         # Functions of tables whose schema record was sent; in use only within a transaction.
         self._fast: dict[bytes, Change] = {}
         self._changes = _NO_CHANGES
@@ -125,6 +133,11 @@ class Decoder:
         batcher.free_bytes -= size
         writer.ordinal = ordinal + 1
 
+    def feed_placed(self, placed: bytes, now_ms: int) -> None:
+        """Do the same with a message that has its frame's places and time ahead of it."""
+        self._lsn = int.from_bytes(placed[:8], "big")
+        self.feed(placed[FRAME_PLACES:], now_ms)
+
     def _corrupt(self, message: bytes) -> CorruptInput:
         place = (
             f"at position {Position(self._epoch, self._commit, self._writer.ordinal)}"
@@ -143,13 +156,19 @@ class Decoder:
         commit, time, xid = _BEGIN(message)
         if self.in_transaction or commit <= self._commit:
             raise ValueError("a transaction begins within another or out of order")
-        commit_ms = (time + _YEAR_2000) // 1000
-        transaction = Transaction(epoch=self._epoch, commit=commit, commit_ms=commit_ms, xid=xid)
+        transaction = self._transaction(commit, time + _YEAR_2000, xid)
         self._committed, self._place = transaction.committed, transaction.place
         self._read = transaction.read(self._now_ms)
         self._commit = commit
         self._changes = self._fast
         self._writer.begin(transaction)
+
+    def _transaction(self, commit: int, commit_us: int, xid: int) -> Transaction:
+        if self.wants_places:
+            return DebeziumTransaction(
+                epoch=self._epoch, commit=commit, commit_us=commit_us, xid=xid, last_end=self.end_lsn
+            )
+        return Transaction(epoch=self._epoch, commit=commit, commit_ms=commit_us // 1000, xid=xid)
 
     def _end(self, message: bytes) -> None:
         """Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time)."""
@@ -172,14 +191,21 @@ class Decoder:
         if table.changes is None:
             table.changes = rows_compiled.Changes(table)
         prefix = message[:8]
+        has_old_row = prefix[:1] == b"U" and prefix[5:6] != b"N"
+        if has_old_row and self._splits_keys and table.changes_key(message + PAD):
+            around = self._around(table.name), self._around(table.name, 1)
+            self._writer.add_key_change(table, *table.key_change(message + PAD, *around))
+            return
         change = table.changes[prefix]
-        key, value = change(message + PAD, *self._around())
+        key, value = change(message + PAD, *self._around(table.name))
         is_delete = message[:1] == b"D"
         self._writer.add(table, key, value, is_delete=is_delete)
         if (
             prefix in table.changes
             and table.schema_sent
             and not self._records.transactions
+            and not self.wants_places
+            and not (has_old_row and self._splits_keys)
             and not (self._records.tombstones and is_delete)
         ):
             self._fast[prefix] = change
@@ -205,7 +231,7 @@ class Decoder:
         if self.in_transaction or commit <= self._commit:
             raise ValueError("a message within a transaction or out of order")
         self._commit = commit
-        around = MessageRecords.outside(message, self._epoch, self._now_ms)
+        around = MessageRecords.outside(message, self._epoch, self._now_ms, with_places=self.wants_places)
         record = self._messages.record(message, around, largest=self._records.largest_bytes)
         self._writer.add_outside(commit, *record, message.lsn)
         self.committed, self.end_lsn = Position(self._epoch, commit, 0), message.lsn
@@ -218,8 +244,8 @@ class Decoder:
             raise ValueError("a truncate does not end where its relations do")
         tables = [self._tables[_INT32(message, 6 + 4 * number)[0]] for number in range(count)]
         for table in tables:
-            if table.admitted:
-                self._writer.add(table, None, table.truncate(self._around()))
+            if table.admitted and self._records.truncates:
+                self._writer.add(table, None, table.truncate(self._around(table.name)))
             else:
                 self._writer.skip()
 
@@ -227,8 +253,14 @@ class Decoder:
         if self._writer.transaction is None:
             raise ValueError("a change outside a transaction")
 
-    def _around(self) -> Around:
-        ordinal = self._writer.ordinal
+    def _around(self, table: bytes = b"", further: int = 0) -> Around:
+        """Return the parts of the next record, or of one behind it; `table` is its table's name, empty for a record of none."""
+        writer, ordinal = self._writer, self._writer.ordinal
+        if isinstance(writer.transaction, DebeziumTransaction):
+            total, of_table = writer.next_numbers(table)
+            return writer.transaction.around(
+                lsn=self._lsn, ordinal=ordinal, read=self._read, total=total + further, of_table=of_table + further
+            )
         return Around(self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1))
 
     def _announce(self, message: bytes) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import json
 
-from edge.postgres import envelope
+from edge.postgres import envelope, unavailable
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
 from edge.postgres.types import OIDS, DebeziumType, debezium_type
@@ -60,12 +60,18 @@ class RelationCache:
             for column, treatment in zip(relation.columns, treatments, strict=True)
         ]
         actions = [treatment.action if treatment else None for treatment in treatments]
-        schema = table_schema(relation, key, self._types, debezium_types, actions)
+        required = self._required(relation)
+        schema = table_schema(relation, key, self._types, debezium_types, actions, required)
         known = self.tables.get(relation.oid)
         if known is not None and known.relation == relation and known.schema == schema:
             return None
         shared = self.shared(relation.schema, relation.table)
         table = Table(relation, schema, shared, debezium_types, admitted=admitted)
+        if self._records.unavailable == "placeholder":
+            described = {column.name: column for column in schema.columns}
+            forms = [(column.type_oid, form) for column, form in zip(relation.columns, debezium_types, strict=True)]
+            table.placeholders = unavailable.placeholders(forms, self._records)
+            table.fallbacks = unavailable.fallbacks(forms, [described.get(column.name) for column in relation.columns])
         table.schema_sent = known is not None and known.schema_sent and known.schema == schema
         table.description = TableDescription(
             identity=str(relation.oid),
@@ -74,7 +80,7 @@ class RelationCache:
             schema=hashlib.sha256(json.encode(schema.change())).hexdigest()[:16],
             catalog=lambda: self._catalog_of(relation),
             left_out=schema.excluded,
-            depends_on_catalog=relation.identity in _KEY_NOT_IN_LOG,
+            depends_on_catalog=relation.identity in _KEY_NOT_IN_LOG or bool(required),
         )
         self.tables[relation.oid] = table
         return table
@@ -96,6 +102,11 @@ class RelationCache:
         elif name in OIDS:
             self._domains[oid] = OIDS[name]
         self._types[oid] = name
+
+    def _required(self, relation: Relation) -> frozenset[str]:
+        """Return which columns are NOT NULL, where schema records have that: it is not in the log."""
+        found = self._catalog_of(relation) if self._records.envelope == "debezium" else None
+        return found.required if found is not None else frozenset()
 
     def _key(self, relation: Relation) -> list[str]:
         if relation.identity not in _KEY_NOT_IN_LOG:

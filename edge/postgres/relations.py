@@ -1,7 +1,7 @@
 """Relations as pgoutput announces them, and what they are called in a schema record."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -77,20 +77,25 @@ def table_schema(
     types: Mapping[int, str],
     debezium_types: Sequence[DebeziumType | None] = (),
     policy: Sequence[str | None] = (),
+    required: Collection[str] = (),
 ) -> TableSchema:
     """Return the relation as it is in the schema record.
 
     `types` names types that Type messages announced; `debezium_types` are those of the columns, where they are not the
-    ordinary ones; `policy` is what the edge's policy does to them. A column that it excludes is left out.
+    ordinary ones; `policy` is what the edge's policy does to them. A column that it excludes is left out. `required` are columns
+    that are NOT NULL, in addition to the key's.
     """
     ordinary = [None] * len(relation.columns)
+    filled = {*key, *required}
     columns = list(zip(relation.columns, debezium_types or ordinary, policy or ordinary, strict=True))
     return TableSchema(
         schema=relation.schema,
         table=relation.table,
         key=key,
         columns=[
-            _column(column, position, key, types, form) if action is None else _treated(column, position, key, action)
+            _column(column, position, filled, types, form)
+            if action is None
+            else _treated(column, position, filled, action)
             for position, (column, form, action) in enumerate(columns, start=1)
             if action != "exclude"
         ],
@@ -103,20 +108,22 @@ def known_columns(
 ) -> tuple[KnownColumn, ...]:
     """Return the relation's columns as the source has them, but for those that the edge's policy excludes."""
     plain = (
-        _column(column, 0, [], types, None)
+        _column(column, 0, (), types, None)
         for column, action in zip(relation.columns, policy, strict=True)
         if action != "exclude"
     )
     return tuple(KnownColumn(it.name, it.type_name, it.length, it.scale) for it in plain)
 
 
-def _treated(column: RelationColumn, position: int, key: list[str], action: str) -> Column:
+def _treated(column: RelationColumn, position: int, filled: Collection[str], action: str) -> Column:
     """Return a column whose values the policy turns into text."""
-    return Column(name=column.name, type_name="text", position=position, optional=column.name not in key, policy=action)
+    return Column(
+        name=column.name, type_name="text", position=position, optional=column.name not in filled, policy=action
+    )
 
 
 def _column(
-    column: RelationColumn, position: int, key: list[str], types: Mapping[int, str], form: DebeziumType | None
+    column: RelationColumn, position: int, filled: Collection[str], types: Mapping[int, str], form: DebeziumType | None
 ) -> Column:
     oid = column.type_oid
     name = TYPE_NAMES.get(oid) or types.get(oid, f"oid:{oid}")
@@ -127,7 +134,7 @@ def _column(
         length=length,
         scale=scale,
         position=position,
-        optional=column.name not in key,
+        optional=column.name not in filled,
         form=form.name if form else None,
     )
 

@@ -95,12 +95,14 @@ class ReplicationStream:
         self._check(result, pq.ExecStatus.COPY_BOTH)
         self._raw.nonblocking = 1
 
-    def read(self, feed: Callable[[bytes, int], None], now_ms: int) -> int:
+    def read(self, feed: Callable[[bytes, int], None], now_ms: int, *, with_place: bool = False) -> int:
         """Feed the messages that have arrived, up to a round of them; return how many, 0 when none has.
+
+        `with_place`: each with the 24 bytes of its frame ahead of it, of which the first eight are its LSN.
 
         Never blocks. Raises what ended the stream. A keepalive is only noted, in `reached` and `replies_requested`.
         """
-        get = self._raw.get_copy_data
+        get, begins = self._raw.get_copy_data, 1 if with_place else _XLOG_HEADER
         fed = size = taken = frames = 0
         try:
             while fed < _ROUND_MESSAGES and taken < _ROUND_BYTES:
@@ -112,7 +114,7 @@ class ReplicationStream:
                     break
                 frames += 1
                 if frame[0] == _XLOG_DATA:
-                    feed(bytes(frame[_XLOG_HEADER:]), now_ms)
+                    feed(bytes(frame[begins:]), now_ms)
                     fed += 1
                     taken += size
                 elif frame[0] == _KEEPALIVE and not self._unpublished:

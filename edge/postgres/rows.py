@@ -73,6 +73,9 @@ class Table:
                 self.kinds[number] = values.LEFT_OUT
         #: Numbers of the columns that records hold.
         self.held = [number for number, kind in enumerate(self.kinds) if kind != values.LEFT_OUT]
+        #: What a column has that the log does not carry, in a new row and in an old one; None where the row has no such field.
+        self.placeholders: Columns = [None] * len(columns)
+        self.fallbacks: Columns = [None] * len(columns)
         self.converters = [form.convert if form else values.converter(column.type_oid) for column, form in columns]
 
     def for_snapshot(self) -> Self:
@@ -104,7 +107,7 @@ class Table:
             old, offset = self._tuple(message, 8)
             if kind == b"K":
                 old = [value if number in self.identity else None for number, value in enumerate(old)]
-            before = self._row(old)
+            before = self._old_row(old)
         if message[offset : offset + 3] != self.new:
             raise ValueError("no new tuple")
         new, offset = self._tuple(message, offset + 3)
@@ -126,7 +129,40 @@ class Table:
         key = self._key(old)
         if message[5:6] == b"K":
             old = [value if number in self.identity else None for number, value in enumerate(old)]
-        return key, b'{"before":%b,"after":null,%b' % (self._row(old), self._rest(b"d", around))
+        return key, b'{"before":%b,"after":null,%b' % (self._old_row(old), self._rest(b"d", around))
+
+    def changes_key(self, message: bytes) -> bool:
+        """Return whether an Update message with an old tuple changes the key of its row."""
+        if not self.key_columns:
+            return False
+        old, offset = self._texts(message, 8)
+        new, _ = self._texts(message, offset + 3)
+        return any(new[number] is not None and new[number] != old[number] for number in self.key_columns)
+
+    def key_change(
+        self, message: bytes, at_delete: Around, at_create: Around
+    ) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+        """Return an Update message that changes the key as a delete and a create, key and value of each.
+
+        The create names the former key: there a reader that keeps rows finds columns that the log does not carry.
+        """
+        old, offset = self._tuple(message, 8)
+        former = self._key(old)
+        if message[5:6] == b"K":
+            old = [value if number in self.identity else None for number, value in enumerate(old)]
+        if message[offset : offset + 3] != self.new:
+            raise ValueError("no new tuple")
+        new, offset = self._tuple(message, offset + 3)
+        _ends(message, offset)
+        new = [was if value is None else value for value, was in zip(new, old, strict=True)]
+        key = self._key(new)
+        assert former is not None
+        assert key is not None
+        unchanged = self._absent(new)
+        named = b'"former_key":%b,%b' % (former, unchanged)
+        deleted = b'{"before":%b,"after":null,%b' % (self._old_row(old), self._rest(b"d", at_delete))
+        created = b'{"before":null,"after":%b,%b%b' % (self._row(new), named, self._rest(b"c", at_create))
+        return (former, deleted), (key, created)
 
     def truncate(self, around: Around) -> bytes:
         """Return the value of a truncate, which has no key."""
@@ -153,8 +189,27 @@ class Table:
                 raise ValueError("a column is neither text, null nor unchanged")
         return columns, offset
 
+    def _texts(self, message: bytes, offset: int) -> tuple[Columns, int]:
+        """Return a tuple's columns as the log has them, None for those that are null or absent, and the offset behind it."""
+        texts: Columns = []
+        for _ in self.kinds:
+            kind, length = HEADER(message, offset)
+            offset += 5 + length if kind == TEXT else 1
+            texts.append(message[offset - length : offset] if kind == TEXT else None)
+        return texts, offset
+
     def _row(self, columns: Columns) -> bytes:
-        sent = ((self.names[number], columns[number]) for number in self.held)
+        return self._object(columns, self.placeholders)
+
+    def _old_row(self, columns: Columns) -> bytes:
+        return self._object(columns, self.fallbacks)
+
+    def _object(self, columns: Columns, absent: Columns) -> bytes:
+        """Return a row's JSON; `absent` has what a column that the log does not carry has, None for no such field."""
+        sent = (
+            (self.names[number], value if (value := columns[number]) is not None else absent[number])
+            for number in self.held
+        )
         return b"{%b}" % b",".join(b"%b:%b" % (name, value) for name, value in sent if value is not None)
 
     def _absent(self, columns: Columns) -> bytes:

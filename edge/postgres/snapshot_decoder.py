@@ -75,7 +75,7 @@ class SnapshotDecoder(Decoder):
         """Put a truncate of a table here."""
         held = self._announced_now(table)
         with self._writer.copy_begins():
-            self._writer.add(held, None, held.truncate(self._around()))
+            self._writer.add(held, None, held.truncate(self._around(held.name)))
         return Position(self._epoch, self._commit, self._writer.ordinal - 1)
 
     def mark_copy(self, table: SnapshotTable, mark: str) -> Position:
@@ -105,20 +105,24 @@ class SnapshotDecoder(Decoder):
         message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
         batcher, writer, keeps = self._batcher, self._writer, window.keeps
         again: list[Key] = []
+        adds_all = self._records.transactions or self.wants_places
         first = writer.ordinal
         for row in chunk.rows:
             ordinal = writer.ordinal
             message = message_of(row)
-            key, value = read(
-                message, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
-            )
+            if self.wants_places:
+                key, value = read(message, *self._around(table.name))
+            else:
+                key, value = read(
+                    message, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
+                )
             assert key is not None
             if not keeps(key):
                 if window.must_reread(key):
                     again.append(snapshot_reader.key_of(row, chunk_table))
                 continue
             size = len(value)
-            if size > batcher.free_bytes or not table.schema_sent or self._records.transactions:
+            if size > batcher.free_bytes or not table.schema_sent or adds_all:
                 writer.add(table, key, value)
             else:
                 batcher.keys.append(key)

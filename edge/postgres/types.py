@@ -68,6 +68,9 @@ class DebeziumType(NamedTuple):
     #: As Debezium names it in its schemas.
     name: str
     convert: Callable[[bytes], bytes]
+    #: What a row has for a value that the log does not carry, and a NOT NULL column of an old row that it does not carry.
+    placeholder: bytes = b'"__debezium_unavailable_value"'
+    empty: bytes = b'""'
 
 
 def debezium_type(type_oid: int, modifier: int, records: Records) -> DebeziumType | None:

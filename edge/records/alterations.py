@@ -43,6 +43,8 @@ class Catalog(NamedTuple):
     filled: Mapping[str, bool]
     #: The highest number that a column has, or had; 0 where columns have no numbers.
     newest: int = 0
+    #: Columns that are NOT NULL.
+    required: frozenset[str] = frozenset()
 
 
 class TableDescription(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from headrace.batch import LARGEST_BODY, Batch, Figures, Segment, encode
+from headrace.batch import LARGEST_BODY, Batch, Figures, Headers, Segment, encode
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 
@@ -77,6 +77,7 @@ class Batcher:
         self._ratio = _FIRST_RATIO
         self._figures: Callable[[], Figures] = figures or dict
         self._segments: list[Segment] = []
+        self._headers: Headers = {}
         self._confirm = 0
         # Of the present transaction, and of the newest change.
         self._commit = self._commit_ms = self._last_ms = 0
@@ -103,10 +104,15 @@ class Batcher:
         self._in_transaction = True
         self.repeats_schema = commit <= self._repeat_schema_until
 
-    def add_ahead(self, value: bytes, ordinal: int, key: bytes | None = None) -> None:
-        """Add a schema record, with the position of the change that is added next, whatever space there is."""
+    def add_ahead(self, value: bytes | None, ordinal: int, key: bytes | None = None) -> None:
+        """Add a record, a schema record mostly, with the position of the change that is added next, whatever space there is."""
         self._alone(key, value, ordinal)
         self._ordinal = ordinal
+
+    def add_header(self, name: str, value: bytes) -> None:
+        """Give the record that was added last a header."""
+        self._headers.setdefault(len(self.values) - 1, []).append((name, value))
+        self.free_bytes -= len(value)
 
     def add_tombstone(self, key: bytes, ordinal: int) -> None:
         """Add a tombstone, with the position of the delete that was added last."""
@@ -195,6 +201,7 @@ class Batcher:
                 keys=self.keys,
                 values=self.values,
                 figures=self._figures(),
+                headers=self._headers,
             ),
             commit_ms=self._last_ms,
         )
@@ -212,7 +219,7 @@ class Batcher:
             ratio = sealed.raw_bytes / len(sealed.body)
             self._ratio = min(ratio, self._ratio + _WEIGHT * (ratio - self._ratio))
         self._tail = sealed.last
-        self.keys, self.values, self._segments = [], [], []
+        self.keys, self.values, self._segments, self._headers = [], [], [], {}
         self._confirm = 0
         self._aim()
         return sealed

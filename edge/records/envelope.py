@@ -89,7 +89,9 @@ def _status(
 class _Rows(msgspec.Struct):
     before: msgspec.Raw
     after: msgspec.Raw
-    unchanged: msgspec.Raw | None = None
+    # Empty where the record has none.
+    former_key: msgspec.Raw = msgspec.Raw()
+    unchanged: msgspec.Raw = msgspec.Raw()
 
 
 def dead_letter(value: bytes, schema: TableSchema) -> bytes:
@@ -100,14 +102,19 @@ def dead_letter(value: bytes, schema: TableSchema) -> bytes:
     rows = json.decode(value, type=_Rows)
     before, after = bytes(rows.before), bytes(rows.after)
     at = len(_BEFORE) + len(before) + len(_AFTER) + len(after) + 1
-    if rows.unchanged is not None:
+    if bytes(rows.unchanged):
         at += len(_UNCHANGED) + len(bytes(rows.unchanged)) + 1
+    former = b""
+    if bytes(rows.former_key):
+        former = b'"former_key":%b,' % bytes(rows.former_key)
+        at += len(former)
     is_delete = after == _NULL
     digest = sha256(before if is_delete else after).hexdigest().encode()
     left_out = [] if is_delete else [column.name for column in schema.columns if column.name not in schema.key]
     unchanged = b"%b%b," % (_UNCHANGED, json.encode(left_out)) if left_out else b""
-    return b'%b%b%b%b,%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
-        _BEFORE, _key_columns(before, schema), _AFTER, _key_columns(after, schema), unchanged, len(value), digest, value[at:],
+    return b'%b%b%b%b,%b%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
+        _BEFORE, _key_columns(before, schema), _AFTER, _key_columns(after, schema), former, unchanged, len(value), digest,
+        value[at:],
     )  # fmt: skip
 
 

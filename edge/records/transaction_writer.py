@@ -21,6 +21,9 @@ from headrace.schema import TableSchema
 
 _log = logging.getLogger(__name__)
 
+#: Debezium's headers of the two records of a changed key: the delete's has the new key, the create's the former one.
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
 
 class Transaction(Protocol):
     """What an engine has of a transaction when it begins."""
@@ -102,16 +105,21 @@ class TransactionWriter(Generic[T]):
         self._copy_begins = False
         self._history = history
         self._batcher, self._epoch, self._largest, self._no_table = batcher, epoch, largest, no_table
+        # Whether each record has its number in the transaction, and among those of its table.
+        self._with_numbers = records.envelope == "debezium"
         self._with_ends, self._with_tombstones = records.transactions, records.tombstones is True
         self._stops_at_large = records.on_too_large == "stop"
         # Changes of the transaction by table, where its end reports them.
         self._counts: dict[bytes, int] = {}
+        # Records of the transaction, and by table, where each has its number.
+        self._numbers: dict[bytes, int] = {}
+        self._total = 0
         batcher.limit_values(largest)
 
     def begin(self, transaction: T, first: int = 0) -> None:
         """Start a transaction, whose first change has this ordinal."""
         self.transaction, self.ordinal, self.skipped = transaction, first, first
-        self._counts = {}
+        self._counts, self._numbers, self._total = {}, {}, 0
         self._batcher.begin(transaction.commit, transaction.commit_ms)
         if first:
             self._batcher.skip(first)
@@ -127,7 +135,44 @@ class TransactionWriter(Generic[T]):
         if table is not None:
             value = self.fitted(table, value, self.ordinal)
         self._add(key, value, self.ordinal, self._ahead(table, 1), with_tombstone=is_delete and self._with_tombstones)
+        if self._with_numbers:
+            self._count(table, 1)
         self.ordinal += 1
+
+    def add_key_change(self, table: Table[T], deleted: tuple[bytes, bytes], created: tuple[bytes, bytes]) -> None:
+        """Add a change of a key as two records, key and value of each: a delete, with its tombstone, and a create.
+
+        They have one position, are in one batch, and name each other's keys in Debezium's headers. Raises as `fitted` does.
+        """
+        batcher, ordinal = self._batcher, self.ordinal
+        former, was = deleted
+        key, value = created
+        was, value = self.fitted(table, was, ordinal), self.fitted(table, value, ordinal)
+        ahead = self._ahead(table, 2)
+        size = len(was) + len(value) + sum(len(record) for _, record in ahead)
+        if batcher.values and size > batcher.free_bytes:
+            batcher.cut(ordinal)
+        for ahead_key, record in ahead:
+            batcher.add_ahead(record, ordinal, ahead_key)
+        batcher.add_ahead(was, ordinal, former)
+        batcher.add_header(NEW_KEY, key)
+        if self._with_tombstones:
+            batcher.add_ahead(None, ordinal, former)
+            batcher.add_header(NEW_KEY, key)
+        self._append(key, value)
+        batcher.add_header(OLD_KEY, former)
+        if self._with_numbers:
+            self._count(table, 2)
+        self.ordinal += 1
+
+    def next_numbers(self, table: bytes) -> tuple[int, int]:
+        """Return the next record's number in the transaction, and among those of a table, by its name; both from 1."""
+        return self._total + 1, self._numbers.get(table, 0) + 1
+
+    def _count(self, table: Table[T] | None, count: int) -> None:
+        name = table.name if table is not None else b""
+        self._total += count
+        self._numbers[name] = self._numbers.get(name, 0) + count
 
     @contextmanager
     def copy_begins(self) -> Iterator[None]:
@@ -146,7 +191,7 @@ class TransactionWriter(Generic[T]):
         transaction = self.transaction
         assert transaction is not None
         source, names = shared.source(transaction, self.ordinal), shared.database_names
-        number = self.ordinal - self.skipped + 1
+        number = self._total + 1 if self._with_numbers else self.ordinal - self.skipped + 1
         value = envelope.copy_mark(schema, mark, source, names, self.now_ms, transaction.id, number)
         self.add(None, None, value)
 
@@ -155,6 +200,8 @@ class TransactionWriter(Generic[T]):
     ) -> None:
         """Add changes of one table; raise as `fitted` does."""
         batcher, ordinal = self._batcher, self.ordinal
+        if self._with_numbers:
+            self._count(table, len(values))
         if not table.schema_sent and self._repeats_schema(self._announced(table)):
             # Each has its schema record.
             for key, value in zip(keys, values, strict=True):
@@ -208,7 +255,8 @@ class TransactionWriter(Generic[T]):
             assert last is not None
             values[newest] = last.removesuffix(envelope.END) + envelope.LAST_END
             if self._with_ends:
-                source, count = self._no_table.source(transaction, self.ordinal), self.ordinal - self.skipped
+                source = self._no_table.source(transaction, self.ordinal)
+                count = self._total if self._with_numbers else self.ordinal - self.skipped
                 self._append(*envelope.transaction_end(transaction.id, self._counts, count, source, self.now_ms))
                 self.ordinal += 1
         self.transaction = None

@@ -13,6 +13,12 @@ from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 EPOCH = 1_700_000_000
+#: A batch with headers, as the first release that has them writes it.
+V2_BODY = (
+    "28b52ffd2484d50300e4069593930a0001930a0002930b000295c0c4087b226964223a317d32337dc095c406736368656d61c4036f6e65"
+    "c40374776fc4057468726565c082a8726561645f6c736e11a5726174696fcb3fe00081029192b15f5f646562657a69756d2e6f6c646b65"
+    "79c4087b226964223a317d03008313000ab344c1035c5f9b8d"
+)
 
 
 def a_batch(**changes):
@@ -91,8 +97,30 @@ def test_a_message_without_properties_at_all_is_not_ours():
 
 def test_another_version_is_named():
     properties, body = encode(a_batch())
-    with pytest.raises(NeedsOperator, match=r"version 2 .* reads version 1"):
-        decode(properties | {"version": 2}, CONTENT_ENCODING, body)
+    with pytest.raises(NeedsOperator, match=r"version 3 .* reads versions 1 to 2"):
+        decode(properties | {"version": 3}, CONTENT_ENCODING, body)
+
+
+def test_headers_make_a_batch_one_of_version_2_and_are_read_back():
+    batch = a_batch(headers={1: [("__debezium.newkey", b'{"id":2}')], 3: [("a", b""), ("b", b"2")]})
+    properties, body = encode(batch)
+    assert properties["version"] == 2
+    assert decode(properties, CONTENT_ENCODING, body) == batch
+    # without them, the bytes are those of version 1, which older bridges read
+    assert encode(a_batch())[0]["version"] == 1
+
+
+def test_version_2_as_first_written_is_read():
+    body = bytes.fromhex(V2_BODY)
+    properties, _ = encode(a_batch())
+    batch = decode(properties | {"version": 2}, CONTENT_ENCODING, body)
+    assert batch == a_batch(headers={2: [("__debezium.oldkey", b'{"id":1}')]})
+
+
+def test_a_header_of_no_record_is_refused():
+    properties, body = encode(a_batch(headers={5: [("a", b"1")]}))
+    with pytest.raises(CorruptInput, match="header"):
+        decode(properties, CONTENT_ENCODING, body)
 
 
 def test_a_message_of_an_older_edge_is_read_and_what_a_newer_one_adds_is_passed_over():

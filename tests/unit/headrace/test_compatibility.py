@@ -173,8 +173,10 @@ def test_position_of_a_newer_release_is_named_and_its_group_is_not_deleted():
 
 def test_batch_of_a_newer_edge_names_what_to_upgrade():
     properties, body = encode(batches(NEWEST, "postgresql")[0].decoded())
-    sent = batches(NEWEST, "postgresql")[0]._replace(properties=properties | {"version": 2}, body=body[:-3])
+    sent = batches(NEWEST, "postgresql")[0]._replace(properties=properties | {"version": 3}, body=body[:-3])
 
-    with pytest.raises(NeedsOperator, match=r"a batch of jakarta/bank has version 2 .* reads version 1") as raised:
+    with pytest.raises(
+        NeedsOperator, match=r"a batch of jakarta/bank has version 3 .* reads versions 1 to 2"
+    ) as raised:
         sent.decoded()
     assert "upgrade the bridge" in raised.value.hint

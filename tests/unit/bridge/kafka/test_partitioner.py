@@ -83,3 +83,25 @@ def test_a_schema_record_goes_to_every_partition_ahead_of_its_change():
         5: [b"schema", b"two"],
         6: [b"schema"],
     }
+
+
+def test_headers_go_where_their_records_go():
+    commit, epoch = 5, 1_700_000_000
+    named = {index: [("__debezium.newkey", b"%d" % index)] for index in (1, 3)}
+    batch = Batch(
+        source=SOURCE,
+        follows=Position(epoch, 4, 0),
+        first=Position(epoch, commit, 0),
+        last=Position(epoch, commit, 3),
+        segments=[(commit, 0, 4)],
+        keys=[b'{"id":%d}' % index for index in range(4)],
+        values=[b"%d" % index for index in range(4)],
+        headers=named,
+    )
+    (whole,) = shares(batch, 0, "t", [0])
+    (rest,) = shares(batch, 2, "t", [0])
+    assert (whole.headers, rest.headers) == (named, {1: named[3]})
+    split = shares(batch, 1, "t", [0, 1, 2])
+    found = {share.values[at]: given for share in split for at, given in share.headers.items()}
+    assert found == {b"1": named[1], b"3": named[3]}
+    assert shares(BATCH, 0, "t", [0])[0].headers is None

@@ -140,7 +140,7 @@ def test_a_transaction_is_shared_out_by_table_and_key(tables):
     # when
     found = {
         (topic, partition): list(zip(keys, values, strict=True))
-        for topic, partition, keys, values in shares(batch, 0, "bank", [0, 1], tables)
+        for topic, partition, keys, values, _ in shares(batch, 0, "bank", [0, 1], tables)
     }
     # then each table's records are in its topic, by key; the schema record in every partition of the stream's own
     at = {key: partition for (topic, partition), pairs in found.items() if topic == ACCOUNTS for key, _ in pairs}
@@ -175,7 +175,7 @@ def test_the_mark_of_a_copy_goes_where_schema_records_go(tables, engine):
         values=[mark, row],
     )
 
-    found = {(topic, partition): values for topic, partition, _, values in shares(batch, 0, "bank", [0, 1], tables)}
+    found = {(topic, partition): values for topic, partition, _, values, _ in shares(batch, 0, "bank", [0, 1], tables)}
 
     assert found.pop(("bank", 0)) == found.pop(("bank", 1)) == [mark]
     assert [(topic, values) for (topic, _), values in found.items()] == [(ACCOUNTS, [row])]
