@@ -7,7 +7,7 @@ by a lane.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from zlib import crc32
 
 from bridge.kafka.ports import Share
@@ -66,7 +66,7 @@ def _glued(segments: list[Segment]) -> Iterator[int]:
     Those without a key are schema records; with one, deletes that a tombstone follows, or beginnings of transactions.
     """
     index = 0
-    for (commit, ordinal, count), after in zip(segments, chain(segments[1:], [(0, 0, 0)]), strict=True):
+    for (commit, ordinal, count), after in pairwise(chain(segments, [(0, 0, 0)])):
         if count == 1 and after[:2] == (commit, ordinal):
             yield index
         index += count

@@ -10,6 +10,7 @@ from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
 from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import make, owners
+from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
@@ -69,7 +70,8 @@ def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(ka
     with pytest.raises(NeedsOperator, match=rf"Kafka compacts {name}\.public\.balances:"):
         described(reader_file, "bank", observe(reader_file, "bank"))
 
-    # when a transaction changes both, and a delete has its tombstone; then comes a table that the bridge's file does not have
+    # when an edge begins before anything changed; a transaction changes both, and a delete has its tombstone; then comes a
+    # table that the bridge's file does not have
     account, balance = change(source, 10, 0, "accounts", 1), change(source, 10, 1, "balances", 1)
     gone = change(source, 11, 0, "balances", 1, op="d", after=None)
     truncate = change(source, 11, 1, "balances", None, op="t", after=None)
@@ -79,12 +81,13 @@ def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(ka
     one, two = cut(source, [account, balance, gone, tombstone, truncate, marker, letter], lambda: 5)
     loan = change(source, 14, 0, "loans", 1)
     three = of(source, [loan], letter.position)
+    start = Position.start(EPOCH)
+    nothing = Batch(source=source, follows=start, first=start, last=start, segments=[], keys=[], values=[])
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
-    states = [
-        outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(each) for each in (one, two, three)])
-    ]
+    batches = [message(each) for each in (nothing, one, two, three)]
+    states = [outcome.state for outcome in send(bridge.port, f"cdc/{source}", batches)]
     # then the source goes on, and the table that has no topic is named in the log and in status
-    assert states == ["accepted"] * 3
+    assert states == ["accepted"] * 4
     assert bridge.figures(source)["state"] == "serving"
     assert "table public.loans has no topic: its records go to" in caplog.text
     (shown,) = bridge.bridge._service.status().sources

@@ -3,7 +3,9 @@
 from itertools import chain, pairwise
 
 from bridge.kafka.partitioner import shares
+from bridge.kafka.table_router import TableRouter
 from headrace.batch import Batch
+from headrace.configuration.bridge import TableTopic
 from headrace.position import Position
 from tests.source_log import Row, cut, log, of
 
@@ -21,6 +23,15 @@ def test_records_before_the_first_new_one_are_left_out():
     (share,) = shares(BATCH, 150, "t", [3])
     assert share.values == BATCH.values[150:]
     assert sum(len(each.values) for each in shares(BATCH, 150, "t", [0, 1])) == 50
+
+
+def test_a_batch_without_records_goes_nowhere():
+    # The first of an epoch, before the source's first change; the bridge has to take it, or it ends.
+    before = Position(1_700_000_000, 5, 0)
+    empty = Batch(source=SOURCE, follows=before, first=before, last=before, segments=[], keys=[], values=[])
+    tables = TableRouter("t", {"public.t": TableTopic("t.public.t", "delete")})
+    for partitions, router in (([0, 1], None), ([0], tables)):
+        assert shares(empty, 0, "t", partitions, router) == []
 
 
 # B9
