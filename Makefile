@@ -133,7 +133,7 @@ test-cluster: setup ## A lake on a Spark cluster whose executors share no disk w
 	@cd .setup/prometheus && apt-get download --quiet --quiet prometheus 2>/dev/null && dpkg -x prometheus_*.deb .
 	@touch $@
 
-monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules beside running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
+monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules for running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
 	@$(BIN)/python -m infra.local.prometheus $(TARGETS)
 
 test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their causes, done to real parts, and resolve, in a real Prometheus; the dashboard's queries have data
@@ -168,10 +168,10 @@ dist: .setup/python ## Build the sdist and the wheel, with bill of materials (Cy
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks
 
-bench-peers: setup ## Debezium Server beside us over the same WAL and binlog (fetches 780 MB once, wants Java 21); writes build/bench-peers.json
+bench-peers: setup ## Debezium Server and Headrace over the same WAL and binlog (fetches 780 MB once, wants Java 21); writes build/bench-peers.json
 	@$(BIN)/python -m tests.benchmarks.peers
 
-bench-lake: setup ## Measure the lake's loads, each beside its floor; writes build/bench-lake.json
+bench-lake: setup ## Measure the lake's loads, each next to its floor; writes build/bench-lake.json
 	@$(BIN)/python -m tests.benchmarks.lake_loads
 
 bench-bridge: setup ## The bridge alone: one source, many sources, take-over; writes build/bench-bridge.json

@@ -98,13 +98,17 @@ OBJECT_STORE = Group(
     # All of the SDK in one jar of 600 MB; Spark has a binding of SLF4J of its own.
     excluded=("software.amazon.awssdk:bundle", "org.slf4j:slf4j-api"),
 )
-#: What is fetched, by what it is for: loads alone (an image of the lake), the demo, what tests start, a lake on S3.
+#: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), the demo, what tests
+#: start, a lake on S3.
 PURPOSES = {
     "lake": (SPARK,),
+    "local": (KAFKA,),
     "demo": (SPARK, KAFKA, MARIADB),
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
 }
+#: Those of `headrace jars`, the smallest first.
+OF_USERS = ("lake", "local", "object-store", "demo")
 #: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
 DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
@@ -194,9 +198,15 @@ def _present(group: Group) -> list[Path]:
     if not _complete(group, target):
         raise NeedsOperator(
             f"The {group.name} jars are not complete in {target}.",
-            hint="Run make setup, or headrace jars, which fetch them once; HEADRACE_JARS names another folder.",
+            hint=f"{_command(group)} fetches them once; HEADRACE_JARS names another folder.",
         )
     return sorted(target.glob("*.jar"))
+
+
+def _command(group: Group) -> str:
+    """Return what fetches a group: `headrace jars` has what users need, the set-up of a checkout all."""
+    purpose = next((name for name in OF_USERS if group in PURPOSES[name]), None)
+    return "'make setup'" if purpose is None else f"'headrace jars {purpose}' (in a checkout 'make setup')"
 
 
 def _complete(group: Group, target: Path) -> bool:

@@ -9,9 +9,10 @@ from infra.local import log_store
 
 
 @click.command()
-@click.argument("purposes", nargs=-1, type=click.Choice(["lake", "object-store"]), metavar="[lake|object-store]...")
+@click.argument("purposes", nargs=-1, type=click.Choice(groups.OF_USERS), metavar="[lake|local|object-store|demo]...")
 def jars(purposes: tuple[str, ...]) -> None:
-    """Fetch the jars for loads and queries, once: PURPOSES are `lake` (the default) and `object-store` (S3).
+    """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
+    (`object-store`), or the demo (`demo`, 500 MB more).
 
     Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.

@@ -95,7 +95,7 @@ class Prometheus:
 
 
 def _main() -> None:
-    options = argparse.ArgumentParser(description="Run Prometheus beside edges and bridges until it is interrupted.")
+    options = argparse.ArgumentParser(description="Run Prometheus for edges and bridges until it is interrupted.")
     options.add_argument("--folder", type=Path, default=Path(".headrace/monitoring"))
     options.add_argument("--port", type=int, default=9090)
     options.add_argument("targets", nargs="+", metavar="HOST:PORT", help="[metrics] listen of an edge or a bridge")

@@ -62,6 +62,23 @@ def test_absent_jars_say_what_to_run(tmp_path, monkeypatch):
         assert "make setup" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("ask", "command"),
+    [
+        (jars.spark, "headrace jars lake"),
+        (jars.kafka, "headrace jars local"),
+        (jars.mariadb, "headrace jars demo"),
+        (jars.object_store, "headrace jars object-store"),
+        (jars.flink, "make setup"),
+    ],
+)
+def test_the_command_that_is_named_fetches_what_is_absent(tmp_path, monkeypatch, ask, command):
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+    with pytest.raises(NeedsOperator) as caught:
+        ask()
+    assert caught.value.hint.startswith(f"'{command}'")
+
+
 def test_folder_whose_files_differ_from_its_manifest_is_not_complete(tmp_path, monkeypatch):
     # Given a complete group.
     monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
