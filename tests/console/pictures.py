@@ -25,6 +25,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import rows
 from headrace.console.next_steps import Files
+from headrace.console.retention import RetentionView, StreamKept
 from headrace.console.server import Console, Settings
 from headrace.metrics.endpoint import Endpoint
 from tests.console.conftest import CHROMIUM
@@ -37,6 +38,7 @@ TABLES = ("accounts", "branches", "cards", "customers", "limits", "orders", "pay
 PAGES = {
     "overview": "/",
     "source": "/sources/singapore/wallet",
+    "snapshot": "/sources/frankfurt/sales",
     "loads": "/loads?range=24h",
     "tables": "/tables",
     "trends": "/trends?range=2h",
@@ -57,6 +59,9 @@ def figures(number: int) -> SourceMetrics:
     found.edge |= {"spool_bytes": 0, "spool_limit_bytes": 8 << 30, "retained_wal_bytes": (3 + 17 * number) << 20}
     found.edge |= {"safe_wal_bytes": 16 << 30, "unacknowledged_batches": number % 3, "version": "0.2.0"}
     found.rate.add(9000 + 1700 * number)
+    if SOURCES[number] == "frankfurt/sales":
+        found.edge |= {"snapshot_table": "public.orders", "snapshot_rows": 1_734_200, "snapshot_estimate": 4_100_000}
+        found.edge |= {"snapshot_rows_per_second": 21_400.0, "snapshot_tables": 3}
     match SOURCES[number]:
         case "singapore/wallet":
             found.heard_at -= 140
@@ -145,7 +150,7 @@ def take(url: str, folder: Path) -> None:
             page = browser.new_page(viewport={"width": 1240, "height": 760}, color_scheme=scheme)
             for name, path in PAGES.items():
                 page.goto(url + path.lstrip("/"))
-                page.screenshot(path=folder / f"console-{name}-{scheme}.png", full_page=name in {"overview", "tables"})
+                page.screenshot(path=folder / f"console-{name}-{scheme}.png", full_page=name in {"overview", "tables", "snapshot"})
         browser.close()
 
 
@@ -177,6 +182,10 @@ def main(folder: Path) -> None:
         # Paths as they are where a console runs.
         files = Files("/etc/headrace/bridge.toml", "/etc/headrace/lake.toml")
         console.pages._known = replace(console.pages._known, files=files)
+        # Of Kafka, which is not here, it shows what follows.
+        console._retention._file = None
+        stream = StreamKept(retention=7 * 86_400.0, removal_at=time.time() + 6.9 * 86_400)
+        console._retention._view = RetentionView(streams={"bank": stream}, asked=True)
         make_history(console)
         server = threading.Thread(target=console.run)
         server.start()
