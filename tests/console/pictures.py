@@ -150,7 +150,9 @@ def take(url: str, folder: Path) -> None:
             page = browser.new_page(viewport={"width": 1240, "height": 760}, color_scheme=scheme)
             for name, path in PAGES.items():
                 page.goto(url + path.lstrip("/"))
-                page.screenshot(path=folder / f"console-{name}-{scheme}.png", full_page=name in {"overview", "tables", "snapshot"})
+                page.screenshot(
+                    path=folder / f"console-{name}-{scheme}.png", full_page=name in {"overview", "tables", "snapshot"}
+                )
         browser.close()
 
 
