@@ -97,7 +97,7 @@ class Agent:
                 self._heartbeat.final("stopped", "")
             except (NeedsOperator, CorruptInput) as error:
                 self.figures.undecodable += isinstance(error, CorruptInput)
-                self._heartbeat.final("needs an operator", error.message)
+                self._heartbeat.final("needs an operator", error.message, lambda: self._stopping)
                 raise
             finally:
                 watch.stop()

@@ -5,6 +5,7 @@ the capturing thread, while no session puts batches into the outbox.
 """
 
 import time
+from collections.abc import Callable
 
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
@@ -13,6 +14,8 @@ from headrace.configuration.edge import EdgeFile
 
 #: How long the last batch, and what is ahead of it, may take to be accepted, in seconds.
 _FINAL_SECONDS = 2.0
+#: How long an edge that ends with an error waits for its first connection to the interconnect, in seconds.
+_CONNECT_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
 
@@ -34,15 +37,24 @@ class Heartbeat:
         if now - self._sent_at >= self._every and self._outbox.empty:
             self._send()
 
-    def final(self, state: str, reason: str) -> None:
-        """Report that the edge ends and why; wait a moment until that has arrived, and before that for what is in flight."""
+    def final(self, state: str, reason: str, is_stopping: Callable[[], bool] = lambda: True) -> None:
+        """Report that the edge ends and why; wait a moment until that has arrived, and before that for what is in flight.
+
+        An edge that ends as soon as it is started, as with a slot that is gone, waits until it is connected, unless `is_stopping`.
+        """
         self._figures.ended_state, self._figures.ended = state, reason
         if reason:
+            self._wait_for_connection(is_stopping)
             self._wait()
         if not self._figures.interconnect_connected or not self._outbox.empty:
             return
         self._send()
         self._wait()
+
+    def _wait_for_connection(self, is_stopping: Callable[[], bool]) -> None:
+        figures, until = self._figures, time.monotonic() + _CONNECT_SECONDS
+        while not (figures.interconnect_connections or self._outbox.problem or is_stopping()) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
 
     def _wait(self) -> None:
         """Wait a moment until everything is accepted; no longer when the interconnect is unavailable."""

@@ -80,6 +80,10 @@ def test_an_edge_that_is_held_is_not_ready_and_shows_why_until_it_is_stopped_o6_
         urllib.request.urlopen(f"http://{at}/health/ready", timeout=5)
     assert refused_health.value.code == 503
     assert f"slot '{database.name}' is gone" in refused_health.value.read().decode()
+    # Headquarters hears it from the edge itself, which has been connected for nothing else.
+    heard = eventually(lambda: interconnect.arrived, saying="the far side hears of it")[-1][0].figures
+    assert heard["state"] == "needs an operator"
+    assert heard["reason"].startswith(f"slot '{database.name}' is gone")
     # An operator can work on its state meanwhile.
     assert "is in use" not in edge.command("init").stderr
     # then it ends as it would have ended
