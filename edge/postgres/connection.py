@@ -5,6 +5,7 @@ Guarantees the session settings that the decoder assumes, and that every failure
 """
 
 import select
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from psycopg.rows import tuple_row
 from edge import database
 from edge.postgres.errors import connecting, running, statement_failed
 from headrace.configuration.edge import Postgresql
+from headrace.errors import NotConnected
 
 __all__ = ["Diagnostic", "Error", "connect", "pq", "text"]
 
@@ -119,19 +121,37 @@ class Database(database.Database):
                 raise statement_failed(state or None, words, self._address, self._user)
         return rows, size, not cancelled
 
+    def value_within(self, seconds: float, query: str) -> str:
+        """Run a query and return its only value as text.
+
+        Raises NotConnected when there is no answer within `seconds`: the connection is then of no more use.
+        """
+        raw, until = self._connection.pgconn, time.monotonic() + seconds
+        with self._translated():
+            raw.send_query(query.encode())
+            result = self._result(until)
+            while self._result(until) is not None:
+                pass
+        if result is None or result.status != pq.ExecStatus.TUPLES_OK:
+            words = result.get_error_message() if result is not None else "the server ended the connection"
+            raise running(None, words, self._address, self._user)
+        return text(result.get_value(0, 0))
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _result(self) -> pq.abc.PGresult | None:
+    def _result(self, until: float | None = None) -> pq.abc.PGresult | None:
         raw = self._connection.pgconn
         while raw.is_busy():
-            self._wait()
+            self._wait(until)
         return raw.get_result()
 
-    def _wait(self) -> None:
-        """Wait for more of an answer; other threads run meanwhile."""
-        select.select([self._connection.pgconn.socket], [], [])
+    def _wait(self, until: float | None = None) -> None:
+        """Wait for more of an answer, until a time of the monotonic clock if there is one; other threads run meanwhile."""
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if not select.select([self._connection.pgconn.socket], [], [], left)[0]:
+            raise NotConnected(f"database {self._address} did not answer in time")
         self._connection.pgconn.consume_input()
 
     @contextmanager

@@ -13,6 +13,8 @@ from headrace.errors import ReplicationError
 
 #: So many transactions, besides those that were hidden at the last look, make another look due.
 _DUE = 4096
+#: A look may take so long, in seconds: the thread that waits for it also reads the log.
+_LOOK_SECONDS = 10.0
 
 _SNAPSHOT = "select pg_current_snapshot()::text"
 #: Every transaction that has a number and has not ended for readers holds a lock of its own; a prepared one without a process.
@@ -80,12 +82,12 @@ class Unseen:
             try:
                 self._look(self._database)
             except ReplicationError:
-                # Whoever reads the log reports the lost connection.
-                self._due = len(self._xids) + _DUE
+                # Whoever reads the log reports it. This connection is of no more use; the next session has another one.
+                self._database, self._due = None, len(self._xids) + _DUE
         return self.xids
 
     def _look(self, database: Database) -> None:
-        seen = Seen(database.value(_SNAPSHOT))
+        seen = Seen(database.value_within(_LOOK_SECONDS, _SNAPSHOT))
         self._near = max(seen.end, 1)
         self._xids = {xid for xid in self._xids if seen.lacks(xid)}
         self._due = len(self._xids) + _DUE

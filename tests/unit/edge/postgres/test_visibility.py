@@ -14,7 +14,7 @@ class Reading:
     def __init__(self, snapshot):
         self.snapshot = snapshot
 
-    def value(self, _query):
+    def value_within(self, _seconds, _query):
         if self.snapshot is None:
             raise NotConnected("the connection was lost")
         return self.snapshot
