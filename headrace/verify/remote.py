@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.requests import asking
 from headrace.requests.collect import Answered
 from headrace.requests.message import new_request
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 #: A session is kept by a request after so long, in seconds; its end is asked for within this time.
 _KEEP_SECONDS, _CLOSE_SECONDS = IDLE_SECONDS / 4, 10.0
+#: An edge that is at another verification is asked again after so long, in seconds.
+_AGAIN_SECONDS = 3.0
 #: Text of hashes in one answer, at most, about: an answer has a limit.
 _CHARACTERS = 2_000_000
 _OLD = "An edge of release 0.1 receives no requests: upgrade it. "
@@ -59,18 +61,26 @@ class RemoteDatabase:
     @classmethod
     @contextmanager
     def connect(
-        cls, source: str, topics: asking.Topics, *, seconds: float, placed: bool = False
+        cls,
+        source: str,
+        topics: asking.Topics,
+        *,
+        seconds: float,
+        placed: bool = False,
+        busy_seconds: float = 0.0,
+        on_busy: Callable[[str], None] = lambda _why: None,
     ) -> Iterator["RemoteDatabase"]:
         """Give the database in a snapshot that lasts as long as the context; `placed`, at a place of the log that is known.
 
-        An answer to a request may take `seconds`. Raises NotConnected when edge or bridge do not answer, NeedsOperator when the
-        edge refuses or its database does, Retryable while it is at another verification.
+        An answer to a request may take `seconds`. An edge that is at another verification is waited for, `busy_seconds` at most,
+        and `on_busy` receives the reason meanwhile. Raises NotConnected when edge or bridge do not answer, NeedsOperator when the
+        edge refuses or its database does, Retryable when it is still at another verification.
         """
         made = cls(source, topics, seconds)
         over = threading.Event()
         keeper = threading.Thread(target=made._keep, args=(over,), name="verification keeper", daemon=True)
         try:
-            opened = made.do(contract.Open(placed=placed), Opened)
+            opened = made._open(contract.Open(placed=placed), busy_seconds, on_busy)
             made.forms = engines.forms(opened.engine)
             if opened.commit is not None:
                 made.place = Place(opened.commit, opened.place)
@@ -124,6 +134,21 @@ class RemoteDatabase:
             raise transfer.error_of(reply.failure or contract.Failure(kind="NeedsOperator", message="an unknown error"))
         on_rows(reply.rows)
         return self._understood(reply.result, kind)
+
+    def _open(self, step: contract.Open, busy_seconds: float, on_busy: Callable[[str], None]) -> Opened:
+        """Have a snapshot taken, once the edge is at no other verification."""
+        until = time.monotonic() + busy_seconds
+        while True:
+            try:
+                return self.do(step, Opened)
+            except Retryable as busy:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise
+                on_busy(f"{busy.message}; waiting for it, {left:.0f} s at most")
+                # The edge knows of no step of this session.
+                self._step = -1
+                time.sleep(min(left, _AGAIN_SECONDS))
 
     def _ask(self, step: int, what: Step | None, seconds: float | None = None) -> Reply:
         given = contract.arguments(self._session, step, what)

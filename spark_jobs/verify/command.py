@@ -56,6 +56,14 @@ _NOT_COMPARED = 3
     metavar="SECONDS",
     help="How long an edge may take to answer each request; one that still computes reports that in time.",
 )
+@click.option(
+    "--busy-wait",
+    type=click.IntRange(0, 86_400),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for an edge that is at another verification, as the one of Airflow's schedule: it does one at a time.",
+)
 @click.option("--at-rest", is_flag=True, help="Compare with what is published: writers rest, and loads have caught up.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every difference found.")
 def verify(
@@ -67,6 +75,7 @@ def verify(
     sample: float | None,
     wait: int,
     timeout: float,
+    busy_wait: int,
     at_rest: bool,
     as_json: bool,
 ) -> None:
@@ -87,7 +96,10 @@ def verify(
 
     reports: list[TableReport] = []
     by_stream: list[tuple[str, TableReport]] = []
-    with report.progress(Console(stderr=True)) as shown, closing(Sources(lake, timeout)) as reached:
+    with (
+        report.progress(Console(stderr=True)) as shown,
+        closing(Sources(lake, timeout, busy_wait, shown.show)) as reached,
+    ):
         shown.show("connecting to the sources")
         for _, name in sources:
             with reached.connect(name, placed=False):

@@ -42,9 +42,9 @@ class EdgeTopics:
         return came
 
 
-def opened(*answers):
+def opened(*answers, **options):
     topics = EdgeTopics(*answers)
-    return RemoteDatabase.connect(SOURCE, topics, seconds=5, placed=True), topics
+    return RemoteDatabase.connect(SOURCE, topics, seconds=5, placed=True, **options), topics
 
 
 def test_a_step_is_asked_for_until_it_is_done_and_progress_is_that_of_the_edge():
@@ -82,6 +82,32 @@ def test_errors_of_the_region_are_those_of_their_class():
     context, _ = opened(Reply(state="failed", failure=busy))
     with pytest.raises(Retryable, match="another verification"):
         context.__enter__()
+
+
+BUSY = Reply(
+    state="failed",
+    failure=contract.Failure(kind="Retryable", message="the edge is at another verification, asked by ann"),
+)
+
+
+def test_an_edge_at_another_verification_is_waited_for_and_that_is_shown(monkeypatch):
+    monkeypatch.setattr(remote, "_AGAIN_SECONDS", 0.01)
+    shown = []
+    context, topics = opened(BUSY, BUSY, OPENED, Reply(state="done", result=3), busy_seconds=60, on_busy=shown.append)
+    with context as database:
+        assert database.do(contract.Count(table=contract.ComparedTable(name="a.b")), int) == 3
+
+    assert topics.asked == ["Open", "Open", "Open", "Count", "Close"]
+    assert len(shown) == 2
+    assert "asked by ann; waiting for it, 60 s at most" in shown[0]
+
+
+def test_an_edge_at_another_verification_is_not_waited_for_longer_than_is_asked(monkeypatch):
+    monkeypatch.setattr(remote, "_AGAIN_SECONDS", 0.01)
+    context, topics = opened(*[BUSY] * 1000, busy_seconds=0.1)
+    with pytest.raises(Retryable, match="another verification"):
+        context.__enter__()
+    assert len(topics.asked) > 2
 
 
 def test_an_answer_that_is_not_understood_is_no_verdict():
