@@ -53,7 +53,9 @@ class Heartbeat:
 
     def _wait_for_connection(self, is_stopping: Callable[[], bool]) -> None:
         figures, until = self._figures, time.monotonic() + _CONNECT_SECONDS
-        while not (figures.interconnect_connections or self._outbox.problem or is_stopping()) and time.monotonic() < until:
+        while (
+            not (figures.interconnect_connections or self._outbox.problem or is_stopping()) and time.monotonic() < until
+        ):
             time.sleep(_LOOK_SECONDS)
 
     def _wait(self) -> None:
