@@ -40,7 +40,7 @@ class Heartbeat:
     def final(self, state: str, reason: str, is_stopping: Callable[[], bool] = lambda: True) -> None:
         """Report that the edge ends and why; wait a moment until that has arrived, and before that for what is in flight.
 
-        An edge that ends as soon as it is started, as with a slot that is gone, waits until it is connected, unless `is_stopping`.
+        An edge that ends as soon as it starts, as with a slot that is gone, waits until it is connected, unless `is_stopping`.
         """
         self._figures.ended_state, self._figures.ended = state, reason
         if reason:
