@@ -282,13 +282,23 @@ class Bridge:
         until = time.monotonic() + _STOP_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
-        if self._membership is not None and not any(t.is_alive() for t in self._threads if t.name == "membership"):
-            self._membership.close(leave=not alone)
-        self.deliveries.close()
-        if self.requests is not None:
-            self.requests.close(_ANSWERS_SECONDS)
-        self.receiver.stop(2.0)
+        hanging = {thread.name for thread in self._threads if thread.is_alive()}
+        membership, requests = self._membership, self.requests
+        if membership is not None and "membership" not in hanging:
+            _finish(lambda: membership.close(leave=not alone))
+        _finish(lambda: self.deliveries.close(hanging))
+        if requests is not None and "requests" not in hanging:
+            _finish(lambda: requests.close(_ANSWERS_SECONDS))
+        _finish(lambda: self.receiver.stop(2.0))
         for lane in self.lanes:
-            lane.close()
+            _finish(lane.close)
         self._report()
         _log.info("stopped")
+
+
+def _finish(step: Callable[[], None]) -> None:
+    """Take a step of the end: what goes wrong there neither keeps the next ones from being taken nor hides why it ends."""
+    try:
+        step()
+    except Exception:  # noqa: BLE001 - the next steps are taken all the same.
+        _log.exception("unexpected error at the end")

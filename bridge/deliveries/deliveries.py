@@ -1,7 +1,7 @@
 """All deliveries of a bridge: their outboxes, their threads, their figures. Made, started and stopped by the bridge."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
@@ -24,14 +24,15 @@ class Deliveries:
         self._wake = wake
         self.figures = {name: DeliveryMetrics() for name in file.deliveries}
         self.outboxes = [Outbox(name, settings, self.figures[name]) for name, settings in file.deliveries.items()]
-        self._workers: list[Worker] = []
+        #: By the name of the thread.
+        self._workers: dict[str, Worker] = {}
 
     def start(self, start: Start) -> None:
         """Start to read the topics."""
         for outbox in self.outboxes:
             worker = Worker(self._file, outbox.name, outbox, self.figures[outbox.name], self._wake)
-            self._workers.append(worker)
-            start(f"delivery {outbox.name}", lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
+            self._workers[name := f"delivery {outbox.name}"] = worker
+            start(name, lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
 
     def finish(self) -> None:
         """Send no more, and wait a moment for the outcomes of what is in flight; the threads still run."""
@@ -41,7 +42,8 @@ class Deliveries:
         while time.monotonic() < until and any(outbox.on_the_way for outbox in self.outboxes):
             time.sleep(0.02)
 
-    def close(self) -> None:
-        """Commit what is settled and leave the groups; the threads have ended."""
-        for worker in self._workers:
-            worker.close(_LETTERS_SECONDS)
+    def close(self, hanging: Container[str]) -> None:
+        """Commit what is settled and leave the groups; not those of threads that hang, whose client is in use."""
+        for thread, worker in self._workers.items():
+            if thread not in hanging:
+                worker.close(_LETTERS_SECONDS)

@@ -5,6 +5,7 @@ Used by the delivery's thread only (bridge/deliveries/worker.py); raises errors 
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,11 +14,14 @@ from bridge.kafka.client import KafkaException, TopicPartition, delivery_consume
 from bridge.kafka.consuming import events, leave_group
 from bridge.kafka.errors import translated
 from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NotConnected, ReplicationError
 
 _log = logging.getLogger(__name__)
 
 #: Seconds that looking up committed offsets may take.
 _LOOK_SECONDS = 5.0
+#: Seconds that a commit may take that is waited for: librdkafka waits for a broker that hangs without end.
+_COMMIT_SECONDS = 3.0
 
 
 class End(NamedTuple):
@@ -54,6 +58,8 @@ class TopicReader:
         #: Partitions whose assignment was reported; none is while it leaves.
         self._reported: set[int] = set()
         self._leaving = self._is_closed = False
+        #: Whether a commit has not returned.
+        self._hangs = False
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def read(self, most: int, seconds: float) -> Iterable[Record | End]:
@@ -83,11 +89,14 @@ class TopicReader:
         self._consumer.resume([TopicPartition(self._topic, partition)])
 
     def commit(self, offsets: Mapping[int, int], *, wait: bool) -> None:
-        """Commit offsets; with `wait` return when they are committed."""
-        if offsets:
-            places = [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
-            with translated(f"commit what is delivered of {self._topic}"):
-                self._consumer.commit(offsets=places, asynchronous=not wait)
+        """Commit offsets; with `wait` return when they are committed, or raise NotConnected when that takes too long."""
+        if not offsets:
+            return
+        places = [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
+        if wait:
+            self._commit_in_time(places)
+        else:
+            self._commit(places, wait=False)
 
     def commit_failed(self) -> bool:
         """Return, once, whether a commit failed that nobody waited for."""
@@ -102,11 +111,41 @@ class TopicReader:
                 raise KafkaException(known.error)
 
     def close(self) -> None:
-        """Leave the group; `revoked` is called with what was assigned."""
+        """Leave the group; `revoked` is called with what was assigned.
+
+        A client in which a commit hangs is left behind, since it would hang as well: Kafka misses it after a session.
+        """
+        if self._hangs:
+            return
         self._leaving = True
         leave_group(self._consumer)
         self._is_closed = True
         self._consumer.close()
+
+    def _commit(self, places: list[Any], *, wait: bool) -> None:
+        with translated(f"commit what is delivered of {self._topic}"):
+            self._consumer.commit(offsets=places, asynchronous=not wait)
+
+    def _commit_in_time(self, places: list[Any]) -> None:
+        """Commit in a thread that can be left behind: the call has no time limit of its own."""
+        outcome: list[ReplicationError | None] = []
+
+        def commit() -> None:
+            try:
+                self._commit(places, wait=True)
+            except ReplicationError as error:
+                outcome.append(error)
+            else:
+                outcome.append(None)
+
+        thread = threading.Thread(target=commit, name=f"commit {self._topic}", daemon=True)
+        thread.start()
+        thread.join(_COMMIT_SECONDS)
+        if not outcome:
+            self._hangs = True
+            raise NotConnected(f"Kafka: offsets of {self._topic} not committed within {_COMMIT_SECONDS:.0f} s")
+        if outcome[0] is not None:
+            raise outcome[0]
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
         if self._is_closed:

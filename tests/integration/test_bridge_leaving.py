@@ -1,9 +1,18 @@
-"""A bridge that ends while its group assigns to it what another one has just left."""
+"""A bridge that ends while its group assigns to it what another one has just left, or while Kafka does not answer."""
+
+import os
+import signal
+import time
+
+import pytest
+from confluent_kafka.admin import NewTopic
 
 from bridge.deliveries.kafka import TopicReader
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import admin
 from headrace.configuration.kafka import KafkaConnection
+from tests.branch import Branch
+from tests.integration.deliveries import is_all_committed, produce, section
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
@@ -85,3 +94,35 @@ def test_a_delivery_that_is_assigned_a_partition_while_it_ends_takes_nothing_on(
 
     # Then it has given up what it had and has taken nothing on.
     assert held == {"first": set(), "second": set()}
+
+
+@pytest.mark.parametrize("state", ["frozen", "frozen and idle", "gone"])
+def test_a_bridge_whose_kafka_does_not_answer_ends_within_seconds(private_kafka, outside, state):
+    """A supervisor kills what has not ended in time: 30 s with Kubernetes."""
+    # Given a bridge that serves a source and has delivered what there is.
+    kafka = private_kafka()
+    names = ["cdc", "alerts", "alerts.dead-letters", "requests", "answers"]
+    client = admin(KafkaConnection(bootstrap=kafka.bootstrap))
+    for made in client.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        made.result(60)
+    more = section("alerts") + '\n[requests]\ntopic = "requests"\nanswers_topic = "answers"\n'
+    bridge = outside(kafka.bootstrap, {"jakarta/bank": [0]}, topic="cdc", more=more)
+    produce(kafka.bootstrap, "alerts", [(b"jakarta/1", number) for number in range(20)])
+    branch = Branch(f"amqp://127.0.0.1:{bridge.port}", "alerts/jakarta")
+    try:
+        eventually(lambda: len(set(branch.accepted())) == 20, saying="all is delivered")
+        if state == "frozen and idle":
+            group = "headrace.cdc.deliveries.alerts"
+            eventually(lambda: is_all_committed(kafka.bootstrap, group, "alerts"), saying="all is committed")
+        # When its broker hangs, or dies, with something accepted that is not committed.
+        os.kill(kafka.pid, signal.SIGKILL if state == "gone" else signal.SIGSTOP)
+        began = time.monotonic()
+        code = bridge.terminate()
+    finally:
+        branch.close()
+        if state != "gone":
+            os.kill(kafka.pid, signal.SIGCONT)
+
+    # Then it ends all the same.
+    assert code == 0
+    assert time.monotonic() - began < 20
