@@ -1,17 +1,39 @@
-"""Addresses: which links the bridge takes, and with which reason it refuses the others.
+"""Who may attach to what: which links the bridge takes, and with which reason it refuses the others.
 
-A source's address is `cdc/REGION/NAME`. Called by the receiver when somebody attaches.
+A source's address is `cdc/REGION/NAME`. A certificate is for the source that its common name is, unless the bridge's file has
+another. Without certificates everybody may send for every source: such a bridge belongs into a trusted network. Called by the
+receiver when somebody attaches.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
-
-from bridge.amqp.identities import Identities
 
 PREFIX = "cdc/"
 NOT_FOUND = "amqp:not-found"
 #: AMQP's sender settle mode of a link whose deliveries nobody acknowledges.
 _SETTLED = 1
+
+
+class Identities:
+    """Who may send for what."""
+
+    def __init__(self, rules: Mapping[str, Sequence[str]], *, demanded: bool) -> None:
+        self._rules = rules
+        #: Whether a client has to have an identity at all.
+        self.demanded = demanded
+
+    def use(self, rules: Mapping[str, Sequence[str]]) -> None:
+        """Decide by other rules from now on; links that are attached stay."""
+        self._rules = rules
+
+    def may_send(self, identity: str | None, source: str) -> bool:
+        """Return whether who has the `identity`, the common name of a certificate that was checked, may send for a source."""
+        if not self.demanded:
+            return True
+        if not identity:
+            return False
+        region = source.partition("/")[0]
+        return not {source, f"{region}/*"}.isdisjoint(self._rules.get(identity, (identity,)))
 
 
 def refusal(

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from bridge.amqp.authorization import NOT_FOUND, PREFIX, not_here, refusal
+from bridge.amqp.authorization import NOT_FOUND, PREFIX, Identities, not_here, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
-from bridge.amqp.identities import Identities
 from bridge.amqp.pending_connections import PendingConnections, key
 from bridge.amqp.sender_links import SenderLinks
 from bridge.deliveries.message import encode

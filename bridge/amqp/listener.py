@@ -6,7 +6,7 @@ Links are the business of bridge/amqp/links.py. Everything runs in the receiver'
 import logging
 from typing import Any
 
-from bridge.amqp.identities import Identities
+from bridge.amqp.authorization import Identities
 from bridge.amqp.links import LinkEvents, Links
 from bridge.amqp.pending_connections import PendingConnections, key
 from headrace.amqp import transport

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
+from bridge.amqp.authorization import Identities
 from bridge.amqp.delivery import Granted, Outcome
-from bridge.amqp.identities import Identities
 from bridge.amqp.links import Links
 from bridge.amqp.listener import Listener
 from bridge.amqp.outgoing import Outgoing

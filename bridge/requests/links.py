@@ -9,9 +9,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from bridge.amqp.authorization import Identities
 from bridge.amqp.credit import Later
 from bridge.amqp.delivery import Outcome, Release
-from bridge.amqp.identities import Identities
 from bridge.amqp.sender_links import SenderLinks, Sends
 from bridge.requests.message import encode
 from bridge.requests.pending import PendingRequests

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.amqp.identities import Identities
+from bridge.amqp.authorization import Identities
 from bridge.amqp.links import Links
 from bridge.amqp.pending_connections import PendingConnections
 

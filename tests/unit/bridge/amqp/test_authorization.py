@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.amqp.authorization import refusal
-from bridge.amqp.identities import Identities
+from bridge.amqp.authorization import Identities, refusal
 
 SOURCES = {"jakarta/bank", "london/bank"}
 REFUSED = {"london/bank": ("amqp:resource-locked", "london/bank is served by bridge two")}

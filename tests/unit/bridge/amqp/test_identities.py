@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.amqp.identities import Identities
+from bridge.amqp.authorization import Identities
 
 RULES = {"edge-3": ["jakarta/bank", "london/*"], "retired/bank": ["jakarta/other"]}
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.amqp.identities import Identities
+from bridge.amqp.authorization import Identities
 from bridge.requests.links import NOT_CARRIED, RequestLinks, source_of
 from bridge.requests.pending import PendingRequests
 
