@@ -4,6 +4,9 @@ A record names its table in its `source` (docs/records.md). It is found there wi
 row that holds the same bytes has them escaped. A record that is about no table goes to the stream's own topic, and so does one
 without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called where a
 batch is shared out.
+
+Rules of a stream may name tables with `*`, as `public.*`. A topic of a table is made by an operator, never by a record that comes:
+a rule is for the topics that there are.
 """
 
 import logging
@@ -12,8 +15,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import DecodeError, json
 
-from bridge.kafka.table_patterns import TablePatterns
-from headrace.configuration.bridge import TableTopic
+from headrace.configuration.bridge import TableTopic, topic_of
 from headrace.errors import CorruptInput
 
 #: How a record's own `source` begins, which is behind the rows.
@@ -23,6 +25,40 @@ _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 
 _log = logging.getLogger(__name__)
+
+
+class TablePatterns:
+    """The rules of one stream, in the file's order: the first one that matches counts."""
+
+    def __init__(self, prefix: str, rules: Mapping[str, str]) -> None:
+        self._prefix = prefix
+        self._tables = [(_pattern(rule), cleanup) for rule, cleanup in rules.items()]
+        # What Kafka does not take in a name is `_` in a topic.
+        parts = ((rule.split("*"), cleanup) for rule, cleanup in rules.items())
+        self._topics = [
+            (re.compile(".*".join(re.escape(topic_of("", part)[1:]) for part in split)), cleanup)
+            for split, cleanup in parts
+        ]
+
+    def topic_of(self, table: str) -> str | None:
+        """Return the name that the topic of a table has to have; None where no rule is for the table."""
+        return topic_of(self._prefix, table) if any(rule.fullmatch(table) for rule, _ in self._tables) else None
+
+    def topics(self, there: Collection[str]) -> dict[str, str]:
+        """Return those of some topics that rules are for, each with its `cleanup.policy`."""
+        begin = f"{self._prefix}."
+        found = {}
+        for topic in sorted(there):
+            table = topic.removeprefix(begin)
+            if table != topic and "." in table:
+                cleanup = next((cleanup for rule, cleanup in self._topics if rule.fullmatch(table)), None)
+                if cleanup is not None:
+                    found[topic] = cleanup
+        return found
+
+
+def _pattern(rule: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, rule.split("*"))), re.DOTALL)
 
 
 class TableRouter:

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from bridge.kafka.table_patterns import TablePatterns
-from bridge.kafka.table_router import TableRouter
+from bridge.kafka.table_router import TablePatterns, TableRouter
 from headrace.configuration.bridge import BridgeFile
 
 

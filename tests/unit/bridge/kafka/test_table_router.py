@@ -3,8 +3,7 @@
 import pytest
 
 from bridge.kafka.partitioner import shares
-from bridge.kafka.table_patterns import TablePatterns
-from bridge.kafka.table_router import TableRouter
+from bridge.kafka.table_router import TablePatterns, TableRouter
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
 from edge.records.envelope import copy_mark, transaction_begin
