@@ -1,6 +1,6 @@
 """What one delivery has to send: filled by its Kafka thread, emptied by the thread that speaks AMQP.
 
-Joins order (bridge/deliveries/pending.py) and commit (bridge/deliveries/offsets.py) under one lock: a record's offset is settled
+Joins order (bridge/deliveries/pending.py) and commit (bridge/deliveries/pending.py) under one lock: a record's offset is settled
 when a receiver accepted it or its dead letter is in Kafka, and never otherwise. Knows no socket and no client; errors of its
 callers cannot make it settle anything.
 """
@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 
 from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.deliveries.offsets import PartitionOffsets
-from bridge.deliveries.pending import Entry, Pending, State
+from bridge.deliveries.pending import Entry, PartitionOffsets, Pending, State
 from bridge.deliveries.record import Record
 from bridge.deliveries.template import AddressTemplate, Undeliverable
 from headrace.backoff import jittered

@@ -1,8 +1,11 @@
-"""The records that wait for their receivers, address by address, in order per key. Pure: no clock, no socket, no lock.
+"""The records of a delivery in order: those that wait for their receivers, and which offset may be committed. Pure.
 
 The rule of order: of the records of one key at most one is on the way, and the next follows when that one is finished, that is
 accepted or in the dead-letter topic. So a record that is sent again, whatever happened to it, is never overtaken by a later one
 of its key, while other keys of the address, and other addresses, go on.
+
+The rule of commits: the offset below which every record is settled. Memory is bounded by the caller, which stops to read when
+`span` is too large. No clock, no socket, no lock.
 """
 
 import heapq
@@ -184,3 +187,46 @@ def _overdue(entries: Iterable[Entry], before: int) -> Iterator[Entry]:
         if entry.state is not State.WAITING or not 0 < entry.record.timestamp < before:
             return
         yield entry
+
+
+class PartitionOffsets:
+    """The offsets of one partition from the oldest one that is not settled on."""
+
+    def __init__(self) -> None:
+        #: The offset after the last one that was read; None before the first.
+        self._next: int | None = None
+        self._offsets: deque[int] = deque()
+        self._settled: set[int] = set()
+
+    def add(self, offset: int) -> bool:
+        """Note that a record was read; False when it was noted before. Offsets ascend, with gaps where there is no record."""
+        if self._next is not None and offset < self._next:
+            return False
+        self._offsets.append(offset)
+        self._next = offset + 1
+        return True
+
+    def reach(self, end: int) -> None:
+        """Note that there are no more records below `end`: what is at the end of a log is no record always."""
+        self._next = end if self._next is None else max(self._next, end)
+
+    def settle(self, offset: int) -> None:
+        """Note that a record is settled."""
+        self._settled.add(offset)
+        while self._offsets and self._offsets[0] in self._settled:
+            self._settled.discard(self._offsets.popleft())
+
+    @property
+    def committable(self) -> int | None:
+        """The offset that may be committed; None while nothing is known."""
+        return self._offsets[0] if self._offsets else self._next
+
+    @property
+    def span(self) -> int:
+        """How many records were read from the oldest that is not settled on: so many are read again after a restart."""
+        return len(self._offsets)
+
+    @property
+    def oldest(self) -> int | None:
+        """The oldest offset that is not settled; None while all are."""
+        return self._offsets[0] if self._offsets else None

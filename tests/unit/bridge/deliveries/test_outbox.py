@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.deliveries.offsets import PartitionOffsets
 from bridge.deliveries.outbox import NO_ADDRESS, TOO_OLD, Outbox
+from bridge.deliveries.pending import PartitionOffsets
 from bridge.deliveries.record import Record
 from headrace.configuration.delivery import Delivery
 
