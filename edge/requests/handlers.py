@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 
 from edge.observability.service import EdgeService
-from edge.requests.compared_tables import of_policy
 from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
 from edge.requests.snapshots import snapshot
-from edge.requests.verify import VerifyRequests
+from edge.requests.verify import VerifyRequests, of_policy
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator
 from headrace.findings import is_wrong

@@ -2,14 +2,19 @@
 
 Each request is one step of a session (headrace/verify/contract.py), answered within its deadline, with `working` where the step
 takes longer. Errors of the database are answers too, so that headquarters knows by their class who must act.
+
+It reads the tables and columns that leave the region as they are. What the policy keeps back, or changes, is not shown to who
+asks, not even as a hash. The lake has it otherwise, or not at all, so it could not be equal.
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from edge.records.column_policy import Policy
 from edge.requests.verification import Verification
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
@@ -90,3 +95,32 @@ def _busy(current: Verification, source: str) -> Retryable:
         f"source {source}: the edge is at another verification, asked by {current.caller}",
         hint=f"Verify again when it is done. One that nobody goes on with ends by itself after {IDLE_SECONDS} s.",
     )
+
+
+def of_policy(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTable]]:
+    """Return what takes out of tables what does not leave; raises ConfigurationError for a policy without its key."""
+
+    def leaving(tables: list[SourceTable]) -> list[SourceTable]:
+        policy = Policy(config.policy)
+        return [_leaving(policy, table) for table in tables if _admitted(policy, table)]
+
+    return leaving
+
+
+def _admitted(policy: Policy, table: SourceTable) -> bool:
+    # Rows of a partition may leave under the name of the table that it is a partition of.
+    return policy.admits(table.schema, table.name) and not any(map(policy.excludes_name, table.partition_of))
+
+
+def _leaving(policy: Policy, table: SourceTable) -> SourceTable:
+    names = list(table.columns)
+    found = policy.treatments(table.schema, table.name, names, key=())
+    treated = {name: each.action for name, each in zip(names, found, strict=True) if each is not None}
+    treated |= {
+        name: f"as in {above}"
+        for above in sorted(table.partition_of)
+        for name in names
+        if policy.treats_name(above, [name])
+    }
+    columns = {name: kind for name, kind in table.columns.items() if name not in treated}
+    return replace(table, columns=columns, treated=treated)

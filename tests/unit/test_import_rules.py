@@ -44,7 +44,7 @@ EDGE_LAYERS = [
     {"edge.postgres", "edge.mysql"},
     {"edge.engine_registry"},
     {"edge.doctor"},
-    {"edge.requests.compared_tables", "edge.requests.snapshots"},
+    {"edge.requests.verify", "edge.requests.snapshots"},
     {"edge.requests.handlers"},
     {"edge.session"},
     {"edge.agent", "edge.initialise", "edge.offline_status", "edge.retire", "edge.snapshot.command"},

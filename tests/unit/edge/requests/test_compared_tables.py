@@ -2,7 +2,7 @@
 
 import msgspec
 
-from edge.requests.compared_tables import of_policy
+from edge.requests.verify import of_policy
 from headrace.configuration.edge import EdgeFile
 from headrace.verify.canonical import SourceType
 from headrace.verify.engine import SourceTable
