@@ -12,8 +12,8 @@ from msgspec import Meta
 from rich.console import Console
 
 from edge.snapshot import store
-from edge.snapshot.names import unquoted
 from edge.snapshot.report import as_dict, as_table
+from edge.snapshot.store import unquoted
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError
 from headrace.requests.message import Request

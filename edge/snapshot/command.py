@@ -11,9 +11,8 @@ from typing import BinaryIO
 
 import click
 
-from edge.snapshot.names import unquoted
 from edge.snapshot.plan import Plan
-from edge.snapshot.store import Request, SnapshotStore
+from edge.snapshot.store import Request, SnapshotStore, unquoted
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError

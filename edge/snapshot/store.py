@@ -8,6 +8,7 @@ taken twice, which changes nothing. What the disk refuses raises NoSpace where t
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from headrace import files
 from headrace.formats import SNAPSHOT_REQUEST
 
 _log = logging.getLogger(__name__)
+#: A table as SQL writes it: its schema and its name, each with or without quotes.
+_QUOTED = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -104,3 +107,11 @@ class SnapshotStore:
             return
         except OSError as error:
             raise files.problem(self._requests, "read", error) from error
+
+
+def unquoted(name: str) -> str:
+    """Return a table's name as the source has it: quotes that SQL would need around its parts are taken off."""
+    parts = _QUOTED.fullmatch(name)
+    if parts is None or '"' not in name:
+        return name
+    return ".".join(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts.groups())
