@@ -1,6 +1,6 @@
 """What one delivery has to send: filled by its Kafka thread, emptied by the thread that speaks AMQP.
 
-Joins order (bridge/deliveries/pending.py) and commit (bridge/deliveries/pending.py) under one lock: a record's offset is settled
+Joins the order of records and their commit (both of bridge/deliveries/pending.py) under one lock: a record's offset is settled
 when a receiver accepted it or its dead letter is in Kafka, and never otherwise. Knows no socket and no client; errors of its
 callers cannot make it settle anything.
 """

@@ -5,8 +5,8 @@ row that holds the same bytes has them escaped. A record that is about no table 
 without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called where a
 batch is shared out.
 
-Rules of a stream may name tables with `*`, as `public.*`. A topic of a table is made by an operator, never by a record that comes:
-a rule is for the topics that there are.
+Rules of a stream may name tables with `*`, as `public.*`. An operator makes the topics of tables, never a record that comes: a
+rule is for the topics that there are.
 """
 
 import logging
@@ -22,7 +22,6 @@ from headrace.errors import CorruptInput
 _SOURCE = b'"source":{"version":'
 _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
-
 
 _log = logging.getLogger(__name__)
 
