@@ -23,6 +23,7 @@ with recursive base as (
 select attname::text, oid::regtype::text from base where typtype <> 'd'
 """
 _TIMES = frozenset({"date", "time without time zone", "timestamp without time zone"})
+_OTHERS = frozenset({"time with time zone", "money", "bit", "bit varying"})
 
 
 def condition(database: Database, publication: str, name: str, keys: list[dict[str, Any]], records: Records) -> str:
@@ -31,7 +32,7 @@ def condition(database: Database, publication: str, name: str, keys: list[dict[s
     bases = dict(database.rows(_BASES, table.oid))
     for column in table.key_names:
         base = bases[column]
-        if (base == "numeric" and records.decimal != "string") or (base in _TIMES and records.time != "iso"):
+        if _has_form(base, records):
             raise unclear(name, f"{column!r} is written in one of Debezium's forms")
     check_keys(name, keys, table.key_names)
     rows = [
@@ -42,6 +43,17 @@ def condition(database: Database, publication: str, name: str, keys: list[dict[s
         for key in keys
     ]
     return f"({table.ordered}) in ({', '.join(f'({row})' for row in rows)})"
+
+
+def _has_form(base: str, records: Records) -> bool:
+    """Whether values of a type are written in a form from which its text is not made again."""
+    return (
+        (base == "numeric" and records.decimal != "string")
+        or (base in _TIMES and records.time != "iso")
+        or (base == "bytea" and records.binary != "base64")
+        or (base == "interval" and records.interval != "text")
+        or (records.types == "debezium" and (base in _OTHERS or base.endswith("[]")))
+    )
 
 
 def _text(value: Any, base: str, name: str) -> str:

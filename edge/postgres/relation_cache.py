@@ -12,9 +12,10 @@ from collections.abc import Callable
 from msgspec import json
 
 from edge.postgres import envelope, unavailable
+from edge.postgres.debezium_types import DebeziumType, debezium_type
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
-from edge.postgres.types import OIDS, DebeziumType, debezium_type
+from edge.postgres.types import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import Policy, Treatment
 from headrace.configuration.records import Records
@@ -56,7 +57,9 @@ class RelationCache:
         columns = [column.name for column in relation.columns]
         treatments = self._policy.treatments(*name, columns, key) if admitted else [None] * len(columns)
         debezium_types = [
-            _treated(treatment) if treatment else debezium_type(column.type_oid, column.modifier, self._records)
+            _treated(treatment)
+            if treatment
+            else debezium_type(column.type_oid, column.modifier, self._records, self._types.get(column.type_oid, ""))
             for column, treatment in zip(relation.columns, treatments, strict=True)
         ]
         actions = [treatment.action if treatment else None for treatment in treatments]

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from edge.postgres.debezium_types import DebeziumType
 from edge.postgres.types import NAMES as TYPE_NAMES
-from edge.postgres.types import DebeziumType
 from edge.records.alterations import KnownColumn
 from headrace.schema import Column, TableSchema
 

@@ -13,9 +13,9 @@ from typing import Self
 from msgspec import json
 
 from edge.postgres import envelope, values
+from edge.postgres.debezium_types import DebeziumType
 from edge.postgres.envelope import Around
 from edge.postgres.relations import Relation
-from edge.postgres.types import DebeziumType
 from edge.records.alterations import TableDescription
 from headrace.schema import TableSchema
 
@@ -66,7 +66,7 @@ class Table:
         self.new = b"N" + struct.pack(">H", len(relation.columns))
         columns = list(zip(relation.columns, debezium_types or [None] * len(relation.columns), strict=True))
         #: The type by which each column is written; FORMED for one that has a form of its own.
-        self.kinds = [values.FORMED if form else column.type_oid for column, form in columns]
+        self.kinds = [values.FORMED if form and form.convert else column.type_oid for column, form in columns]
         sent = {column.name for column in schema.columns}
         for number, (column, _) in enumerate(columns):
             if column.name not in sent:
@@ -76,7 +76,9 @@ class Table:
         #: What a column has that the log does not carry, in a new row and in an old one; None where the row has no such field.
         self.placeholders: Columns = [None] * len(columns)
         self.fallbacks: Columns = [None] * len(columns)
-        self.converters = [form.convert if form else values.converter(column.type_oid) for column, form in columns]
+        self.converters = [
+            form.convert if form and form.convert else values.converter(column.type_oid) for column, form in columns
+        ]
 
     def for_snapshot(self) -> Self:
         """Return the same for rows that a snapshot reads."""

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from edge.postgres import values
-from edge.postgres.types import OIDS, DebeziumType
+from edge.postgres.debezium_types import PLACEHOLDER, DebeziumType
+from edge.postgres.types import OIDS
 from headrace.configuration.records import Records
 from headrace.schema import Column
-
-PLACEHOLDER: Final = b"__debezium_unavailable_value"
 
 _TEXT: Final = b'"%b"' % PLACEHOLDER
 _EMPTY: Final = {

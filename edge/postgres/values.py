@@ -17,7 +17,7 @@ INTEGERS = frozenset({20, 21, 23, 26})
 #: float4, float8.
 FLOATS = frozenset({700, 701})
 BOOL, BYTEA, TIMESTAMP, TIMESTAMPTZ = 16, 17, 1114, 1184
-#: The type of a column that has a form of its own (edge/postgres/types.py).
+#: The type of a column that has a form of its own (edge/postgres/debezium_types.py).
 FORMED = 0
 #: The type of a column that the policy keeps out of records.
 LEFT_OUT = -1

@@ -18,6 +18,8 @@ from spark_jobs.silver.schema_versions import Span
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
 #: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
 NAN = "_nan"
+#: Debezium's names of types whose values are the database's text all the same.
+_NAMES_OF_TEXT = frozenset(f"io.debezium.data.{name}" for name in ("Uuid", "Json", "Xml", "TsVector", "Ltree"))
 OWN = (SOURCE, POSITION, COMMIT_TIME)
 #: When a row was deleted at its source; null while it lives. Only where deleted rows stay.
 DELETED_AT = "_deleted_at"
@@ -81,7 +83,7 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
     # In the order in which they appeared, as loads that read each schema on its own would add them.
     for schema in (*earlier, *latest):
         for column in schema.columns:
-            if column.form is not None:
+            if column.form is not None and not _is_text(column):
                 raise _formed(table, column)
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
     if any(
@@ -129,11 +131,16 @@ def _may_be_nan(column: Column, columns: dict[str, T.DataType]) -> bool:
     return column.type_name == "numeric" and isinstance(columns[column.name], T.DecimalType)
 
 
+def _is_text(column: Column) -> bool:
+    """Whether a column in one of Debezium's forms has the same text as without: the form is a name alone."""
+    return column.type_name != "hstore" and column.form in _NAMES_OF_TEXT
+
+
 def _formed(table: str, column: Column) -> NeedsOperator:
     return NeedsOperator(
         f"{table}: the edge writes column {column.name} in Debezium's form {column.form}, which silver does not read",
-        hint="Leave [records] decimal and time in the edge's file as they are by default for sources that silver loads: "
-        "other forms are for other consumers. Rows written so stay readable in bronze alone.",
+        hint="Leave [records] decimal, time, binary, interval, hstore and types in the edge's file as the profile 'headrace' has "
+        "them for sources that silver loads: other forms are for other consumers. Rows written so stay readable in bronze alone.",
     )
 
 

@@ -110,6 +110,15 @@ def test_column_in_a_form_that_silver_does_not_read_stops_its_table_and_says_wha
     assert "[records] decimal" in stopped.value.hint
 
 
+def test_column_whose_form_is_a_name_alone_is_read_as_any_other():
+    reported = schema(id=("int8",), code=("uuid",), pairs=("hstore",))
+    reported.columns[1] = msgspec.structs.replace(reported.columns[1], form="io.debezium.data.Uuid")
+    assert target_schema.of("public.t", [reported]).columns.keys() == {"id", "code", "pairs"}
+    reported.columns[2] = msgspec.structs.replace(reported.columns[2], form="io.debezium.data.Json")
+    with pytest.raises(NeedsOperator, match="pairs"):
+        target_schema.of("public.t", [reported])
+
+
 def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_order():
     id_, source = column_names.suffixed("Id"), column_names.suffixed("_source")
     wanted = {"Id": ("int8",), "id": ("int8",), "_source": ("text",)}
