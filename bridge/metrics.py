@@ -96,6 +96,16 @@ class SourceMetrics:
     edge_safe = reported(
         "safe_wal_bytes", "edge_safe_wal_bytes", "The edge: log that may still be written before that is lost."
     )
+    edge_log_retention = reported(
+        "log_retention_seconds",
+        "edge_log_retention_seconds",
+        "The edge: how long its source keeps its log by age, whoever has read it.",
+    )
+    edge_unconfirmed_log = reported(
+        "unconfirmed_log_seconds",
+        "edge_unconfirmed_log_seconds",
+        "The edge: how old the oldest log is that it still needs.",
+    )
     edge_spool = reported("spool_bytes", "edge_spool_bytes", "The edge: size of the batches in its spool.")
     edge_spool_limit = reported(
         "spool_limit_bytes", "edge_spool_limit_bytes", "The edge: size at which its spool is full."

@@ -60,8 +60,7 @@ def settings(context: CheckContext) -> Iterator[Finding]:
 
 def retention(context: CheckContext) -> Iterator[Finding]:
     """Look at how long the server keeps its log."""
-    days = float(context.database.variable("expire_logs_days") or 0) * 86_400
-    seconds = float(context.database.variable("binlog_expire_logs_seconds") or 0) or days
+    seconds = checks.retention_seconds(context.database)
     if seconds and seconds < _LONG_ENOUGH:
         yield Finding(
             "retention",

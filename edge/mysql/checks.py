@@ -253,3 +253,9 @@ def gtids_at(database: Database, file: str, offset: int) -> str:
             )
         return str(MariadbGtids.parse(str(found)))
     return str(database.value("select @@global.gtid_executed") or "").replace("\n", "")
+
+
+def retention_seconds(database: Database) -> float | None:
+    """Return for how long the server keeps its binlog by age, whoever has read it; None where age removes nothing."""
+    days = float(database.variable("expire_logs_days") or 0) * 86_400
+    return float(database.variable("binlog_expire_logs_seconds") or 0) or days or None

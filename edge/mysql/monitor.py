@@ -2,7 +2,7 @@
 
 from edge import watch
 from edge.mysql.checkpoint import MysqlCheckpoint, place, split_name
-from edge.mysql.checks import check_log, check_settings
+from edge.mysql.checks import check_log, check_settings, retention_seconds
 from edge.mysql.connection import Database
 
 
@@ -17,4 +17,5 @@ class Watch(watch.Watch[Database, MysqlCheckpoint]):
         name, size = log.end
         retained = log.retained(checkpoint.confirmed)
         self._figures.saw_log(place(split_name(name)[1], size), retained=retained, safe=None)
+        self._figures.log_retention_seconds = retention_seconds(connection)
         self.warn_of(retained)

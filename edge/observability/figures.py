@@ -64,6 +64,10 @@ class Figures:
     safe_wal_bytes: int | None = gauge(
         "safe_wal_bytes", "Log that may still be written before the source gives up on this edge; absent: no limit."
     )
+    log_retention_seconds: float | None = gauge(
+        "log_retention_seconds",
+        "How long the source keeps its log by age, whoever has read it; absent: it does not go by age.",
+    )
     unacknowledged_batches: int = gauge("unacknowledged_batches", "Batches that are not accepted.", 0)
     unacknowledged_bytes: int = gauge("unacknowledged_bytes", "Their size, compressed.", 0)
     window_limit_bytes: int | None = gauge("window_limit_bytes", "Unacknowledged bytes at which capture waits.")
@@ -122,6 +126,15 @@ class Figures:
     def accepted_lag(self) -> float | None:
         """Seconds that acceptance is behind the end of the log; None before the first look."""
         return None if self.server_lsn is None else self.log_clock.behind(self.accepted_place())
+
+    @property
+    @worked_out(
+        "unconfirmed_log_seconds",
+        "How old the oldest log is that this edge still needs, as far as it was seen since the start.",
+    )
+    def unconfirmed_log(self) -> float | None:
+        """Seconds since the log was beyond what is confirmed; None before the first look."""
+        return None if self.server_lsn is None else self.log_clock.behind(self.confirmed_lsn)
 
     @property
     @worked_out("stuck_seconds", "Seconds since a batch was accepted, while batches are in flight.")
@@ -205,6 +218,9 @@ class Figures:
             limit = self.retained_wal_bytes + max(0, self.safe_wal_bytes)
             if limit and self.retained_wal_bytes > _WARNING_SHARE * limit:
                 found.append(f"retained WAL takes {self.retained_wal_bytes / limit:.0%} of max_slot_wal_keep_size")
+        age, kept = self.unconfirmed_log, self.log_retention_seconds
+        if age is not None and kept and age > _WARNING_SHARE * kept:
+            found.append(f"log that is not confirmed is {age / kept:.0%} of the age at which the server removes it")
         if self.spool_bytes and self.spool_limit_bytes and self.spool_bytes > _WARNING_SHARE * self.spool_limit_bytes:
             found.append(f"the spool is {self.spool_bytes / self.spool_limit_bytes:.0%} full")
         return found
@@ -229,6 +245,8 @@ class Figures:
             "accepted_lag_seconds": _rounded(self.accepted_lag),
             "retained_wal_bytes": self.retained_wal_bytes,
             "safe_wal_bytes": self.safe_wal_bytes,
+            "log_retention_seconds": self.log_retention_seconds,
+            "unconfirmed_log_seconds": _rounded(self.unconfirmed_log),
             "unacknowledged_batches": self.unacknowledged_batches,
             "unacknowledged_bytes": self.unacknowledged_bytes,
             "spool_bytes": self.spool_bytes,

@@ -28,3 +28,21 @@ def test_while_nothing_is_accepted_lag_grows(maria_edge, maria, interconnect):
         eventually(lambda: agent.figures.captured_lag == 0)
         interconnect.let_go()
         eventually(lambda: is_idle(agent.figures))
+
+
+def test_log_that_is_not_confirmed_is_compared_with_the_age_at_which_the_server_removes_it(
+    maria_edge, maria, interconnect
+):
+    kept = maria.execute("select @@global.binlog_expire_logs_seconds")[0][0]
+    with maria_edge.running() as agent:
+        eventually(lambda: is_idle(agent.figures))
+        assert agent.figures.log_retention_seconds == (float(kept) or None)
+        eventually(lambda: agent.figures.unconfirmed_log == 0)
+        interconnect.hold()
+        maria.execute("insert into t values (1, 'a')")
+        eventually(lambda: agent.figures.unconfirmed_log > 1.0)
+        # As if the server kept its log for a second.
+        agent.figures.log_retention_seconds = 1.0
+        assert any("at which the server removes it" in text for text in agent.figures.warnings)
+        interconnect.let_go()
+        eventually(lambda: agent.figures.unconfirmed_log == 0)

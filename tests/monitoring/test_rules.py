@@ -57,6 +57,7 @@ def ill(soon):
         "a/database": well(state="database down"),
         "a/warns": well(warnings="something"),
         "a/log": well(retained_wal_bytes=90, safe_wal_bytes=10),
+        "a/binlog": well(unconfirmed_log_seconds=81.0, log_retention_seconds=100.0),
         "a/spool": well(spool_bytes=90, spool_limit_bytes=100),
         "a/disk": well(state_disk_free_bytes=10**9, spool_limit_bytes=10**10),
         "a/certificate": well(certificate_expiry_time=soon),
