@@ -2,9 +2,14 @@
 
 import signal
 import time
+import urllib.error
+import urllib.request
 
 from playwright.sync_api import expect
 
+from bridge.metrics import Complete, SourceMetrics
+from bridge.service import BridgeService
+from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
 
 pytest_plugins = ["tests.fix_bridge"]
@@ -96,6 +101,65 @@ def test_without_a_bridge_a_lake_and_prometheus_every_page_says_what_to_check(co
         expect(seen.go(path).locator("main .notice.bad")).to_contain_text("nothing is published yet", timeout=20_000)
     expect(seen.go("/trends").locator(".notice.warn")).to_contain_text(f"Prometheus at {away} does not answer")
     expect(seen.go("/sources/jakarta/bank").locator("main")).to_contain_text("headrace bridge doctor")
+
+
+def bridge_without_servers(folder):
+    """Return a bridge's file, for a console that is to find nothing else."""
+    path = folder / "bridge.toml"
+    path.write_text(
+        '[kafka]\nbootstrap = "127.0.0.1:1"\n[interconnect]\nlisten = "127.0.0.1:0"\n'
+        f'[metrics]\nlisten = "127.0.0.1:{free_port()}"\n[streams.bank.sources]\n"jakarta/bank" = [0]\n'
+    )
+    return path
+
+
+def test_a_thousand_sources_are_listed_by_the_hundred_and_found_by_name(console, watched, tmp_path):
+    sources = {f"region{number % 40}/db{number}": SourceMetrics(state="serving") for number in range(1000)}
+    for metrics in sources.values():
+        metrics.hear({"state": "capturing", "heartbeat_seconds": 600.0, "captured_lag_seconds": 0.1}, 100)
+        metrics.settle(Complete(time.monotonic(), 0.1, 0))
+    sources["region7/db7"].state = "needs an operator"
+    service = BridgeService(lambda: sources, dict, lambda: True, lambda: "", {}, {})
+    service.waits_for = ""
+    endpoint = Endpoint("127.0.0.1:0", service)
+    try:
+        served = console("--config", str(bridge_without_servers(tmp_path)), "--at", f"127.0.0.1:{endpoint.port}")
+        page = watched(served.url).go("/")
+        # That of the bridge's file, which the bridge does not report, counts too.
+        heading(page, "1 of 1001 sources is failing")
+        expect(page.locator("table.sources tbody tr")).to_have_count(100)
+        expect(page.locator("table.sources tbody tr").first).to_contain_text("region7/db7")
+        begun = time.monotonic()
+        page.goto(f"{served.url}/?q=region7/&sort=source")
+        took = time.monotonic() - begun
+        print(f"a filtered page of a thousand sources is there after {took:.2f} s")
+        assert took < 5
+        expect(page.locator("table.sources tbody tr")).to_have_count(25)
+    finally:
+        endpoint.stop()
+
+
+def test_a_strangers_request_gets_no_page(console, tmp_path):
+    (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
+    served = console("--config", str(bridge_without_servers(tmp_path)), "--token", f"file:{tmp_path / 'token'}")
+
+    def status(path="/", **headers):
+        request = urllib.request.Request(served.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    for path in ("/", "/metrics", "/sources/jakarta/bank"):
+        code, text = status(path)
+        assert code == 401
+        assert b"jakarta" not in text
+        assert status(path, Authorization="Bearer wrong")[0] == 401
+        assert status(path, Host="evil.example")[0] == 421
+    code, text = status(Authorization="Bearer 0123456789abcdef0123456789abcdef")
+    assert code == 200
+    assert b"jakarta/bank" in text
 
 
 def test_a_console_that_ends_is_shown_on_the_open_page(headquarters, console, watched):
