@@ -63,7 +63,7 @@ class LakeReader:
 
     def note(self, table: str, kind: str) -> Note | None:
         """Return the newest note of a kind that a commit of a table carries; None when none does. Raises as `rows` does."""
-        with self._opened(table, without_files=True) as opened:
+        with self._opened(table) as opened:
             version = opened.version()
             known = self._notes.get(table)
             if known is None or known[0] != version:
@@ -74,7 +74,7 @@ class LakeReader:
         return known[1]
 
     @contextmanager
-    def _opened(self, table: str, **options: Any) -> "Iterator[DeltaTable]":
+    def _opened(self, table: str) -> "Iterator[DeltaTable]":
         """Give a table; raise NoTable or NotConnected for whatever goes wrong with it."""
         try:
             from deltalake import DeltaTable  # noqa: PLC0415 - only where a lake is shown.
@@ -87,7 +87,7 @@ class LakeReader:
         if self._is_missing(place):
             raise NoTable(f"{place} is not there")
         try:
-            yield DeltaTable(place, storage_options=self._options or None, **options)
+            yield DeltaTable(place, storage_options=self._options or None)
         except TableNotFoundError as error:
             raise NoTable(f"{place} is not there") from error
         except Exception as error:
