@@ -42,7 +42,7 @@ class LakeReader:
         self._root = _location(root)
         self._options = object_store.options(root, settings or {})
         self._read: dict[tuple[str, str], tuple[str, list[Row]]] = {}
-        self._notes: dict[str, tuple[int, Note]] = {}
+        self._notes: dict[str, tuple[str, Note]] = {}
 
     def rows(self, table: str, query: str) -> list[Row]:
         """Return the rows of a query over a table, which the query calls by its name.
@@ -54,7 +54,7 @@ class LakeReader:
         with self._opened(table) as opened:
             from deltalake import QueryBuilder  # noqa: PLC0415 - only where a lake is shown.
 
-            mark = f"{opened.version()} {opened.metadata().id}"
+            mark = _mark(opened)
             known = self._read.get((table, query))
             if known is None or known[0] != mark:
                 found = QueryBuilder().register(table, opened).execute(query)
@@ -64,13 +64,13 @@ class LakeReader:
     def note(self, table: str, kind: str) -> Note | None:
         """Return the newest note of a kind that a commit of a table carries; None when none does. Raises as `rows` does."""
         with self._opened(table) as opened:
-            version = opened.version()
+            mark = _mark(opened)
             known = self._notes.get(table)
-            if known is None or known[0] != version:
+            if known is None or known[0] != mark:
                 found = next(filter(None, (_newest(opened.history(limit), kind) for limit in _COMMITS)), None)
                 if found is None:
                     return None
-                known = self._notes[table] = (version, found)
+                known = self._notes[table] = (mark, found)
         return known[1]
 
     @contextmanager
@@ -113,6 +113,11 @@ def _location(root: str) -> str:
     if scheme in {"", "file"}:
         return unquote(parts.path)
     return parts._replace(scheme=scheme).geturl().rstrip("/")
+
+
+def _mark(table: "DeltaTable") -> str:
+    """Return what is another one once the table has changed, or is another table."""
+    return f"{table.version()} {table.metadata().id}"
 
 
 def _newest(commits: Sequence[Mapping[str, Any]], kind: str) -> Note | None:
