@@ -72,7 +72,7 @@ contract: setup ## Contract tests: one suite per port, run against every impleme
 integration: setup ## Integration tests: one real server at a time
 	@$(BIN)/python -m pytest -q tests/integration
 
-e2e: setup ## End-to-end tests: the whole way, with kills
+e2e: setup ## End-to-end tests: the whole pipeline, with kills
 	@$(BIN)/python -m pytest -q tests/end_to_end
 
 simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
