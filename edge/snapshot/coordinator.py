@@ -119,10 +119,15 @@ class SnapshotCoordinator:
 
     def close(self) -> None:
         """Note what is acknowledged, and read no more; what cannot be noted is copied again."""
-        self._note_acknowledged(time.monotonic())
-        self._active.save_rest()
-        self._reset()
-        self._worker.stop(1.0)
+        try:
+            self._note_acknowledged(time.monotonic())
+            self._active.save_rest()
+        except NeedsOperator as error:
+            # What ended the session counts; the next one meets this again.
+            _log.warning("%s", error.message)
+        finally:
+            self._reset()
+            self._worker.stop(1.0)
 
     def _take_request(self) -> None:
         """Take the request that has waited longest; one for tables waits for the worker, which looks up their names."""

@@ -10,6 +10,7 @@ import pytest
 
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request
+from headrace.errors import NeedsOperator
 from headrace.schema import COPY_BEGINS, COPY_ENDS
 from tests.unit.edge.snapshot.model import STALE, Consumer, Database, Edge, Folder
 
@@ -187,3 +188,28 @@ def test_a_row_that_moved_without_all_of_its_columns_is_noted_durably_before_the
     run.edge.decode()
 
     assert run.folder.plan().tables[0].again == [["12"]]
+
+
+def test_a_session_is_left_whatever_the_disk_makes_of_the_plan(monkeypatch):
+    """E13: why the session ends is not hidden by what cannot be noted, and its thread ends."""
+    run = Run(7, writes=["update"], crashes=False)
+    run.quiet, now = True, 0.0
+    # Until all that is left is to hear that the end of the copy has arrived.
+    while COPY_ENDS not in run.consumer.of_copy():
+        run.edge.acknowledged = run.edge.decoded
+        now += 1
+        run.edge.copying.run_due(now)
+        run.edge.work()
+        run.edge.decode()
+    stopped = []
+
+    def refuse(_plan):
+        raise NeedsOperator("the disk is read-only", hint="-")
+
+    monkeypatch.setattr(run.folder, "save", refuse)
+    monkeypatch.setattr(run.edge, "stop", stopped.append)
+    run.edge.acknowledged = run.edge.decoded
+
+    run.edge.copying.close()
+
+    assert len(stopped) == 1
