@@ -20,9 +20,11 @@ _SNAPSHOT = "select pg_current_snapshot()::text"
 #: Every transaction that has a number and has not ended for readers holds a lock of its own; a prepared one without a process.
 _RUNNING = """
 select pg_current_snapshot()::text, array(
-    select l.transactionid::text::int8 from pg_locks l left join pg_stat_activity a using (pid)
+    select l.transactionid::text::int8 from pg_locks l
+    left join pg_stat_activity a using (pid)
+    left join pg_prepared_xacts p on p.transaction = l.transactionid
     where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted
-    and coalesce(a.datname, current_database()) = current_database()
+    and coalesce(a.datname, p.database, current_database()) = current_database()
 )
 """
 

@@ -272,8 +272,7 @@ class SnapshotCoordinator:
             self._not_before = self._now + self._patience.pause()
         if self._misfits == _REPORTED:
             _log.warning(
-                "the snapshot of %s waits: the log has a transaction that readers do not see yet, as while a commit waits "
-                "for a standby",
+                "the snapshot of %s waits for a transaction that readers do not see yet, as one whose commit waits for a standby",
                 copy.plan.name,
             )
 
