@@ -28,6 +28,8 @@ from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
 from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker
+from bridge.schemas.client import RegistryClient
+from bridge.schemas.registered import RegisteredSchemas
 from bridge.service import BridgeService
 from bridge.source.route import first_places, learn, routes
 from bridge.stalls import Stalls
@@ -71,6 +73,9 @@ class Bridge:
         self.receiver.deliver(self.deliveries.outboxes)
         self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
         self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
+        self._schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
+        if self._schemas is not None:
+            self.registry.schemas = self._schemas
         self.requests = self._carry(file)
         self._limits = RecordLimits(self._admin, wanted(file))
         self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
@@ -144,6 +149,8 @@ class Bridge:
                 self._start_lane(number, lane)
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("membership", self._membership.turn)
+            if (schemas := self._schemas) is not None:
+                self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
             self.deliveries.start(self._start)
             if (requests := self.requests) is not None:
                 self._start("requests", lambda: requests.turn(0.1))

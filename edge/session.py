@@ -15,6 +15,7 @@ from edge.engine import Engine
 from edge.observability.figures import Figures
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
+from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
@@ -91,6 +92,7 @@ class CaptureSession:
             tail=tail,
             repeat_schema_until=self._settings.begin(checkpoint.position, self._session.log_end),
             target_bytes=self._config.batches.kilobytes * 1024,
+            avro=AvroRecords() if self._config.records.format == "avro" else None,
             figures=self._due_figures,
         )
         # What this process has sent, and what a former one may have.

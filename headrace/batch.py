@@ -5,7 +5,8 @@ never looks into a record.
 
 Message properties (application properties, all text but the two numbers):
 
-    version   1; 2 for a batch with headers, so that an edge without them writes what older bridges read
+    version   1; 2 for a batch with headers, 3 for one with records in Avro, so that an edge without them writes what older
+              bridges read
     source    region/name
     follows   position of the change before this batch; the start of the epoch for the first batch of an epoch
     first     position of its first record; equals `last` in an empty batch
@@ -22,11 +23,17 @@ behind them:
     keys      a binary or nil for each record
     values    a binary or nil for each record; nil is a tombstone
     figures   what the edge reports of itself: {name: number or text}
-    headers   of the records that have any, by their index: {index: [[name, value], ...]}
+    headers   of the records that have any, by their index: {index: [[name, value], ...]}; from version 2 on
+    written   in version 3 alone: what its records in Avro were written with, `[[number, schema, table, key, value], ...]`: a
+              number of the batch's own, the table, the Avro schema of its keys (nil for a table without a key) and that of its
+              values, as JSON whose names begin with `@prefix.` in place of the prefix of the stream's topics
+
+A value in Avro begins with a byte of 0 and the number, in four bytes, of what it was written with; so does its key, and that of
+its tombstone. All other values are JSON, whose first byte is another one.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import zstandard
@@ -48,6 +55,19 @@ Headers = dict[int, list[tuple[str, bytes]]]
 _LEVEL = 1
 
 
+class WrittenWith(NamedTuple):
+    """The Avro schemas of a table's records in a batch."""
+
+    #: What the records have in place of an id of the registry.
+    number: int
+    #: The table, as schema records name it.
+    schema: str
+    table: str
+    #: None for a table without a key.
+    key: str | None
+    value: str
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Records of one source in position order."""
 
@@ -66,6 +86,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     #: The edge's own figures: how far it has read, its clock.
     figures: Figures = {}
     headers: Headers = {}
+    #: What its records in Avro were written with; empty where there are none.
+    written: list[WrittenWith] = []
 
     def __len__(self) -> int:
         """Return how many records the batch carries."""
@@ -101,7 +123,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     """Return the message properties and the body of a batch."""
     properties = {
-        "version": BATCH.version if batch.headers else BATCH.oldest,
+        "version": 3 if batch.written else 2 if batch.headers else 1,
         "source": batch.source,
         "follows": str(batch.follows),
         "first": str(batch.first),
@@ -109,7 +131,10 @@ def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
         "count": len(batch.values),
     }
     parts = (batch.segments, batch.keys, batch.values, batch.figures)
-    body = msgspec.msgpack.encode((*parts, batch.headers) if batch.headers else parts)
+    if batch.written:
+        body = msgspec.msgpack.encode((*parts, batch.headers, batch.written))
+    else:
+        body = msgspec.msgpack.encode((*parts, batch.headers) if batch.headers else parts)
     # TCP's sum lets a damaged packet through now and then; what is in a row must not change unseen, without TLS either.
     return properties, zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
 
@@ -117,6 +142,9 @@ def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
 _BODY = msgspec.msgpack.Decoder(tuple[list[Segment], list[bytes | None], list[bytes | None], Figures])
 _BODY_WITH_HEADERS = msgspec.msgpack.Decoder(
     tuple[list[Segment], list[bytes | None], list[bytes | None], Figures, Headers]
+)
+_BODY_WITH_AVRO = msgspec.msgpack.Decoder(
+    tuple[list[Segment], list[bytes | None], list[bytes | None], Figures, Headers, list[WrittenWith]],
 )
 
 
@@ -133,10 +161,13 @@ def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, b
     try:
         raw = zstandard.ZstdDecompressor().decompress(_bounded(body))
         headers: Headers = {}
-        if names["version"] > BATCH.oldest:
+        written: list[WrittenWith] = []
+        if names["version"] == 1:
+            segments, keys, values, figures = _BODY.decode(raw)
+        elif names["version"] == 2:
             segments, keys, values, figures, headers = _BODY_WITH_HEADERS.decode(raw)
         else:
-            segments, keys, values, figures = _BODY.decode(raw)
+            segments, keys, values, figures, headers, written = _BODY_WITH_AVRO.decode(raw)
     except (zstandard.ZstdError, msgspec.MsgspecError) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error
     batch = Batch(
@@ -149,6 +180,7 @@ def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, b
         values=values,
         figures=figures,
         headers=headers,
+        written=written,
     )
     _check(batch, names["count"])
     return batch

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from bridge.amqp.delivery import Deliverer, Outcome, Release
 from bridge.group.ownership import Ownership
 from bridge.kafka.ports import Committed, GroupMetadata
+from bridge.schemas.registered import SchemaIds, Unregistered
 from bridge.source.ready import ReadyQueue
 from bridge.source.route import SourceRoute
 from bridge.source.session import Session
@@ -39,6 +40,8 @@ class SourceRegistry:
         self.states = {route.source: SourceState(route) for route in routes}
         self.ownership = Ownership()
         self.ready = ReadyQueue()
+        #: The ids of the schemas of records in Avro.
+        self.schemas: SchemaIds = Unregistered()
         self._deliverer = deliverer
         #: Has the position of a source read, for a lease, after some seconds.
         self._recover = recover

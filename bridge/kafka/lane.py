@@ -23,7 +23,7 @@ from bridge.kafka.transaction import COMMIT_SECONDS, Transaction
 from bridge.source.part import Part
 from bridge.source.session import Session
 from headrace.backoff import Backoff
-from headrace.errors import NotConnected, ReplicationError
+from headrace.errors import NotConnected, ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +193,17 @@ class Lane:
             self.metrics.commit(sum(part.records for part in parts), len(parts), len(transaction.partitions), seconds)
         outcomes = [outcome for part in transaction.parts for outcome in part.commit(seconds)]
         self._deliverer.settle(outcomes)
+        self._end_refused(transaction.parts)
         self._registry.ready.give_back([part.session for part in transaction.parts])
+
+    def _end_refused(self, parts: list[Part]) -> None:
+        """End the sessions whose next batch cannot be written, until it can: what comes behind it waits at the edge."""
+        for part in parts:
+            if part.refused is not None:
+                # Before the registry's first answer there is nothing to report.
+                is_known = not isinstance(part.refused, Retryable)
+                waiting = self._registry.failed(part.session, part.refused, rest=is_known)
+                self._registry.recover([waiting] if waiting is not None else [])
 
     def _failed(self, transaction: Transaction, error: ReplicationError) -> None:
         """Abort, end the sessions, and have the positions read again once the transaction is known to be over."""

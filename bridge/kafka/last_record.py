@@ -10,6 +10,7 @@ from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicParti
 from bridge.kafka.errors import translated
 from headrace.errors import CorruptInput, NotConnected
 from headrace.position import Position
+from headrace.schemas import avro_origin
 
 
 def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
@@ -69,8 +70,9 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 def _position_of(value: bytes | None, source: str) -> Position | None:
     """Return the position that a record's value names, None when it is not a record of the source."""
+    value = value or b""
     try:
-        origin = _ENVELOPE.decode(value or b"").source
+        origin = avro_origin.read(value) if value[:1] == avro_origin.MARK else _ENVELOPE.decode(value).source
         return Position.parse(origin.position) if origin.name == source else None
     except (msgspec.MsgspecError, CorruptInput):
         return None

@@ -37,7 +37,7 @@ def shares(
             Share(topic, partitions[0], keys[index:] if index else keys, values[index:] if index else values, headers)
         ]
     split: dict[tuple[str, int], Share] = {}
-    ahead = {number for number in _glued(batch.segments) if batch.keys[number] is None}
+    ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
     home = topic
     for number in range(index, len(batch)):
         key, value = batch.keys[number], batch.values[number]
@@ -60,7 +60,7 @@ def shares(
     return list(split.values())
 
 
-def _glued(segments: list[Segment]) -> Iterator[int]:
+def glued(segments: list[Segment]) -> Iterator[int]:
     """Yield the indexes of records that have a segment of their own and the position of the record after them.
 
     Those without a key are schema records; with one, deletes that a tombstone follows, or beginnings of transactions.

@@ -114,6 +114,10 @@ class TableRouter:
             schema, table = json.decode(names[1], type=str), json.decode(names[2], type=str)
         except DecodeError as error:
             raise CorruptInput("the name of a record's table is no text") from error
+        return self.topics_of(schema, table)
+
+    def topics_of(self, schema: str, table: str) -> tuple[str, str]:
+        """Return the topics of a table's records with a key, and of those without."""
         if not table:
             return self._own, self._own
         name = f"{schema}.{table}"

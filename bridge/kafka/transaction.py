@@ -58,7 +58,7 @@ class Transaction:
         """Take deliveries of sessions that are ready, in turn, until there are none, it is full, or `seconds` have passed."""
         until = time.monotonic() + seconds
         while session is not None:
-            part = Part(session, registry.states[session.source], limits)
+            part = Part(session, registry.states[session.source], limits, registry.schemas)
             self.parts.append(part)
             self._take(part, until)
             self._bytes, self._records = self._bytes + part.bytes, self._records + part.records
@@ -91,7 +91,8 @@ class Transaction:
                 for share in shares:
                     self._producer.produce(share)
             if (
-                self._bytes + part.bytes > _LARGEST_BYTES
+                part.refused is not None
+                or self._bytes + part.bytes > _LARGEST_BYTES
                 or self._records + part.records > _MOST_RECORDS
                 or time.monotonic() >= until
             ):

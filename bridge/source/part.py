@@ -12,11 +12,13 @@ from bridge.kafka.partitioner import shares
 from bridge.kafka.ports import Partition, PositionCommit, Share
 from bridge.kafka.record_limits import RecordLimits
 from bridge.metrics import Complete, number
+from bridge.schemas import sharing_out
+from bridge.schemas.registered import SchemaIds
 from bridge.source.chain import Gap, Next, Repeat, Stale, judge
 from bridge.source.session import Session
 from bridge.source.state import SourceState
 from headrace.batch import Batch, decode
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +26,11 @@ _log = logging.getLogger(__name__)
 class Part:
     """The deliveries of one session in one transaction."""
 
-    def __init__(self, session: Session, state: SourceState, limits: RecordLimits) -> None:
+    def __init__(self, session: Session, state: SourceState, limits: RecordLimits, schemas: SchemaIds) -> None:
         self.session = session
+        self._schemas = schemas
+        #: Why its session has to end after this transaction: the schemas of a batch in Avro are not registered.
+        self.refused: ReplicationError | None = None
         self._state = state
         self._limits = limits
         #: The position after this transaction.
@@ -111,10 +116,14 @@ class Part:
         return batch
 
     def _next(self, delivery: Delivery, batch: Batch, verdict: Next) -> Sequence[Share]:
-        _, topic, partitions, tables = self._state.route
+        tables = self._state.route.tables
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
-            found = [share for share in shares(batch, verdict.begin, topic, partitions, tables) if share.values]
+            found = [share for share in self._shares(batch, verdict.begin) if share.values]
+        except (NotConnected, Retryable, NeedsOperator) as error:
+            self.refused = error
+            self._outcomes.append((delivery.ticket, Release()))
+            return ()
         except CorruptInput as error:
             text = f"between {batch.first} and {batch.last} {error.message}. {error.hint}"
             self._reject(delivery, "headrace:no-table", text)
@@ -142,6 +151,16 @@ class Part:
         self.records += len(batch) - verdict.begin
         self.partitions |= {(share.topic, share.partition) for share in found}
         return found
+
+    def _shares(self, batch: Batch, begin: int) -> Sequence[Share]:
+        """Return the records from `begin` on by topic and partition.
+
+        Raises CorruptInput, and, for records in Avro, what keeps their schemas from being registered.
+        """
+        route = self._state.route
+        if batch.written:
+            return sharing_out.shares(batch, begin, route, self._schemas)
+        return shares(batch, begin, route.topic, route.partitions, route.tables)
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:
         self._state.figures.rejected += 1

@@ -16,6 +16,9 @@ class SourceRoute(NamedTuple):
     partitions: tuple[int, ...]
     #: Where the records of tables go, if not there.
     tables: TableRouter | None = None
+    #: What the names of its records in Avro begin with, and which changes of their schemas the registry takes.
+    prefix: str = ""
+    compatibility: str = ""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -36,6 +39,8 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
             file.topic(name),
             tuple(partitions),
             _router(file, name) if stream.tables else None,
+            file.prefix(name),
+            stream.compatibility,
         )
         for name, stream in file.streams.items()
         for source, partitions in stream.sources.items()

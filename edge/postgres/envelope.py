@@ -11,6 +11,8 @@ from typing import NamedTuple, Self
 
 from edge.records.envelope import TableNames
 
+#: The engine, as records name it.
+CONNECTOR = "postgresql"
 _TRANSACTION = b'"txId":'
 
 
@@ -47,7 +49,7 @@ class Table(TableNames):
     """What all records of one table share."""
 
     def __init__(self, *, source: str, database: str, schema: str, table: str) -> None:
-        super().__init__(connector="postgresql", source=source, database=database, schema=schema, table=table)
+        super().__init__(connector=CONNECTOR, source=source, database=database, schema=schema, table=table)
         #: What a record of a row that was not there has as its `op`.
         self.created = b"c"
         self.middle = self.streamed + _TRANSACTION

@@ -16,7 +16,8 @@ from edge.postgres.envelope import Around, Transaction
 from edge.postgres.logical_message import LogicalMessage, MessageRecords
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
-from edge.postgres.rows import PAD, Change
+from edge.postgres.rows import PAD, Change, Table
+from edge.postgres.rows_avro import AvroChanges
 from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
@@ -90,6 +91,7 @@ class Decoder:
         # Functions of tables whose schema record was sent; in use only within a transaction.
         self._fast: dict[bytes, Change] = {}
         self._changes = _NO_CHANGES
+        self._avro_changes = AvroChanges()
         # Commit LSN of the newest transaction.
         self._commit = 0
         # Parts of the envelope, current within a transaction.
@@ -208,7 +210,14 @@ class Decoder:
             and not (has_old_row and self._splits_keys)
             and not (self._records.tombstones and is_delete)
         ):
-            self._fast[prefix] = change
+            self._fast[prefix] = self._in_avro(table, prefix, change)
+
+    def _in_avro(self, table: Table, prefix: bytes, change: Change) -> Change:
+        """Return the function that makes Avro at once, where records are in Avro."""
+        avro = self._batcher.avro
+        if avro is None:
+            return change
+        return self._avro_changes.change(table, prefix, change, avro)
 
     def _message(self, message: bytes) -> None:
         """Byte1('M'): a logical message; one that is not wanted takes its ordinal all the same, so that positions last."""

@@ -16,6 +16,7 @@ from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.visibility import Unseen, hidden
+from edge.records.envelope import AVRO_MARK
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Moved, Put
@@ -180,7 +181,8 @@ class SnapshotDecoder(Decoder):
             if window is not None:
                 window.alter()
             return
-        whole = value is None or _UNCHANGED not in value
+        # One in Avro lacks none: those that do are made in JSON.
+        whole = value is None or value[0] == AVRO_MARK or _UNCHANGED not in value
         former: bytes | None = None
         if message[:1] == b"U" and message[5:6] != b"N":
             former = table.former_key(message + PAD)

@@ -14,8 +14,9 @@ Convert = Callable[[bytes], bytes]
 NULL = b"null"
 #: int8, int2, int4, oid.
 INTEGERS = frozenset({20, 21, 23, 26})
+FLOAT4 = 700
 #: float4, float8.
-FLOATS = frozenset({700, 701})
+FLOATS = frozenset({FLOAT4, 701})
 BOOL, BYTEA, TIMESTAMP, TIMESTAMPTZ = 16, 17, 1114, 1184
 #: The type of a column that has a form of its own (edge/postgres/debezium_types.py).
 FORMED = 0

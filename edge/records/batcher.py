@@ -8,13 +8,17 @@ of its delete.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zstandard
+from msgspec.structs import replace
 
 from headrace.batch import LARGEST_BODY, Batch, Figures, Headers, Segment, encode
 from headrace.errors import NeedsOperator
 from headrace.position import Position
+
+if TYPE_CHECKING:
+    from edge.records.avro_records import AvroRecords
 
 #: Bounds of the open batch, in bytes before compression.
 SMALLEST, LARGEST = 16 * 1024, 4 * 1024 * 1024
@@ -54,6 +58,7 @@ class Batcher:
         tail: Position,
         target_bytes: int = 64 * 1024,
         repeat_schema_until: int = 0,
+        avro: "AvroRecords | None" = None,
         figures: Callable[[], Figures] | None = None,
     ) -> None:
         # The decoder holds on to neither list: both are new in each batch.
@@ -70,6 +75,8 @@ class Batcher:
         #: Whether each change of the present transaction carries its schema record (edge/progress/record_settings.py).
         self.repeats_schema = False
         self._repeat_schema_until = repeat_schema_until
+        #: What puts changes into Avro; None where records are JSON.
+        self.avro = avro
         self._limit = 0
         self._source = source
         self._tail = tail
@@ -225,6 +232,9 @@ class Batcher:
         return sealed
 
     def _encoded(self, batch: Batch, *, commit_ms: int) -> SealedBatch:
+        if self.avro is not None and len(batch):
+            keys, values, written = self.avro.encode(batch.keys, batch.values)
+            batch = replace(batch, keys=keys, values=values, written=written)
         properties, body = encode(batch)
         return SealedBatch(
             properties=properties,

@@ -16,6 +16,9 @@ from headrace.schema import TableSchema
 
 #: How a record ends, and how the last record of its transaction does.
 END, LAST_END = b"}}", b',"last":true}}'
+#: How one in Avro begins, which no JSON does, and the same two ends (edge/records/avro_records.py).
+AVRO_MARK = 0
+AVRO_END, AVRO_LAST_END = b"\0", b"\2\1"
 
 #: What a mark of a copy has another value of; in the names ahead of it the quotes would be escaped.
 _NO_SNAPSHOT, _MARKED = b',"snapshot":"false"', b',"snapshot":"%b"'
@@ -84,6 +87,13 @@ def _status(
         status, transaction, count, collections, source, now_ms,
     )  # fmt: skip
     return b'{"id":%b}' % transaction, value
+
+
+def as_last(value: bytes) -> bytes:
+    """Return a change as the last one of its transaction."""
+    if value[0] == AVRO_MARK:
+        return value.removesuffix(AVRO_END) + AVRO_LAST_END
+    return value.removesuffix(END) + LAST_END
 
 
 class _Rows(msgspec.Struct):

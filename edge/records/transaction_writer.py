@@ -253,7 +253,7 @@ class TransactionWriter(Generic[T]):
             newest = -1 if values[-1] is not None else -2
             last = values[newest]
             assert last is not None
-            values[newest] = last.removesuffix(envelope.END) + envelope.LAST_END
+            values[newest] = envelope.as_last(last)
             if self._with_ends:
                 source = self._no_table.source(transaction, self.ordinal)
                 count = self._total if self._with_numbers else self.ordinal - self.skipped

@@ -23,6 +23,7 @@ from headrace.configuration.names import (
     STREAM_NAME,
     TABLE_NAME,
 )
+from headrace.configuration.registry import Compatibility, Registry
 from headrace.configuration.requests import Requests
 from headrace.configuration.tls import Client
 from headrace.errors import ConfigurationError
@@ -145,6 +146,8 @@ class Stream(Section, frozen=True, kw_only=True):
     tables: dict[TableName, Cleanup] = {}
     #: What the tables' topics begin with, `PREFIX.schema.table`; the stream's topic when empty.
     prefix: str = ""
+    #: Of records in Avro: which changes of their schemas the registry takes; its own setting when empty.
+    compatibility: Compatibility = ""
     #: Partitions that each source owns, `{"region/name" = [0]}`, in each topic of the stream. Never moved silently.
     sources: Annotated[dict[SourceName, Annotated[list[Partition], Meta(min_length=1)]], Meta(min_length=1)]
     #: Of the topic, when `headrace bridge init` creates it.
@@ -196,6 +199,8 @@ class BridgeFile(File, frozen=True, kw_only=True):
     deliveries: dict[StreamName, delivery.Delivery] = {}
     #: Whether headquarters may ask edges through this bridge: no section, and it may not.
     requests: Requests | None = None
+    #: Where the schemas of records in Avro are registered: no section, and such records are not taken.
+    registry: Registry | None = None
 
     def __post_init__(self) -> None:
         """Refuse a source that is in two streams, two streams with one topic, or deliveries that are in each other's way."""

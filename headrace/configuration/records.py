@@ -46,6 +46,8 @@ class Records(Section, frozen=True, kw_only=True):
     A field without a default below has that of the profile.
     """
 
+    #: `avro`: changes are in Avro, and the bridge registers their schemas (its file needs `[registry]`); `json` for all else.
+    format: Literal["json", "avro"] = "json"
     #: `debezium` sets all that the fields below leave open as Debezium's connectors do by default: for consumers that were
     #: written for them. `headrace` is shorter, and keeps every value exactly.
     profile: Profile = "headrace"

@@ -268,6 +268,30 @@ def _decimal(precision: int | None, scale: int) -> Schema:
     return made | {"connect.version": 1, "connect.name": DECIMAL, "logicalType": "decimal"}
 
 
+def same(one: str, other: str) -> bool:
+    """Whether two schemas, as JSON, are the same; registries write names in full or in short."""
+    return bool(_in_full(json.decode(one), "") == _in_full(json.decode(other), ""))
+
+
+_PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+
+def _in_full(kind: Any, namespace: str) -> Any:
+    """Return a schema with all names in full."""
+    if isinstance(kind, list):
+        return [_in_full(branch, namespace) for branch in kind]
+    if isinstance(kind, str):
+        return kind if kind in _PRIMITIVES or "." in kind else f"{namespace}.{kind}"
+    found = {name: value for name, value in kind.items() if name != "namespace"}
+    if kind["type"] == "record":
+        namespace = kind.get("namespace", namespace)
+        found["name"] = f"{namespace}.{kind['name']}"
+        found["fields"] = [each | {"type": _in_full(each["type"], namespace)} for each in kind["fields"]]
+    elif kind["type"] == "array":
+        found["items"] = _in_full(kind["items"], namespace)
+    return found
+
+
 def source_fields(connector: str) -> list[Schema]:
     """Return the fields of `source`, in order."""
     return _COMMON + _SOURCES[connector]

@@ -98,6 +98,8 @@ OBJECT_STORE = Group(
     # All of the SDK in one jar of 600 MB; Spark has a binding of SLF4J of its own.
     excluded=("software.amazon.awssdk:bundle", "org.slf4j:slf4j-api"),
 )
+#: A schema registry, for `make test-registry`: 160 MB, and Java 21.
+REGISTRY = Group(name="registry", pins=("io.apicurio:apicurio-registry-app:3.3.3:all",), extension="tar.gz")
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), the demo, what tests
 #: start, a lake on S3.
 PURPOSES = {
@@ -106,6 +108,7 @@ PURPOSES = {
     "demo": (SPARK, KAFKA, MARIADB),
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
+    "registry": (REGISTRY,),
 }
 #: Those of `headrace jars`, the smallest first.
 OF_USERS = ("lake", "local", "object-store", "demo")

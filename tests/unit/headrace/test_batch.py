@@ -7,9 +7,11 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from headrace.batch import CONTENT_ENCODING, Batch, decode, encode
+from headrace.batch import CONTENT_ENCODING, Batch, WrittenWith, decode, encode
 from headrace.errors import CorruptInput, NeedsOperator
+from headrace.formats import BATCH
 from headrace.position import Position
 
 EPOCH = 1_700_000_000
@@ -97,8 +99,8 @@ def test_a_message_without_properties_at_all_is_not_ours():
 
 def test_another_version_is_named():
     properties, body = encode(a_batch())
-    with pytest.raises(NeedsOperator, match=r"version 3 .* reads versions 1 to 2"):
-        decode(properties | {"version": 3}, CONTENT_ENCODING, body)
+    with pytest.raises(NeedsOperator, match=r"version 4 .* reads versions 1 to 3"):
+        decode(properties | {"version": BATCH.version + 1}, CONTENT_ENCODING, body)
 
 
 def test_headers_make_a_batch_one_of_version_2_and_are_read_back():
@@ -121,6 +123,14 @@ def test_a_header_of_no_record_is_refused():
     properties, body = encode(a_batch(headers={5: [("a", b"1")]}))
     with pytest.raises(CorruptInput, match="header"):
         decode(properties, CONTENT_ENCODING, body)
+
+
+def test_what_records_in_avro_were_written_with_goes_with_them_and_only_such_batches_are_of_a_new_version():
+    written = [WrittenWith(1, "public", "accounts", None, '{"type":"record"}')]
+    properties, body = encode(replace(a_batch(), written=written))
+    assert properties["version"] == BATCH.version
+    assert decode(properties, CONTENT_ENCODING, body).written == written
+    assert encode(a_batch())[0]["version"] == 1
 
 
 def test_a_message_of_an_older_edge_is_read_and_what_a_newer_one_adds_is_passed_over():

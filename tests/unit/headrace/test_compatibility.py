@@ -16,7 +16,7 @@ from edge.progress.spool import Spool
 from edge.snapshot.store import SnapshotStore
 from headrace.batch import encode
 from headrace.errors import NeedsOperator
-from headrace.formats import CHECKPOINT
+from headrace.formats import BATCH, CHECKPOINT
 from headrace.position import Position
 from tests.compatibility.reading import ENGINES, RELEASES, SOURCE, batches, position_text, state
 
@@ -166,17 +166,19 @@ def test_checkpoint_of_a_release_that_is_too_old_names_the_way(monkeypatch, tmp_
 
 
 def test_position_of_a_newer_release_is_named_and_its_group_is_not_deleted():
-    with pytest.raises(NeedsOperator, match=r"bank\[0\] has version 3 .* reads versions 1 to 2") as raised:
+    with pytest.raises(NeedsOperator, match=r"bank\[0\] has version 4 .* reads versions 1 to 3") as raised:
         parse("3 whatever it holds", "bank[0]")
     assert "Do not delete the group" in raised.value.hint
 
 
 def test_batch_of_a_newer_edge_names_what_to_upgrade():
     properties, body = encode(batches(NEWEST, "postgresql")[0].decoded())
-    sent = batches(NEWEST, "postgresql")[0]._replace(properties=properties | {"version": 3}, body=body[:-3])
+    sent = batches(NEWEST, "postgresql")[0]._replace(
+        properties=properties | {"version": BATCH.version + 1}, body=body[:-3]
+    )
 
     with pytest.raises(
-        NeedsOperator, match=r"a batch of jakarta/bank has version 3 .* reads versions 1 to 2"
+        NeedsOperator, match=r"a batch of jakarta/bank has version 4 .* reads versions 1 to 3"
     ) as raised:
         sent.decoded()
     assert "upgrade the bridge" in raised.value.hint

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.relations import Relation
 from edge.records.alterations import Catalog
+from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
@@ -160,6 +161,7 @@ class Log:
             tail=tail or Position.start(EPOCH),
             target_bytes=target_bytes,
             repeat_schema_until=repeat_schema_until,
+            avro=AvroRecords() if records.get("format") == "avro" else None,
         )
         self.decoder = kind(
             source="jakarta/bank",

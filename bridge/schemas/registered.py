@@ -1,0 +1,195 @@
+"""Which ids the registry has for the schemas of records in Avro: registered before the first record that needs them.
+
+A thread of its own asks the registry, so a registry that is slow or away holds up nothing but sources whose schemas it has to
+register first. What is registered stays known while the bridge runs, and is looked up again now and then: a registry that was
+emptied, or in which an id is another schema's by now, stops the records that hold the id.
+"""
+
+import json
+import logging
+import threading
+import time
+from typing import NamedTuple
+
+from bridge.schemas.client import NotThere, RegistryClient
+from headrace.batch import WrittenWith
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.schemas import avro
+from headrace.schemas.avro import Schemas
+
+_log = logging.getLogger(__name__)
+
+#: How long a lane waits for a registry that answers, in seconds: a new schema then costs its source no new session.
+_WAIT_SECONDS = 0.5
+#: How soon a registry that failed or refused is asked again, and how often ids are looked up again.
+_AGAIN_SECONDS, _LOOK_SECONDS = 2.0, 30.0
+
+
+class Ids(NamedTuple):
+    """The ids of a table's schemas in a topic."""
+
+    key: int | None
+    value: int
+
+
+class Wanted(NamedTuple):
+    """The schemas of a topic's records of one table."""
+
+    topic: str
+    #: The subjects' names, or what is put between the topic and `-key` where a topic has many tables.
+    key_subject: str
+    value_subject: str
+    rule: str
+    schemas: Schemas
+
+
+def wanted(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> Wanted:
+    """Return what a table's records need in a topic; `of_one_table`: no other table's records are there."""
+    schemas = Schemas(written.key, written.value).with_prefix(prefix)
+    if of_one_table:
+        return Wanted(topic, f"{topic}-key", f"{topic}-value", rule, schemas)
+    # A rule of compatibility is about one record: the name is part of the subject, as Confluent's TopicRecordNameStrategy has it.
+    record = json.loads(schemas.value)["namespace"]
+    return Wanted(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas)
+
+
+class RegisteredSchemas:
+    """What is registered, for all lanes; `turn` is for one thread."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+        self._changed = threading.Condition()
+        self._known: dict[Wanted, Ids] = {}
+        # What is to be registered, with why it is not; None before the first answer.
+        self._missing: dict[Wanted, ReplicationError | None] = {}
+        # What was registered and is not there any more: it never gets other ids.
+        self._lost: dict[Wanted, Ids] = {}
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._again_at = 0.0
+
+    def ids(self, needed: Wanted) -> Ids:
+        """Return the ids of schemas.
+
+        Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
+        answered.
+        """
+        known = self._known.get(needed)
+        if known is not None:
+            return known
+        with self._changed:
+            if needed not in self._missing:
+                self._missing[needed] = None
+                self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: needed in self._known or self._missing.get(needed) is not None, _WAIT_SECONDS
+            )
+            if (ids := self._known.get(needed)) is not None:
+                return ids
+            error = self._missing.get(needed)
+        raise error or Retryable(f"the schemas of {needed.value_subject} are not registered yet")
+
+    def turn(self, seconds: float) -> None:
+        """Register what is missing, and look up again what is known, waiting for something to do at most `seconds`."""
+        with self._changed:
+            if not self._due() and time.monotonic() < self._look_at:
+                self._changed.wait(seconds)
+            due = self._due()
+        if due:
+            for needed in due:
+                if needed in self._lost:
+                    self._look(needed, self._lost[needed])
+                else:
+                    self._register(needed)
+            self._again_at = time.monotonic() + _AGAIN_SECONDS
+        if time.monotonic() >= self._look_at:
+            self.look()
+
+    def look(self) -> None:
+        """Look up what is known, and forget what the registry has lost, with the reason."""
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        for needed, ids in list(self._known.items()):
+            self._look(needed, ids)
+
+    def _due(self) -> list[Wanted]:
+        """Return what is to be registered, or looked for, now."""
+        is_time = time.monotonic() >= self._again_at
+        return [needed for needed, error in self._missing.items() if error is None or is_time]
+
+    def _look(self, needed: Wanted, ids: Ids) -> None:
+        try:
+            for schema, number in zip(needed.schemas, ids, strict=True):
+                if schema is not None and number is not None:
+                    self._compare(needed, schema, number)
+        except NotConnected as error:
+            # A registry that is away has lost nothing: what was known stays known.
+            if needed in self._lost:
+                self._settle(needed, None, error)
+        except NeedsOperator as error:
+            self._lost[needed] = ids
+            self._settle(needed, None, error)
+        else:
+            self._lost.pop(needed, None)
+            self._settle(needed, ids, None)
+
+    def _compare(self, needed: Wanted, schema: str, number: int) -> None:
+        where = f"schema {number} of {needed.topic}, with which records in Kafka were written"
+        hint = "Restore the registry. To go on with new ids, start the bridge again: then older records cannot be read."
+        try:
+            found = self._client.schema(number)
+        except NotThere as error:
+            raise NeedsOperator(
+                f"the schema registry has lost {where}: it was emptied or replaced", hint=hint
+            ) from error
+        if not avro.same(found, schema):
+            raise NeedsOperator(f"the schema registry has another schema in place of {where}", hint=hint)
+
+    def _register(self, needed: Wanted) -> None:
+        try:
+            key = self._in_subject(needed.key_subject, needed.schemas.key, needed.rule)
+            value = self._in_subject(needed.value_subject, needed.schemas.value, needed.rule)
+            assert value is not None
+        except ReplicationError as error:
+            self._settle(needed, None, error)
+        else:
+            _log.info("%s: registered as %s and %s", needed.value_subject, key or "no key", value)
+            self._settle(needed, Ids(key, value), None)
+
+    def _in_subject(self, subject: str, schema: str | None, rule: str) -> int | None:
+        if schema is None:
+            return None
+        client = self._client
+        if not rule:
+            return client.register(subject, schema)
+        try:
+            client.set_compatibility(subject, rule)
+        except NotThere:
+            # Some registries know no rule of a subject that does not exist.
+            number = client.register(subject, schema)
+            client.set_compatibility(subject, rule)
+            return number
+        return client.register(subject, schema)
+
+    def _settle(self, needed: Wanted, ids: Ids | None, error: ReplicationError | None) -> None:
+        with self._changed:
+            if ids is not None:
+                self._known[needed] = ids
+                self._missing.pop(needed, None)
+            else:
+                self._known.pop(needed, None)
+                self._missing[needed] = error
+            self._changed.notify_all()
+
+
+class Unregistered:
+    """In place of the schemas of a bridge without `[registry]`."""
+
+    def ids(self, needed: Wanted) -> Ids:
+        """Raise NeedsOperator."""
+        raise NeedsOperator(
+            f"the records of {needed.topic} are in Avro, and this bridge's file has no [registry]",
+            hint="Add [registry] with the url of a schema registry, and start the bridge again; or set [records] format = "
+            '"json" at the edge.',
+        )
+
+
+SchemaIds = RegisteredSchemas | Unregistered

@@ -1,0 +1,83 @@
+"""Where a batch's records in Avro go, and with which ids: as bridge/kafka/partitioner.py has it for JSON.
+
+A record names what it was written with, which names its table. Its key is shared out by the bytes behind the id: a key keeps its
+partition when an id changes. What is JSON in such a batch is about no table, and goes to the stream's own topic.
+"""
+
+from typing import NamedTuple
+from zlib import crc32
+
+from bridge.kafka.partitioner import glued
+from bridge.kafka.ports import Share
+from bridge.schemas.registered import SchemaIds, wanted
+from bridge.source.route import SourceRoute
+from headrace.batch import Batch, WrittenWith
+from headrace.errors import CorruptInput
+from headrace.schema import COPY_MARK_HEAD
+
+_MARK = b"\0"
+
+
+class Target(NamedTuple):
+    """Where a table's records go, and what they begin with there."""
+
+    topic: str
+    key: bytes
+    value: bytes
+
+
+class Targets:
+    """The targets of one batch's records, each looked up when it is first needed."""
+
+    def __init__(self, written: list[WrittenWith], schemas: SchemaIds, route: SourceRoute) -> None:
+        self._written = {_MARK + each.number.to_bytes(4, "big"): each for each in written}
+        self._schemas, self._route = schemas, route
+        self._known: dict[tuple[bytes, bool], Target] = {}
+
+    def of(self, head: bytes, *, has_key: bool) -> Target:
+        """Return the target of records that begin with five bytes.
+
+        Raises errors as `RegisteredSchemas.ids` does, and CorruptInput for what the batch does not name.
+        """
+        known = self._known.get((head, has_key))
+        if known is not None:
+            return known
+        written = self._written.get(head)
+        if written is None:
+            raise CorruptInput("a record in Avro does not name what it was written with")
+        route = self._route
+        topics = (route.topic,) * 2 if route.tables is None else route.tables.topics_of(written.schema, written.table)
+        topic = topics[not has_key]
+        needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
+        ids = self._schemas.ids(needed)
+        heads = (_MARK + number.to_bytes(4, "big") for number in (ids.key or 0, ids.value))
+        found = self._known[head, has_key] = Target(topic, *heads)
+        return found
+
+
+def shares(batch: Batch, index: int, route: SourceRoute, schemas: SchemaIds) -> list[Share]:
+    """Return what of the batch, from record `index` on, goes to which partition of which topic; raise errors as `Targets.of`."""
+    targets = Targets(batch.written, schemas, route)
+    partitions = route.partitions
+    split: dict[tuple[str, int], Share] = {}
+    ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
+    for number in range(index, len(batch)):
+        key, value = batch.keys[number], batch.values[number]
+        # A tombstone has its delete's key.
+        head = (value if value is not None else key or b"")[:5]
+        topic, owners = route.topic, partitions
+        if head[:1] == _MARK:
+            target = targets.of(head, has_key=key is not None)
+            topic = target.topic
+            owners = (partitions[crc32(key[5:]) % len(partitions)] if key is not None else partitions[0],)
+            key = None if key is None else target.key + key[5:]
+            value = None if value is None else target.value + value[5:]
+        elif number not in ahead and not (key is None and (value or b"").startswith(COPY_MARK_HEAD)):
+            owners = (partitions[crc32(key) % len(partitions)] if key is not None else partitions[0],)
+        for owner in owners:
+            share = split.get((topic, owner))
+            if share is None:
+                share = split[topic, owner] = Share(topic, owner, [], [])
+            share.keys.append(key)
+            share.values.append(value)
+    return list(split.values())

@@ -1,0 +1,215 @@
+"""Records in Avro: what of a batch is encoded when the batch is sealed, and what its records were written with.
+
+A change begins with a byte of 0 and the number, in four bytes, that the batch has for its table's schemas; so does its key. The
+bridge puts the registry's ids in the place of these numbers (headrace/batch.py). Changes that an engine's own functions made are
+in that form already; all others, which are JSON, become it here: the first of each table, those of copies, unusual ones. A
+table's columns are known from the schema record ahead of its changes. What is about no table, and schema records, stay JSON.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import json
+
+from edge.records import avro_encoding as avro
+from edge.records.avro_encoding import NULL, THERE, Encode
+from edge.records.envelope import AVRO_END, AVRO_LAST_END, AVRO_MARK
+from headrace.batch import WrittenWith
+from headrace.errors import NeedsOperator
+from headrace.schema import COPY_MARK_HEAD, TableSchema
+from headrace.schemas.avro import Schemas, fields, schemas, source_fields
+
+_CHANGE_HEAD, _SCHEMA_HEAD = b'{"before":', b'{"source":'
+
+
+class _Place(msgspec.Struct):
+    id: str
+    total_order: int
+    data_collection_order: int | None = None
+    last: bool | None = None
+
+
+class _TooLarge(msgspec.Struct):
+    bytes: int
+    sha256: str
+
+
+class _Change(msgspec.Struct):
+    source: dict[str, Any]
+    op: str
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    ts_ms: int | None = None
+    ts_us: int | None = None
+    ts_ns: int | None = None
+    transaction: _Place | None = None
+    unchanged: list[str] | None = None
+    too_large: _TooLarge | None = None
+
+
+class _Origin(msgspec.Struct):
+    connector: str
+
+
+class _SchemaRecord(msgspec.Struct):
+    source: _Origin
+    tableChanges: list[msgspec.Raw] | None = None  # noqa: N815 - Debezium's name.
+
+
+_decode_change = json.Decoder(_Change).decode
+_decode_key = json.Decoder(dict[str, Any]).decode
+_decode_schema = json.Decoder(_SchemaRecord).decode
+
+
+class AvroTable:
+    """How one table's records become Avro."""
+
+    def __init__(self, number: int, schema: TableSchema, connector: str, written: Schemas) -> None:
+        self.schema = schema
+        self.connector = connector
+        #: What its keys and values begin with.
+        self.header = bytes([AVRO_MARK]) + number.to_bytes(4, "big")
+        self.written = WrittenWith(number, schema.schema, schema.table, written.key, written.value)
+        self._columns = _encoders(schema, of_key=False)
+        self._key = _encoders(schema, of_key=True)
+        self._source = [(field["name"], _source_field(field)) for field in source_fields(connector)]
+
+    def encoder_of(self, column: str) -> Encode:
+        """Return the function from what JSON decodes to, of a column of rows."""
+        return dict(self._columns)[column]
+
+    def key(self, key: bytes) -> bytes:
+        """Return a key, given as JSON."""
+        row = _decode_key(key)
+        return self.header + b"".join(self._one(name, encode, row.get(name)) for name, encode in self._key)
+
+    def value(self, change: _Change) -> bytes:
+        """Return a change; raise NeedsOperator for a value that its column's type has no form for."""
+        return b"".join((
+            self.header,
+            avro.text(change.op),
+            *(NULL if time is None else THERE + avro.long(time) for time in (change.ts_ms, change.ts_us, change.ts_ns)),
+            _transaction(change.transaction),
+            _unchanged(change.unchanged),
+            NULL if change.too_large is None else _too_large(change.too_large),
+            self.source(change.source),
+            self._row(change.before),
+            self._row(change.after),
+            AVRO_LAST_END if change.transaction is not None and change.transaction.last else AVRO_END,
+        ))  # fmt: skip
+
+    def source(self, source: dict[str, Any]) -> bytes:
+        """Return a `source` block."""
+        return b"".join(encode(source.get(name)) for name, encode in self._source)
+
+    def _row(self, row: dict[str, Any] | None) -> bytes:
+        if row is None:
+            return NULL
+        return THERE + b"".join(self._one(name, encode, row.get(name)) for name, encode in self._columns)
+
+    def _one(self, name: str, encode: Encode, value: Any) -> bytes:
+        try:
+            return encode(value)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise NeedsOperator(
+                f"a value in column {self.schema.schema}.{self.schema.table}.{name} has no form in Avro: "
+                "its type there is a number, and it is none, or it is null in a key",
+                hint='NaN and infinite numbers have no form in decimal = "precise": set [records] decimal = "string", which '
+                "has one for every value, or correct the row and start a new epoch.",
+            ) from error
+
+
+class AvroRecords:
+    """The tables of a session whose records are in Avro."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, Schemas], AvroTable] = {}
+        self._by_header: dict[bytes, AvroTable] = {}
+        # What each table's records are written with, from the newest schema record on.
+        self._current: dict[tuple[str, str], AvroTable] = {}
+
+    def table(self, schema: TableSchema, connector: str) -> AvroTable:
+        """Return the table of a schema."""
+        written = schemas(schema, connector)
+        known = self._numbers.get((connector, written))
+        if known is None or known.schema != schema:
+            number = known.written.number if known is not None else len(self._by_header) + 1
+            known = self._numbers[connector, written] = AvroTable(number, schema, connector, written)
+            self._by_header[known.header] = known
+        return known
+
+    def encode(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[list[bytes | None], list[bytes | None], list[WrittenWith]]:
+        """Return a batch's keys and values with all changes in Avro, and what they were written with."""
+        used = {value[:5] for value in values if value}
+        if self._by_header.keys() >= used:
+            return list(keys), list(values), [self._by_header[header].written for header in sorted(used)]
+        found_keys, found = list(keys), list(values)
+        used.clear()
+        for number, value in enumerate(found):
+            if value is None:
+                # A tombstone follows its delete.
+                found_keys[number] = found_keys[number - 1]
+            elif value[0] == AVRO_MARK:
+                used.add(value[:5])
+            elif value.startswith(_CHANGE_HEAD):
+                change = _decode_change(value)
+                table = self._current.get((change.source.get("schema") or "", change.source["table"]))
+                # A truncate of a table of which no change was met yet: its columns are not known.
+                if table is not None:
+                    key = found_keys[number]
+                    found_keys[number], found[number] = key and table.key(key), table.value(change)
+                    used.add(table.header)
+            elif value.startswith((_SCHEMA_HEAD, COPY_MARK_HEAD)):
+                self._learn(value)
+        return found_keys, found, [self._by_header[header].written for header in sorted(used)]
+
+    def _learn(self, value: bytes) -> None:
+        """Take note of a schema record."""
+        record = _decode_schema(value)
+        if record.tableChanges:
+            schema = TableSchema.parse(value)
+            self._current[schema.schema, schema.table] = self.table(schema, record.source.connector)
+
+
+def _encoders(schema: TableSchema, *, of_key: bool) -> list[tuple[str, Encode]]:
+    found = []
+    for column, field in fields(schema, of_key=of_key):
+        kind = field["type"]
+        nullable = isinstance(kind, list)
+        encode = avro.encoder(kind[1] if nullable else kind)
+        found.append((column.name, avro.optional(encode) if nullable else encode))
+    return found
+
+
+def _source_field(field: dict[str, Any]) -> Encode:
+    kind = field["type"]
+    if field["name"] == "snapshot":
+        # The text is the first branch there.
+        return lambda value: NULL + avro.text(value or "false")
+    if isinstance(kind, list):
+        return avro.optional(avro.encoder(kind[1]))
+    return avro.encoder(kind)
+
+
+def _transaction(place: _Place | None) -> bytes:
+    if place is None:
+        return NULL
+    order = place.data_collection_order
+    return b"".join((
+        THERE, avro.text(place.id), avro.long(place.total_order), NULL if order is None else THERE + avro.long(order),
+    ))  # fmt: skip
+
+
+def _unchanged(names: list[str] | None) -> bytes:
+    """Return names of columns: blocks of an array, each with its count ahead, and a count of 0."""
+    if names is None:
+        return NULL
+    blocks = avro.long(len(names)) + b"".join(map(avro.text, names)) if names else b""
+    return THERE + blocks + NULL
+
+
+def _too_large(size: _TooLarge) -> bytes:
+    return THERE + avro.long(size.bytes) + avro.text(size.sha256)
