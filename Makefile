@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-object-store prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -96,6 +96,15 @@ object-store-jars: setup ## Fetch the jars for a lake on S3 into .setup/jars (on
 
 test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S3 server: load, kill, resume, live, as of a time, maintain
 	@$(BIN)/python -m pytest -q tests/object_store
+
+.setup/registry/ready: tests/registry/requirements.txt
+	@$(PYTHON) -m venv .setup/registry
+	@.setup/registry/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, and Confluent's deserializers (fetches 270 MB once)
+	@$(BIN)/python -m infra.local.jars registry
+	@$(BIN)/python -m pytest -q tests/registry
 
 prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STORE= loses commits of two processes on an S3 server; COMMITS= of each
 	@$(BIN)/python -m pytest -q tests/object_store/prove_log_store.py

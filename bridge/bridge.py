@@ -73,9 +73,9 @@ class Bridge:
         self.receiver.deliver(self.deliveries.outboxes)
         self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
         self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
-        self._schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
-        if self._schemas is not None:
-            self.registry.schemas = self._schemas
+        self.schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
+        if self.schemas is not None:
+            self.registry.schemas = self.schemas
         self.requests = self._carry(file)
         self._limits = RecordLimits(self._admin, wanted(file))
         self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
@@ -149,7 +149,7 @@ class Bridge:
                 self._start_lane(number, lane)
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("membership", self._membership.turn)
-            if (schemas := self._schemas) is not None:
+            if (schemas := self.schemas) is not None:
                 self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
             self.deliveries.start(self._start)
             if (requests := self.requests) is not None:

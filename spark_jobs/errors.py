@@ -142,6 +142,7 @@ _CURE = (
 )
 _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",
+    "avro": 'it is in Avro ([records] format = "avro" at its edge), which the lake does not load: it loads JSON',
     "row": "the row is not of the table's declared types",
 }
 

@@ -108,8 +108,10 @@ def _parsed(envelope: Column) -> dict[str, Column]:
 
 def _position(position: Column) -> Column:
     """Return the position; fail at a value that is not a record of ours, by its place. A tombstone has none."""
-    return F.when(F.octet_length(position) == _POSITION_LENGTH, position).when(
-        F.col("value").isNotNull(), corrupt("envelope")
+    return (
+        F.when(F.octet_length(position) == _POSITION_LENGTH, position)
+        .when(F.col("value").startswith("\0"), corrupt("avro"))
+        .when(F.col("value").isNotNull(), corrupt("envelope"))
     )
 
 

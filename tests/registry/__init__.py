@@ -1,0 +1,1 @@
+"""Records in Avro, with a real registry and real readers."""

@@ -1,0 +1,119 @@
+"""What is registered is remembered; what the registry has lost gets no other id."""
+
+import pytest
+
+from bridge.schemas.client import NotThere
+from bridge.schemas.registered import RegisteredSchemas, wanted
+from headrace.batch import WrittenWith
+from headrace.errors import NeedsOperator, NotConnected, Retryable
+from tests.unit.bridge.schemas.test_sharing_out import WRITTEN
+
+
+class Registry:
+    """A registry in memory; raises `error` while it is set."""
+
+    def __init__(self) -> None:
+        self.schemas: list[str] = []
+        self.rules: dict[str, str] = {}
+        self.error: Exception | None = None
+        self.requests = 0
+
+    def register(self, subject: str, schema: str) -> int:
+        self._request()
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        return self.schemas.index(schema) + 1
+
+    def set_compatibility(self, subject: str, rule: str) -> None:
+        self._request()
+        self.rules[subject] = rule
+
+    def schema(self, number: int) -> str:
+        self._request()
+        try:
+            return self.schemas[number - 1]
+        except IndexError:
+            raise NotThere(f"no schema {number}") from None
+
+    def _request(self) -> None:
+        self.requests += 1
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@pytest.fixture
+def registered(registry, monkeypatch):
+    """Registered schemas that ask again at once, and whose lanes wait for nothing."""
+    monkeypatch.setattr("bridge.schemas.registered._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("bridge.schemas.registered._WAIT_SECONDS", 0.0)
+    return RegisteredSchemas(registry)
+
+
+NEEDED = wanted("s.public.t", WRITTEN, "s", "FULL", of_one_table=True)
+
+
+def ask(registered, needed=NEEDED):
+    with pytest.raises(Retryable):
+        registered.ids(needed)
+    registered.turn(0)
+
+
+def test_schemas_are_registered_once_with_the_rule_of_the_stream(registry, registered):
+    ask(registered)
+    ids = registered.ids(NEEDED)
+    before = registry.requests
+    assert registered.ids(NEEDED) == ids == (1, 2)
+    registered.turn(0)
+    assert registry.requests == before
+    assert registry.rules == {"s.public.t-key": "FULL", "s.public.t-value": "FULL"}
+
+
+def test_a_table_without_a_key_has_one_schema(registered):
+    needed = wanted("s.public.t", WrittenWith(1, "public", "t", None, WRITTEN.value), "s", "", of_one_table=True)
+    ask(registered, needed)
+    assert registered.ids(needed).key is None
+
+
+@pytest.mark.parametrize("error", [NotConnected("away"), NeedsOperator("incompatible")])
+def test_a_registry_that_is_away_or_refuses_is_asked_again(registry, registered, error):
+    registry.error = error
+    ask(registered)
+    with pytest.raises(type(error), match=error.message):
+        registered.ids(NEEDED)
+    registry.error = None
+    registered.turn(0)
+    assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_what_is_registered_needs_no_registry_that_answers(registry, registered):
+    ask(registered)
+    registry.error = NotConnected("away")
+    registered.look()
+    assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_a_registry_that_was_emptied_is_noticed_and_gives_no_other_ids(registry, registered):
+    ask(registered)
+    held, registry.schemas = registry.schemas, []
+    registered.look()
+    with pytest.raises(NeedsOperator, match=r"has lost schema 1 of s\.public\.t"):
+        registered.ids(NEEDED)
+    registered.turn(0)
+    assert registry.schemas == []
+    # once it is restored, the records go on
+    registry.schemas = held
+    registered.turn(0)
+    assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_an_id_that_is_another_schemas_by_now_is_noticed(registry, registered):
+    ask(registered)
+    registry.schemas = registry.schemas[::-1]
+    registered.look()
+    with pytest.raises(NeedsOperator, match="another schema in place of schema 1"):
+        registered.ids(NEEDED)
