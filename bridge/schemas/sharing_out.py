@@ -77,7 +77,9 @@ def shares(batch: Batch, index: int, route: SourceRoute, schemas: SchemaIds) -> 
         for owner in owners:
             share = split.get((topic, owner))
             if share is None:
-                share = split[topic, owner] = Share(topic, owner, [], [])
+                share = split[topic, owner] = Share(topic, owner, [], [], {} if batch.headers else None)
+            if share.headers is not None and number in batch.headers:
+                share.headers[len(share.keys)] = batch.headers[number]
             share.keys.append(key)
             share.values.append(value)
     return list(split.values())

@@ -179,7 +179,8 @@ class _Function:
             lines += [line for letter in letters for line in self._whole(letter)]
         for letter in "on":
             rows += [THERE, *self._row(letter, nulls=nulls)] if letter in letters else [NULL]
-        value = _joined([*_ENVELOPE, *rows, AVRO_END])
+        former = [NULL] if self._table.key_columns else []
+        value = _joined([*_ENVELOPE, *former, *rows, AVRO_END])
         key = self._key(letters[-1], nulls=nulls)
         return [*lines, f"return {_joined([self._written.header, *key]) if key else 'None'}, {value}"]
 

@@ -46,6 +46,7 @@ class _Change(msgspec.Struct):
     transaction: _Place | None = None
     unchanged: list[str] | None = None
     too_large: _TooLarge | None = None
+    former_key: dict[str, Any] | None = None
 
 
 class _Origin(msgspec.Struct):
@@ -81,8 +82,7 @@ class AvroTable:
 
     def key(self, key: bytes) -> bytes:
         """Return a key, given as JSON."""
-        row = _decode_key(key)
-        return self.header + b"".join(self._one(name, encode, row.get(name)) for name, encode in self._key)
+        return self.header + self._fields(self._key, _decode_key(key))
 
     def value(self, change: _Change) -> bytes:
         """Return a change; raise NeedsOperator for a value that its column's type has no form for."""
@@ -94,6 +94,7 @@ class AvroTable:
             _unchanged(change.unchanged),
             NULL if change.too_large is None else _too_large(change.too_large),
             self.source(change.source),
+            self._former(change.former_key),
             self._row(change.before),
             self._row(change.after),
             AVRO_LAST_END if change.transaction is not None and change.transaction.last else AVRO_END,
@@ -106,7 +107,16 @@ class AvroTable:
     def _row(self, row: dict[str, Any] | None) -> bytes:
         if row is None:
             return NULL
-        return THERE + b"".join(self._one(name, encode, row.get(name)) for name, encode in self._columns)
+        return THERE + self._fields(self._columns, row)
+
+    def _former(self, key: dict[str, Any] | None) -> bytes:
+        """Return the key that a row had before; a table without a key has no such field."""
+        if not self._key:
+            return b""
+        return NULL if key is None else THERE + self._fields(self._key, key)
+
+    def _fields(self, encoders: list[tuple[str, Encode]], row: dict[str, Any]) -> bytes:
+        return b"".join(self._one(name, encode, row.get(name)) for name, encode in encoders)
 
     def _one(self, name: str, encode: Encode, value: Any) -> bytes:
         try:

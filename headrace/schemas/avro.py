@@ -183,6 +183,7 @@ def envelope(schema: TableSchema, connector: str, prefix: str = PREFIX) -> Schem
             _nullable("unchanged", {"type": "array", "items": "string"}),
             _nullable("too_large", _TOO_LARGE),
             {"name": "source", "type": source},
+            *([_nullable("former_key", _record(schema, base, "Key"))] if schema.key else []),
             _nullable("before", _record(schema, base, "Value")),
             _nullable("after", f"{base}.Value"),
             _nullable("last", "boolean"),

@@ -285,3 +285,30 @@ def test_config_show_has_the_values_of_the_profile(tmp_path):
     edge, resolved = read_file(file, EdgeFile)
     shown = {each.place: each for each in values(edge, parsed(file)[1], file.read_text(), resolved)}
     assert (shown["records.key_change"].text, shown["records.key_change"].origin) == ('"delete-create"', "default")
+
+
+def test_records_in_avro_take_the_forms_that_avro_has(read):
+    records = read(EDGE + '\n[records]\nformat = "avro"\ndecimal = "precise"\n', EdgeFile).records
+    assert (records.format, records.decimal) == ("avro", "precise")
+    with pytest.raises(ConfigurationError, match=r"'time' = 'nanoseconds' has no form in Avro yet: .* to 'iso'"):
+        read(EDGE + '\n[records]\nformat = "avro"\ntime = "nanoseconds"\n', EdgeFile)
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ('url = "https://r"\nuser = "a"', "'user' and 'password' together"),
+        (
+            'url = "https://r"\nuser = "a"\npassword = "env:P"\ntoken = "env:T"',
+            "either 'user' and 'password' or 'token'",
+        ),
+        ('url = "http://r"\ntoken = "env:T"', "goes with an https:// address"),
+        ('url = "http://r"\nauthority = "ca.pem"', "go with an https:// address"),
+        ('url = "https://me:secret@r"', "registry.url"),
+    ],
+)
+def test_a_registry_takes_one_proof_of_who_asks_and_sends_it_over_tls_alone(read, section, problem):
+    with pytest.raises(ConfigurationError, match=problem) as raised:
+        read(f"{BRIDGE}\n[registry]\n{section}\n", BridgeFile)
+    assert "secret@" not in str(raised.value)
+    assert read(f'{BRIDGE}\n[registry]\nurl = "http://localhost:8080/apis/ccompat/v7"\n', BridgeFile).registry

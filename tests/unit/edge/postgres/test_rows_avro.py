@@ -96,7 +96,16 @@ def _with_nulls(value: dict) -> dict:
     nothing = dict.fromkeys(("ts_us", "ts_ns"))
     source = {**value["source"], **nothing, "sequence": None, "xmin": None}
     place = {"data_collection_order": None, "last": None, **value["transaction"]}
-    return {"unchanged": None, "too_large": None, **nothing, **value, **rows, "source": source, "transaction": place}
+    return {
+        "unchanged": None,
+        "too_large": None,
+        "former_key": None,
+        **nothing,
+        **value,
+        **rows,
+        "source": source,
+        "transaction": place,
+    }
 
 
 def test_records_about_no_table_stay_json_and_a_tombstone_has_the_key_of_its_delete(monkeypatch):
