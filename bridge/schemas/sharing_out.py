@@ -55,10 +55,27 @@ class Targets:
         return found
 
 
+def _of_one_table(batch: Batch, index: int, partition: int, targets: Targets) -> Share | None:
+    """Return the records of a batch whose records are all of one table, with keys; None for any other batch."""
+    keys, values = batch.keys[index:], batch.values[index:]
+    heads = {value and value[:5] for value in values}
+    if len(heads) != 1 or batch.headers or not all(keys) or not (head := heads.pop()) or head[:1] != _MARK:
+        return None
+    target = targets.of(head, has_key=True)
+    return Share(
+        target.topic,
+        partition,
+        [target.key + key[5:] for key in keys if key is not None],
+        [target.value + value[5:] for value in values if value is not None],
+    )
+
+
 def shares(batch: Batch, index: int, route: SourceRoute, schemas: SchemaIds) -> list[Share]:
     """Return what of the batch, from record `index` on, goes to which partition of which topic; raise errors as `Targets.of`."""
     targets = Targets(batch.written, schemas, route)
     partitions = route.partitions
+    if len(partitions) == 1 and (share := _of_one_table(batch, index, partitions[0], targets)) is not None:
+        return [share]
     split: dict[tuple[str, int], Share] = {}
     ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
     for number in range(index, len(batch)):

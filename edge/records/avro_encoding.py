@@ -29,9 +29,6 @@ _MOST = 20_000
 _LAST, _MORE = 0x7F, 0x80
 _WORD, _WORD_BITS = (1 << 14) - 1, 14
 _LARGEST = 1 << 63
-#: What PostgreSQL's driver for Java, and so Debezium, has for infinite dates, and for infinite times.
-_INFINITE_DAYS: Final = (1 << 31) - 1
-_INFINITIES: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
 
 
 def _varint(number: int) -> bytes:
@@ -115,19 +112,11 @@ def encoder(kind: object) -> Encode:
             return _unscaled
         if kind["type"] == "record":
             return _variable
-        if str(kind.get("connect.name")).endswith(".Date"):
-            return _days
         kind = kind["type"]
     return _PLAIN[str(kind)]
 
 
 def _integer(value: Any) -> bytes:
-    return long(_INFINITIES[value] if isinstance(value, str) and value in _INFINITIES else _int(value))
-
-
-def _days(value: Any) -> bytes:
-    if isinstance(value, str) and value in _INFINITIES:
-        return long(_INFINITE_DAYS if value == "infinity" else -_INFINITE_DAYS)
     return long(_int(value))
 
 
@@ -164,19 +153,13 @@ def _unscaled(value: Any) -> bytes:
     if isinstance(value, int):
         number = value if value >= 0 else ~value
         return data(value.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
-    return data(_number(value))
+    return data(_decoded(value))
 
 
 def _variable(value: Any) -> bytes:
     if not isinstance(value, dict):
         raise ValueError("a decimal has no number")  # noqa: TRY004 - as above.
-    return long(value["scale"]) + data(_number(value["value"]))
-
-
-def _number(value: Any) -> bytes:
-    if value in {"NaN", "Infinity", "-Infinity"}:
-        raise ValueError("a decimal is no number")
-    return _decoded(value)
+    return long(value["scale"]) + data(_decoded(value["value"]))
 
 
 def _decoded(value: Any) -> bytes:

@@ -123,9 +123,9 @@ class AvroTable:
             return encode(value)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise NeedsOperator(
-                f"a value in column {self.schema.schema}.{self.schema.table}.{name} has no form in Avro: "
-                "its type there is a number, and it is none, or it is null in a key",
-                hint='NaN and infinite numbers have no form in decimal = "precise": set [records] decimal = "string", which '
+                f"a value in column {self.schema.schema}.{self.schema.table}.{name} has no form in Avro: it is not of its "
+                "type there, or null in a key",
+                hint='NaN has no form in decimal = "precise", which is what a key needs: set [records] decimal = "string", which '
                 "has one for every value, or correct the row and start a new epoch.",
             ) from error
 

@@ -138,9 +138,9 @@ def test_an_altered_table_has_schemas_of_its_own_from_there_on():
     assert after == ["none", "new"]
 
 
-def test_a_decimal_that_is_no_number_has_no_form_and_the_error_names_its_column():
-    made = Log(format="avro", decimal="precise", key_of=lambda _: ["id"])
-    made.transaction(relation(Column("id", 20, key=True), Column("price", 1700)), insert(1, "NaN"))
+def test_a_key_that_has_no_form_ends_the_edge_and_the_error_names_its_column():
+    made = Log(format="avro", decimal="precise", key_of=lambda _: ["price"])
+    made.transaction(relation(Column("id", 20), Column("price", 1700, key=True)), insert(1, "NaN"))
     with pytest.raises(NeedsOperator, match=r"public\.accounts\.price"):
         made.batches()
 
