@@ -5,6 +5,7 @@ Infinity has the numbers that Debezium's connector has for it. Raises ValueError
 
 import re
 from collections.abc import Callable
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Final
 
@@ -13,6 +14,8 @@ _OFFSET = re.compile(rb"([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?")
 _INTERVAL = re.compile(
     rb"(?:([+-]?\d+) years? ?)?(?:([+-]?\d+) mons? ?)?(?:([+-]?\d+) days? ?)?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?"
 )
+#: Lengths of a date with a year of four digits, and of a timestamp without a fraction; the number of 1970's first day.
+_DATE_LENGTH, _WHOLE_SECONDS, _EPOCH = 10, 19, 719_163
 DAY_MICROSECONDS: Final = 86_400_000_000
 #: Infinity in microseconds since 1970, as PostgreSQL's JDBC driver has it.
 _INFINITY: Final = {b"infinity": 9_223_372_036_825_200_000, b"-infinity": -9_223_372_036_832_400_000}
@@ -23,6 +26,8 @@ _MONTH: Final = 365.25 / 12.0
 
 def days(text: bytes) -> bytes:
     """Return a date as days since 1970."""
+    if len(text) == _DATE_LENGTH:
+        return b"%d" % (date.fromisoformat(text.decode()).toordinal() - _EPOCH)
     return b"%d" % (_INFINITE_DAYS[text] if text in _INFINITE_DAYS else moment(text)[0])
 
 
@@ -63,8 +68,15 @@ def iso_timestamp(text: bytes) -> bytes:
 
 def zoned_timestamp(digits: int) -> Callable[[bytes], bytes]:
     """Return the function that writes a timestamptz with so many digits of a second; all that it has for 0."""
+    none = b"." + b"0" * digits
 
     def convert(text: bytes) -> bytes:
+        if text[10:11] == b" " and text[-3:] == b"+00" and text.isascii():
+            # In UTC, as the edge's connections have it, and with a year of four digits.
+            local = text[:10] + b"T" + text[11:-3]
+            if digits:
+                local = local.ljust(_WHOLE_SECONDS + 1 + digits, b"0") if len(local) > _WHOLE_SECONDS else local + none
+            return b'"%bZ"' % local
         if text in _INFINITY:
             return b'"%b"' % text
         before_christ = text.endswith(b" BC")
@@ -118,6 +130,10 @@ def moment(text: bytes) -> tuple[int, int]:
 
 
 def _micros(text: bytes) -> int:
+    if text[10:11] == b" " and text[-1:] != b"C":
+        found = datetime.fromisoformat(text.decode())
+        seconds = (found.hour * 60 + found.minute) * 60 + found.second
+        return (found.toordinal() - _EPOCH) * DAY_MICROSECONDS + seconds * 1_000_000 + found.microsecond
     if text in _INFINITY:
         return _INFINITY[text]
     day, micros = moment(text)

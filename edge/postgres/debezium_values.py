@@ -24,7 +24,16 @@ _MONEY_DIGITS = 2
 
 def decimal(scale: int) -> Callable[[bytes], bytes]:
     """Return the function for a numeric of a declared scale: its unscaled number in base64; null where it is no number."""
-    return lambda text: b"null" if text in _NO_NUMBER else b'"%b"' % _unscaled(_number(text), scale)
+
+    def convert(text: bytes) -> bytes:
+        if text in _NO_NUMBER:
+            return b"null"
+        _, _, fraction = text.partition(b".")
+        if len(fraction) == scale and text.strip(b"-0123456789.") == b"":
+            return b'"%b"' % _in_base64(int(text.replace(b".", b"")))
+        return b'"%b"' % _unscaled(_number(text), scale)
+
+    return convert
 
 
 def variable_scale_decimal(text: bytes) -> bytes:
@@ -134,8 +143,11 @@ def _double(number: float) -> bytes:
 
 
 def _unscaled(number: Decimal, scale: int) -> bytes:
-    """Return base64 of the number times ten to the scale, big-endian, two's complement, in as few bytes as Java does."""
-    whole = int(number.scaleb(scale, _EXACT))
+    return _in_base64(int(number.scaleb(scale, _EXACT)))
+
+
+def _in_base64(whole: int) -> bytes:
+    """Return base64 of a number, big-endian, two's complement, in as few bytes as Java does."""
     return b64encode(whole.to_bytes((whole if whole >= 0 else ~whole).bit_length() // 8 + 1, "big", signed=True))
 
 

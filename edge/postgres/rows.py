@@ -62,6 +62,10 @@ class Table:
         index = {column.name: number for number, column in enumerate(relation.columns)}
         #: Numbers of the key's columns, in key order.
         self.key_columns = [index[name] for name in schema.key]
+        # How many columns the key has, where they are the first ones.
+        self._leading_keys = (
+            len(self.key_columns) if sorted(self.key_columns) == list(range(len(self.key_columns))) else 0
+        )
         #: How a new tuple begins.
         self.new = b"N" + struct.pack(">H", len(relation.columns))
         columns = list(zip(relation.columns, debezium_types or [None] * len(relation.columns), strict=True))
@@ -137,6 +141,15 @@ class Table:
         """Return whether an Update message with an old tuple changes the key of its row."""
         if not self.key_columns:
             return False
+        if self._leading_keys:
+            # No text holds a zero byte, so what begins with the key's columns and their lengths is a tuple.
+            end = 8
+            for _ in range(self._leading_keys):
+                kind, length = HEADER(message, end)
+                end += 5 + length if kind == TEXT else 1
+            at = message.find(self.new, end) + len(self.new)
+            if message[8:9] == b"t" and message[at : at + end - 8] == message[8:end]:
+                return False
         old, offset = self._texts(message, 8)
         new, _ = self._texts(message, offset + 3)
         return any(new[number] is not None and new[number] != old[number] for number in self.key_columns)
