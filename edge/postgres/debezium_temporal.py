@@ -104,7 +104,7 @@ def micro_duration(text: bytes) -> bytes:
         return b"null"
     years, months, day_count, hours, minutes, seconds = _interval(text)
     whole_days = (years * 12 + months) * _MONTH + day_count
-    return b"%d" % int(((whole_days * 24 + hours) * 60 + minutes) * 60 * 1e6 + float(seconds) * 1e6)
+    return b"%d" % int((((whole_days * 24 + hours) * 60 + minutes) * 60 + float(seconds)) * 1e6)
 
 
 def iso_interval(text: bytes) -> bytes:

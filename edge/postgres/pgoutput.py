@@ -99,7 +99,7 @@ class Decoder:
         self._now_ms = -1
         self._others: dict[bytes, Callable[[bytes], None]] = {
             b"B": self._begin, b"C": self._end, b"R": self._announce, b"Y": self._announced.type, b"T": self._truncate,
-            b"I": self._change, b"U": self._change, b"D": self._change, b"M": self._message, b"O": self._nothing,
+            b"I": self._change, b"U": self._change, b"D": self._change, b"M": self._message, b"O": self._origin,
         }  # fmt: skip
 
     @property
@@ -279,5 +279,7 @@ class Decoder:
             for prefix in [prefix for prefix in self._fast if prefix[1:5] == oid]:
                 del self._fast[prefix]
 
-    def _nothing(self, message: bytes) -> None:
-        """Byte1('O'): origins are not part of the stream."""
+    def _origin(self, message: bytes) -> None:
+        """Byte1('O'): an origin, which Debezium's envelope alone has."""
+        if isinstance(self._writer.transaction, DebeziumTransaction):
+            self._writer.transaction.set_origin(message)

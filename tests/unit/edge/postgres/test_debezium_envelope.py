@@ -21,6 +21,7 @@ from tests.unit.edge.postgres.messages import (
     commit,
     delete,
     insert,
+    origin,
     relation,
     truncate,
     update,
@@ -72,6 +73,14 @@ def test_each_change_has_its_own_place_times_and_numbers():
     assert [each.get("last") for each in orders] == [None, None, True, True]
     assert fourth.value["source"]["sequence"] == f'["{END}","1001"]'
     assert [each.position.ordinal for each in (first, second, third, fourth)] == [0, 1, 2, 0]
+
+
+def test_a_change_that_was_replicated_names_its_origin():
+    log = debezium()
+    log.transaction(origin(), TABLE, insert(*ROW))
+    log.transaction(insert(2, "B", None, None, 1), commit_lsn=END + 8, end=END + 16)
+    sources = [(each.value["source"]["origin"], each.value["source"]["origin_lsn"]) for each in log.changes()]
+    assert sources == [("elsewhere", COMMIT), (None, None)]
 
 
 def test_schema_records_name_columns_that_are_not_null():
