@@ -7,9 +7,11 @@ import psycopg2
 import pytest
 
 from edge.initialise import Adoption
+from headrace.verify.postgres.database import SourceDatabase
 from tests.fix_edge import arrive
 from tests.fix_stack import Database
 from tests.integration.snapshots import ask, ended, held, records, stored
+from tests.verify_sides import address
 from tests.waiting import eventually
 
 #: No standby is there; only who asks for it waits.
@@ -88,3 +90,18 @@ def test_a_copied_row_is_not_older_than_a_change_that_was_sent_before_readers_sa
     wanted = stored(database, "t")
     assert {row["note"] for row in wanted.values()} == {"new", "same"}
     assert held(interconnect, "t") == wanted
+
+
+def test_a_verification_has_its_place_in_the_log_while_no_standby_answers(private_postgres):
+    """Its marker would wait for one without limit, and hold the snapshot for as long."""
+    database = Database(private_postgres(settings=_SETTINGS))
+    database.execute("create table t (id int primary key)")
+    database.execute(f"alter database {database.name} set synchronous_commit = on")
+    placed = []
+
+    def connect():
+        with SourceDatabase.connect("jakarta/bank", address(database.dsn), placed=True) as found:
+            placed.append(found.place)
+
+    threading.Thread(target=connect, name="verification", daemon=True).start()
+    eventually(lambda: placed, 30, saying="it has a place")

@@ -197,7 +197,8 @@ def _type(name: str, modifier: int) -> SourceType:
 
 def _mark(source: str, address: PostgresqlConnection, settings: str) -> None:
     """Write a marker to the log, which the edge makes a record: when it has come, so has all that was committed before it."""
-    connection = _connect(source, address, settings, "", autocommit=True)
+    # It need not wait for a standby, which may be away for long.
+    connection = _connect(source, address, settings, "-c synchronous_commit=local", autocommit=True)
     try:
         connection.execute("SELECT pg_logical_emit_message(true, %s, 'verify')", (_MARKER,))
     except psycopg.Error as error:
