@@ -1,5 +1,7 @@
 """A lake whose bronze is written without Kafka, for tests of what silver makes of it: they need no server but Spark."""
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ bootstrap = "127.0.0.1:1"
 [spark.settings]
 "spark.sql.shuffle.partitions" = "2"
 [streams.bank]
-sources = ["jakarta/bank", "london/bank"]
+sources = {sources}
 """
 _RECORD = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
 
@@ -52,18 +54,25 @@ class LoggedFeed(Feed):
 
 
 class LoggedLake:
-    """A lake with one stream of two sources."""
+    """A lake with one stream of a few sources."""
 
-    def __init__(self, spark: SparkSession, folder: Path, settings: str = "") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        settings: str = "",
+        sources: Sequence[str] = ("jakarta/bank", "london/bank"),
+    ) -> None:
         self.spark = spark
         self._path = folder / "lake.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.feeds = (LoggedFeed("jakarta/bank", 0), LoggedFeed("london/bank", 1))
+        self.feeds = tuple(LoggedFeed(source, partition) for partition, source in enumerate(sources))
         self.file = self.set(settings)
 
     def set(self, settings: str) -> LakeFile:
         """Set more of the stream in the lake's file."""
-        self._path.write_text(_FILE + settings)
+        listed = json.dumps([feed.source for feed in self.feeds])
+        self._path.write_text(_FILE.format(sources=listed) + settings)
         self.file = load_file(self._path, LakeFile)
         return self.file
 

@@ -29,23 +29,26 @@ from infra.local.kafka import Kafka
 from spark_jobs import session
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
-from tests.benchmarks import lake_freshness, lake_records, results
+from tests.benchmarks import lake_freshness, lake_records, lake_tables, results
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
 
 FILE = Path("build/bench-lake.json")
-PARTS = ("bronze", "silver", "increments", "nothing", "freshness")
+PARTS = ("bronze", "silver", "increments", "tables", "nothing", "freshness")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--changes", default=2_000_000, show_default=True, help="Changes for bronze and for silver from empty.")
 @click.option("--rows", default=10_000_000, show_default=True, help="Rows of the table that increments go into.")
+@click.option("--tables", default=1000, show_default=True, help="Tables, of which a load changes twenty.")
 @click.option("--seconds", default=60, show_default=True, help="For which freshness is watched.")
 @click.option("--rate", default=1000, show_default=True, help="Changes a second while freshness is watched.")
 @click.option("--runs", default=3, show_default=True, help="Turns of each pair that count.")
 @click.option("--only", type=click.Choice(PARTS), multiple=True, help="Measure these parts alone.")
 @click.option("--memory", default="4g", show_default=True, help="Of the driver.")
-def bench(*, changes: int, rows: int, seconds: int, rate: int, runs: int, only: tuple[str, ...], memory: str) -> None:
+def bench(
+    *, changes: int, rows: int, tables: int, seconds: int, rate: int, runs: int, only: tuple[str, ...], memory: str
+) -> None:
     """Measure the lake, print a table, and write build/bench-lake.json."""
     logging.basicConfig(level=logging.WARNING)
     console, parts = Console(), only or PARTS
@@ -67,6 +70,9 @@ def bench(*, changes: int, rows: int, seconds: int, rate: int, runs: int, only: 
             if "increments" in parts:
                 console.rule("Silver, increments")
                 found += _increments(console, spark, folder, rows, runs)
+            if "tables" in parts:
+                console.rule("Many tables")
+                found += lake_tables.measure(console, spark, folder, tables=tables, changed=20, runs=runs)
             if "freshness" in parts:
                 console.rule("Freshness")
                 _topic(kafka, "fresh")
