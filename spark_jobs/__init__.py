@@ -3,6 +3,7 @@
 A module imports from the layers below its own, and within its own package (tests/unit/test_import_rules.py):
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
+    query_command                      `headrace lake tables` and `headrace lake sql`
     load_report  noop_check            a load's report; whether a load is needed at all
     load                               one load of a stream, or loads until stopped
     maintenance/  verify/              compaction, vacuum, replays; comparison with the sources
@@ -14,5 +15,5 @@ A module imports from the layers below its own, and within its own package (test
     session_pool                       sessions that loads use again
     session                            the Spark session
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  scratch  sizes  quoting  errors  progress
+    storage  object_store  scratch  sizes  quoting  errors  progress  command_options
 """

@@ -6,28 +6,18 @@ Spark is started only by what needs it, so `--help`, a wrong file and a failed c
 import json
 import logging
 import signal
-import sys
 import threading
-from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.console import Console
 
-from headrace.configuration.lake import LakeFile
-from headrace.configuration.load import load as load_file
 from headrace.configuration.new import new_lake
-from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.errors import NotConnected, Retryable
+from spark_jobs import command_options, query_command
 
 _log = logging.getLogger(__name__)
-
-_config = click.option(
-    "--config", "-c", required=True, type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
-)
-#: Columns where there is no terminal: nothing is cut in a file.
-_WIDTH = 1_000_000
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 
 
 @click.group()
@@ -36,11 +26,13 @@ def lake() -> None:
 
 
 lake.add_command(new_lake)
+lake.add_command(query_command.tables)
+lake.add_command(query_command.sql)
 
 
 @lake.command()
 @click.argument("stream")
-@_config
+@command_options.config
 @click.option("--only", type=click.Choice(["bronze", "silver"]), help="One step alone.")
 @click.option("--continuous", is_flag=True, help="Load until interrupted: bronze as records come.")
 @click.option(
@@ -52,7 +44,7 @@ lake.add_command(new_lake)
     help="With --continuous: seconds from one load of silver to the next.",
 )
 @click.option("--accept-gap", is_flag=True, help="Go on although retention took records that the lake never had.")
-@_json
+@command_options.as_json
 def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, accept_gap: bool, as_json: bool) -> None:
     """Load what came to STREAM since the last load: Kafka into bronze, bronze into silver.
 
@@ -61,7 +53,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     """
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
-    file = _file(config, stream)
+    file = command_options.file_of(config, stream)
     from spark_jobs import load as job
     from spark_jobs import load_report, noop_check
     from spark_jobs.session import session
@@ -95,11 +87,11 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
 
 @lake.command()
 @click.argument("stream")
-@_config
-@_json
+@command_options.config
+@command_options.as_json
 def check(stream: str, config: str, *, as_json: bool) -> None:
     """See whether STREAM can be loaded: Kafka answers, the topic is the same, and still holds what is needed next."""
-    file = _file(config, stream)
+    file = command_options.file_of(config, stream)
     from spark_jobs.bronze import check as job
 
     found = job.check(file, stream)
@@ -117,11 +109,11 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
 
 @lake.command()
 @click.argument("stream")
-@_config
-@_json
+@command_options.config
+@command_options.as_json
 def positions(stream: str, config: str, *, as_json: bool) -> None:
     """Show up to where each source of STREAM is published, and which offsets bronze holds."""
-    file = _file(config, stream)
+    file = command_options.file_of(config, stream)
     from spark_jobs import load_report
     from spark_jobs.bronze import envelope
     from spark_jobs.bronze import load as bronze
@@ -133,7 +125,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     state = published_tables.positions(spark, file, stream)
     held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
-        load_report.show_positions(_console(markup=True), state, held)
+        load_report.show_positions(command_options.console(markup=True), state, held)
         return
     own = file.topic(stream)
     others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
@@ -151,7 +143,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
 
 @lake.command()
 @click.argument("stream")
-@_config
+@command_options.config
 @click.option("--layer", type=click.Choice(["silver", "bronze"]), default="silver", show_default=True)
 @click.option(
     "--from",
@@ -159,13 +151,13 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     metavar="POINT",
     help="From an offset (OFFSET or PARTITION:OFFSET), a position (SOURCE=POSITION) or a time at the source on.",
 )
-@_json
+@command_options.as_json
 def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: bool) -> None:
     """Do a layer of STREAM again: silver from bronze, or bronze from Kafka, all of it or from a point on.
 
     Readers see the old rows until all new ones are published. Run no load of the stream meanwhile: one of the two would fail.
     """
-    file = _file(config, stream)
+    file = command_options.file_of(config, stream)
     from spark_jobs import load as job
     from spark_jobs import load_report
     from spark_jobs.maintenance import replay_bronze as again
@@ -193,15 +185,15 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
 @lake.command()
 @click.argument("stream")
 @click.argument("table")
-@_config
-@_json
+@command_options.config
+@command_options.as_json
 def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
     """Build TABLE (SCHEMA.TABLE at the source) of STREAM again from the newest copy of each source in bronze.
 
     For a table that stopped because a column's type or the key changed: run 'headrace edge snapshot TABLE --replace' at each
     source first, and a load when the copy is complete. The former rows are kept in a folder that the report names.
     """
-    file = _file(config, stream)
+    file = command_options.file_of(config, stream)
     from spark_jobs.session import session
     from spark_jobs.silver import rebuild as job
 
@@ -219,14 +211,14 @@ def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
 
 @lake.command()
 @click.argument("stream")
-@_config
-@_json
+@command_options.config
+@command_options.as_json
 def maintain(stream: str, config: str, *, as_json: bool) -> None:
     """Put small files of STREAM together, and remove those that were replaced longer ago than [lake] keep_days.
 
     What is published can be read at any moment, and loads may run meanwhile.
     """
-    file = _file(config, stream)
+    file = command_options.file_of(config, stream)
     from spark_jobs.maintenance import maintain as job
     from spark_jobs.session import session
 
@@ -240,83 +232,3 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
         console.print(f"  {path}: {old} files became {new}")
     for path in done.skipped:
         console.print(f"  {path}: left as it is, a load is changing it or has not published it yet")
-
-
-@lake.command()
-@click.argument("streams", nargs=-1)
-@_config
-@click.option("--rows", is_flag=True, help="Count the rows of each table, which opens all of them.")
-@click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
-@_json
-def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
-    """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
-    file = load_file(config, LakeFile)
-    chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
-    from spark_jobs import noop_check
-    from spark_jobs.query import listing
-    from spark_jobs.session import session
-
-    if stopped:
-        chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
-    found = listing.tables(session(file), file, chosen, rows=rows) if chosen else []
-    if stopped:
-        found = [one for one in found if one.state == "stopped"]
-    if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
-    else:
-        listing.show(_console(), found)
-    if stopped and found:
-        sys.exit(NeedsOperator.exit_code)
-
-
-@lake.command()
-@click.argument("query", required=False)
-@_config
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table", show_default=True
-)
-@click.option("--to", type=click.Path(), help="With --format parquet: the folder to make.")
-@click.option("--as-of", metavar="TIME", help="Show silver as it was at a moment at its sources (ISO 8601, UTC).")
-def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | None) -> None:
-    r"""Query the lake in Spark SQL: QUERY, a script on standard input, or a prompt (\q leaves, \d lists tables).
-
-    A script's statements end with semicolons; the first error ends it. What writes is refused.
-
-    Tables: silver.<table> (as published), silver_live.<table> (with what no load has merged yet), bronze.<stream>,
-    lake.published, history.<table> where history is kept. 'headrace lake tables' lists the names.
-    """
-    if (form == "parquet") != (to is not None and query is not None):
-        raise click.UsageError("--format parquet goes with QUERY and --to FOLDER, and --to with it.")
-    file = load_file(config, LakeFile)
-    script = None if query is not None or sys.stdin.isatty() else sys.stdin.read()
-    from spark_jobs.maintenance import replay_bronze as points
-    from spark_jobs.query import engine as queries
-    from spark_jobs.query import results
-
-    when = points.moment(as_of) if as_of is not None else None
-    from spark_jobs.session import session
-
-    with closing(queries.SqlEngine(session(file), file, as_of=when)) as desk:
-        if to is not None and query is not None:
-            results.write_parquet(desk.ask(query), to, file)
-            return
-        if query is not None:
-            results.write(desk.ask(query), form, sys.stdout)
-            return
-        if script is not None:
-            queries.run_script(desk, script, form, sys.stdout)
-            return
-        from spark_jobs.query import repl
-
-        repl.run(desk, form)
-
-
-def _console(*, markup: bool = False) -> Console:
-    """Return a console that cuts nothing where there is no terminal, and takes no name for markup."""
-    return Console(highlight=False, markup=markup, width=None if sys.stdout.isatty() else _WIDTH)
-
-
-def _file(config: str, stream: str) -> LakeFile:
-    file = load_file(config, LakeFile)
-    file.stream(stream)
-    return file

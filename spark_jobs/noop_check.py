@@ -13,7 +13,7 @@ from spark_jobs.bronze import check, note_renewal
 from spark_jobs.bronze.load import BronzeReport, mirror
 from spark_jobs.load import Report, Step
 from spark_jobs.silver.load import SilverReport
-from spark_jobs.state import delta_log, offsets, published
+from spark_jobs.state import delta_log, offsets, publication
 
 
 def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | None:
@@ -57,11 +57,11 @@ def _silver_is_current(lake: LakeFile, folder: Path, stream: str) -> bool:
         return False
     if not delta_log.local_only_maintained(str(folder / "bronze" / stream), note["bronze_version"]):
         return False
-    if note.get("settings") != published.settings(lake, stream):
+    if note.get("settings") != publication.settings(lake, stream):
         return False
     there = [one.parent.name for one in (folder / "silver" / stream).glob("*/_delta_log")]
-    return bool(published.tables_digest(there) == note["tables"])
+    return bool(publication.tables_digest(there) == note["tables"])
 
 
 def _notes(folder: Path) -> Iterator[delta_log.Note]:
-    return delta_log.local_notes(str(folder / "state"), published.NOTE)
+    return delta_log.local_notes(str(folder / "state"), publication.NOTE)

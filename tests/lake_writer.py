@@ -22,7 +22,7 @@ from spark_jobs.bronze import sink
 from spark_jobs.session import session
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import merge as write
-from spark_jobs.state import offsets, published
+from spark_jobs.state import offsets, publication
 
 
 def stop() -> None:
@@ -61,17 +61,17 @@ def stop_in_write(folder: Path) -> None:
 
 def load_silver(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:
     """Load silver once, with a stop at the step; return how it ended."""
-    merge, append = write.merge, published.append
+    merge, append = write.merge, publication.append
     if step == "silver, merging":
         write.merge = once(merge, before=True)
     elif step == "silver, publishing":
-        published.append = once(append, before=True)
+        publication.append = once(append, before=True)
     try:
         return f"loaded {sum(silver.load(spark, lake, stream).changes.values())}"
     except ReplicationError as error:
         return f"{'Retryable' if isinstance(error, Retryable) else type(error).__name__} {error.message}"
     finally:
-        write.merge, published.append = merge, append
+        write.merge, publication.append = merge, append
 
 
 def load(spark: SparkSession, lake: LakeFile, stream: str, step: str) -> str:

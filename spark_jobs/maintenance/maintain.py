@@ -22,7 +22,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.silver import clustering, scd2, table_task
-from spark_jobs.state import delta_log, published, retention, schema_texts
+from spark_jobs.state import delta_log, publication, published, retention, schema_texts
 from spark_jobs.state.published import Table
 
 #: Files smaller than this are put together, into files of this size.
@@ -115,7 +115,7 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
             done.compacted[raw.removeprefix(f"{lake.root}/")] = found
     if tables != base:
         after = replace(before, started_at=started, tables=tables)
-        published.append(session, lake, after, before=replace(before, tables=base), maintenance=True)
+        publication.append(session, lake, after, before=replace(before, tables=base), maintenance=True)
     return replace(done, seconds=monotonic() - began)
 
 

@@ -25,7 +25,7 @@ from spark_jobs.silver import merge as write
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import published
+from spark_jobs.state import publication, published
 from spark_jobs.state.published import Positions, Published, Table
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def replay(
             changes=sum(t.changes for t in tables.values()),
             tables=tables,
         )
-        after = published.append(spark, lake, after, before=before)
+        after = publication.append(spark, lake, after, before=before)
     return SilverReport(
         stream=stream,
         load=after.load,

@@ -23,8 +23,8 @@ from spark_jobs.query import overlay_sql
 from spark_jobs.quoting import name as _q
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import batch_profile, copies, prechecks, table_load, table_task, target_schema, unfinished
-from spark_jobs.silver.batch_profile import BatchProfile, TableProfile
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
 from spark_jobs.state import delta_log, offsets

@@ -1,11 +1,11 @@
-"""What a range of bronze holds, by source and table: enough to choose what is done, without reading a row's value.
+"""Finding what a range of bronze holds, by source and table, without reading a row's value.
 
 Finds where each source's range ends: at the last change of its last whole transaction; the rest waits for the next load. Where
 tables have topics of their own, a transaction counts as whole up to where all topics have been loaded.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
@@ -13,70 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schema import TableSchema, copy_mark
+from spark_jobs.silver.profiles import BatchProfile, Beyond, Reached, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state.published import Positions
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableProfile:
-    """What one source has for one table in a range; flags may count changes beyond the high watermark; positions decide."""
-
-    source: str
-    table: str
-    #: Changes in the range, and roughly of how many keys.
-    changes: int
-    keys: int
-    #: Position of the first change.
-    first: str
-    #: Position of the last change.
-    final: str
-    truncates: tuple[Truncate, ...]
-    #: Whether rows are deleted.
-    deletes: bool
-    #: Whether an update lacks columns that the log did not carry.
-    partial: bool
-    #: Whether an update may have changed a key.
-    rekeyed: bool
-    #: Position of the first update or delete without a key; None when there is none.
-    keyless: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reached:
-    """How far a range goes of one source."""
-
-    #: Position of the last record that ends a transaction; None when none does.
-    last: str | None
-    #: When that one was committed, in milliseconds; None when none does.
-    last_ms: int | None
-    #: Position of the last record.
-    final: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beyond:
-    """What a source has beyond its high watermark, and the next load needs."""
-
-    #: Changes of tables.
-    changes: int
-    #: Position of the last record.
-    upto: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchProfile:
-    """What bronze holds of a stream after its low watermarks, up to its high watermarks."""
-
-    high: Positions
-    #: By source and table, up to the high watermarks alone.
-    seen: list[TableProfile]
-    #: When the last change up to a source's high watermark was committed, in milliseconds, of sources that state it.
-    committed_ms: dict[str, int]
-    #: By source, of those that have anything beyond their cut.
-    beyond: dict[str, Beyond]
-    #: In position order.
-    records: list[SchemaRecord]
 
 
 def profile(

@@ -19,7 +19,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
 from spark_jobs.silver import batch_profile, copies, scd2_load, table_task
-from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Published, Table
 

@@ -28,11 +28,11 @@ from spark_jobs.silver import (
     tables_load,
     unfinished,
 )
-from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import delta_log, name_registry, published
+from spark_jobs.state import delta_log, name_registry, publication, published, schema_texts
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
@@ -137,7 +137,7 @@ def load(
         after = _after(before, high, results, version, left, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
-            after = published.append(spark, lake, after, before=before)
+            after = publication.append(spark, lake, after, before=before)
     return SilverReport(
         stream=stream,
         load=after.load if worth else None,
@@ -158,6 +158,7 @@ def _tasks(
 ) -> dict[str, TableTask]:
     """Return what is to be done for each table that has something new, the mark of a copy included."""
     names = {one.table for one in new.seen} | {one.table for one in new.records if one.mark is not None}
+    schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
     return {
         name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)

@@ -2,16 +2,13 @@
 
 A row's timeline is what happened at its key, by position. An update that changed the key is in two timelines: at the old
 key it removes the row, at the new key it puts it. A column that an update did not carry takes its value from what went before
-it in its timeline: earlier changes of the range, or silver's own row; for one that changed the key, from the old key's
-timeline. What was never carried anywhere (the row was there before capture began) is null, and nothing is taken from before a
-delete. Where deleted rows stay, a delete has the values that the row had, and a truncate is a delete in every timeline.
+it in its timeline (timeline_values.py). Where deleted rows stay, a delete has the values that the row had, and a truncate is a
+delete in every timeline.
 """
 
-import functools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
@@ -21,20 +18,11 @@ from spark_jobs.silver import changes as plain
 from spark_jobs.silver import key_range, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.timeline_values import KEY, MOVED, OLD, SEED, UNCHANGED, Persist, carried, cell, ends, filled
 from spark_jobs.silver.truncates import Truncate
 
-#: Of a timeline's rows: the key, and whether it is silver's own row rather than a change.
-KEY, SEED = "_key", "_seed"
-_OLD, _UNCHANGED, _MOVED = "_old_key", "_unchanged", "_moved"
-#: How many deletes went before a row of a timeline.
-_LIFE = "_life"
 #: Keys up to which every task that reads stored rows is given them all, so that stored rows are not shuffled.
 _FEW_KEYS = 200_000
-#: Each round follows twice as many changes of a row's key, so this is more than there are positions.
-_MOST_ROUNDS = 64
-
-
-Persist = Callable[[DataFrame], DataFrame]
 
 
 def latest_rows(
@@ -76,12 +64,12 @@ def row_versions(
     if target.soft:
         names = [name for name in target.columns if name not in target.key]
         seeded = _seeded(_truncated(timeline, cleared), target, silver, names)
-        return _filled(_ended_once(seeded), names, persist, partial=partial)
+        return filled(_ended_once(seeded), names, persist, partial=partial)
     if not partial:
         return timeline
-    missing = [row[0] for row in events.select(F.explode(_UNCHANGED)).distinct().collect()]
+    missing = [row[0] for row in events.select(F.explode(UNCHANGED)).distinct().collect()]
     names = [name for name in target.columns if name in missing and name not in target.key]
-    return _filled(_seeded(timeline, target, silver, names), names, persist, partial=True)
+    return filled(_seeded(timeline, target, silver, names), names, persist, partial=True)
 
 
 def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
@@ -110,10 +98,10 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
         F.col("op").alias(OP),
         # The record's own key; under a former key, the row's columns.
         _key(target, [F.col("named"), F.col("row.after"), before]).alias(KEY),
-        old.alias(_OLD),
-        plain.unchanged(target, F.col("row.unchanged")).alias(_UNCHANGED),
+        old.alias(OLD),
+        plain.unchanged(target, F.col("row.unchanged")).alias(UNCHANGED),
         F.lit(False).alias(SEED),
-    ).withColumn(_MOVED, F.coalesce(F.col(_OLD) != F.col(KEY), F.lit(False)))
+    ).withColumn(MOVED, F.coalesce(F.col(OLD) != F.col(KEY), F.lit(False)))
 
 
 def _value(target: TargetSchema, name: str) -> Column:
@@ -136,7 +124,7 @@ def _key(target: TargetSchema, places: list[Column]) -> Column:
 
 def _timeline(events: DataFrame) -> DataFrame:
     """Return every key's changes: an update that changed the key is also a removal at the old one."""
-    removals = events.filter(_MOVED).withColumns({KEY: F.col(_OLD), OP: F.lit("d"), _MOVED: F.lit(False)})
+    removals = events.filter(MOVED).withColumns({KEY: F.col(OLD), OP: F.lit("d"), MOVED: F.lit(False)})
     return events.unionByName(removals)
 
 
@@ -146,42 +134,36 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
         return timeline
     of_source = F.filter(truncates.listed(cleared), lambda one: one["source"] == F.col(SOURCE))
     keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
-    ends = keys.select(
+    added = keys.select(
         *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),
         F.timestamp_micros("_truncate.at").alias(COMMIT_TIME),
-        *(F.lit("t").alias(OP), F.array().cast("array<string>").alias(_UNCHANGED)),
-        *(F.lit(False).alias(SEED), F.lit(False).alias(_MOVED)),
+        *(F.lit("t").alias(OP), F.array().cast("array<string>").alias(UNCHANGED)),
+        *(F.lit(False).alias(SEED), F.lit(False).alias(MOVED)),
     )
-    return timeline.unionByName(ends, allowMissingColumns=True)
+    return timeline.unionByName(added, allowMissingColumns=True)
 
 
 def _ended_once(timeline: DataFrame) -> DataFrame:
     """Return the timelines in which truncates are deletes, of rows that lived: what is deleted already stays as it is."""
     previous = F.lag(OP).over(Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED))
-    again = timeline.withColumn(
-        "_again", _ends() & (previous.isin("d", "t") | ((F.col(OP) == "t") & previous.isNull()))
-    )
+    again = timeline.withColumn("_again", ends() & (previous.isin("d", "t") | ((F.col(OP) == "t") & previous.isNull())))
     kept = again.filter(F.col(SEED) | ~F.coalesce("_again", F.lit(False))).drop("_again")
-    return kept.withColumn(OP, F.when(_ends(), "d").otherwise(F.col(OP)))
-
-
-def _ends() -> Column:
-    return F.col(OP).isin("d", "t")
+    return kept.withColumn(OP, F.when(ends(), "d").otherwise(F.col(OP)))
 
 
 def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None, names: list[str]) -> DataFrame:
     """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
-    cells = {f"_cell_{i}": _carried(name) for i, name in enumerate(names)}
+    cells = {f"_cell_{i}": carried(name) for i, name in enumerate(names)}
     timeline = timeline.withColumns(cells)
     if silver is None:
         return timeline
-    needed = F.size(_UNCHANGED) > 0
-    wanted = timeline.filter(needed | _ends() if target.soft else needed).select(SOURCE, KEY).distinct()
+    needed = F.size(UNCHANGED) > 0
+    wanted = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY).distinct()
     known = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
     seeds = having(known, wanted, target).drop(*(_q(name) for name in target.key))
-    seeds = seeds.withColumns({f"_cell_{i}": _cell(_stored(silver, target, name)) for i, name in enumerate(names)})
+    seeds = seeds.withColumns({f"_cell_{i}": cell(_stored(silver, target, name)) for i, name in enumerate(names)})
     gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
-    seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), _MOVED: F.lit(False)})
+    seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), MOVED: F.lit(False)})
     return timeline.unionByName(
         seeds.select(*(c for c in timeline.columns if c in seeds.columns)), allowMissingColumns=True
     )
@@ -199,74 +181,3 @@ def _stored(silver: DataFrame, target: TargetSchema, name: str) -> Column:
     """Return a column of silver's own rows, in the type that the range's schemas give it; null where it is new."""
     there = F.col(_q(name)) if name in silver.columns else F.lit(None)
     return there.cast(target.columns[name])
-
-
-def _carried(name: str) -> Column:
-    """Return what a change has for a column: its value; not known yet, for one that came from another key; or nothing."""
-    absent = F.array_contains(_UNCHANGED, name)
-    value = F.col(_q(name))
-    carried = F.when(~absent, _cell(value)).when(F.col(_MOVED), _cell(value, of=F.col(POSITION)))
-    return F.when(~_ends(), carried)
-
-
-def _cell(value: Column, of: Column | None = None) -> Column:
-    """Return a value; or, with `of`, the value that the row had under its old key before the change at that position."""
-    return F.struct(value.alias("value"), (F.lit(None).cast("string") if of is None else of).alias("of"))
-
-
-def _filled(timeline: DataFrame, names: list[str], persist: Persist, *, partial: bool) -> DataFrame:
-    """Return the timelines with every column that was not carried taken from what went before it.
-
-    Without `partial` that is deletes alone, and nothing comes from another key.
-    """
-    cells = [f"_cell_{i}" for i in range(len(names))]
-    if not cells:
-        return timeline
-    earlier = Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED).rowsBetween(Window.unboundedPreceding, -1)
-    timeline = timeline.withColumn(_LIFE, F.coalesce(F.sum((F.col(OP) == "d").cast("int")).over(earlier), F.lit(0)))
-    order = (
-        Window.partitionBy(SOURCE, KEY, _LIFE)
-        .orderBy(POSITION, SEED)
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
-    if partial and not timeline.filter(F.col(_MOVED) & _unknown(cells)).isEmpty():
-        filled = persist(_carried_on(timeline, cells, order))
-        removals = filled.filter((F.col(OP) == "d") & F.col(_OLD).isNotNull())
-        left = _resolved(removals.select(SOURCE, POSITION, *cells), cells)
-        joined = timeline.join(
-            left.withColumnsRenamed({cell: f"{cell}_left" for cell in cells}), on=[SOURCE, POSITION], how="left"
-        )
-        taken = {
-            # Where the old key had no row, the value is null, and not that of an earlier row of the new key.
-            cell: F.when(F.col(f"{cell}.of").isNotNull(), F.coalesce(f"{cell}_left", cell)).otherwise(F.col(cell))
-            for cell in cells
-        }
-        timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells))
-    filled = _carried_on(timeline, cells, order)
-    values = {name: F.col(f"{cell}.value") for name, cell in zip(names, cells, strict=True)}
-    return filled.withColumns(values).drop(*cells, _LIFE)
-
-
-def _unknown(cells: list[str]) -> Column:
-    return functools.reduce(operator.or_, (F.col(f"{cell}.of").isNotNull() for cell in cells))
-
-
-def _carried_on(timeline: DataFrame, cells: list[str], order: WindowSpec) -> DataFrame:
-    return timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells})
-
-
-def _resolved(left: DataFrame, cells: list[str]) -> DataFrame:
-    """Return what each key left behind when it was changed, with no value that is only "as it was before another change".
-
-    Each round follows twice as many changes of the key as the one before, so the rounds are few however many changes there are.
-    """
-    for _ in range(_MOST_ROUNDS):
-        if left.filter(_unknown(cells)).isEmpty():
-            return left
-        for cell in cells:
-            earlier = left.select(SOURCE, F.col(POSITION).alias("_of"), F.col(cell).alias("_earlier"))
-            followed = left.withColumn("_of", F.col(f"{cell}.of")).join(earlier, on=[SOURCE, "_of"], how="left")
-            value = F.when(F.col("_of").isNotNull(), F.col("_earlier")).otherwise(F.col(cell))
-            left = followed.withColumn(cell, value).drop("_of", "_earlier")
-        left = left.localCheckpoint()
-    raise AssertionError("changes of keys that refer to each other")

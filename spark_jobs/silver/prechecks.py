@@ -19,8 +19,8 @@ from headrace.schema import TableSchema
 from spark_jobs.bronze import load as bronze
 from spark_jobs.quoting import name as _q
 from spark_jobs.silver import batch_profile, target_schema, truncates
-from spark_jobs.silver.batch_profile import TableProfile
 from spark_jobs.silver.incompatible import rekeyed
+from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.table_task import TableTask, between
 from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate

@@ -20,9 +20,10 @@ from spark_jobs.silver import batch_profile, copies, scd2_load, table_load, tabl
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.incompatible import Incompatible
+from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
-from spark_jobs.state import delta_log, published
+from spark_jobs.state import delta_log, publication, published
 from spark_jobs.state.published import Positions, Table
 
 
@@ -63,7 +64,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         done = apply(spark.newSession(), context, own, begins)
         tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
         after = replace(before, load=context.load, started_at=started, changes=done.changes, tables=tables)
-        published.append(spark, lake, after, before=before)
+        publication.append(spark, lake, after, before=before)
     return Rebuilt(
         stream=stream,
         table=name,
@@ -102,7 +103,7 @@ def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> t
     return own, copies
 
 
-def _last_truncate(one: batch_profile.TableProfile, high: Positions) -> str | None:
+def _last_truncate(one: TableProfile, high: Positions) -> str | None:
     return max((it.position for it in one.truncates if it.position <= high.get(one.source, "")), default=None)
 
 

@@ -20,6 +20,7 @@ from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.commit_gate import before_commit
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.timeline_values import KEY, SEED
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_snapshot, places
 
@@ -44,19 +45,17 @@ def versions(
 
     `current` holds the history's rows that have not ended; those of keys that the range touches are among the versions.
     """
-    events = timeline.filter(~F.col(ordered_apply.SEED)).select(
-        *_event_columns(target), F.lit(None).cast("string").alias(FROM)
-    )
+    events = timeline.filter(~F.col(SEED)).select(*_event_columns(target), F.lit(None).cast("string").alias(FROM))
     if current is not None:
         events = events.unionByName(_open(current, events, target))
-    of_key = Window.partitionBy(SOURCE, ordered_apply.KEY).orderBy(POSITION)
+    of_key = Window.partitionBy(SOURCE, KEY).orderBy(POSITION)
     here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
     previous = F.lag(here).over(of_key)
     events = events.withColumn("_previous", F.lag(POSITION).over(of_key))
     cut = truncates.first_after(F.col("_previous"), cleared)["position"] < F.col(POSITION)
     begins = previous.isNull() | ~here.eqNullSafe(previous) | F.coalesce(cut, F.lit(False))
     numbered = events.withColumn(_BEGINS, begins.cast("int")).withColumn(_VERSION, F.sum(_BEGINS).over(of_key))
-    of_version = Window.partitionBy(SOURCE, ordered_apply.KEY, _VERSION)
+    of_version = Window.partitionBy(SOURCE, KEY, _VERSION)
     first = of_version.orderBy(POSITION).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     last = numbered.withColumns(
         {
@@ -66,27 +65,27 @@ def versions(
         }
     ).filter(F.col("_rank") == 1)
     return _ended(last, cleared).select(
-        *(F.col(f"{ordered_apply.KEY}.{_q(n)}").alias(n) if n in target.key else F.col(_q(n)) for n in target.columns),
+        *(F.col(f"{KEY}.{_q(n)}").alias(n) if n in target.key else F.col(_q(n)) for n in target.columns),
         *(SOURCE, START, END, FROM, UPTO),
     )
 
 
 def _event_columns(target: TargetSchema) -> list[str]:
     own = [_q(name) for name in target.columns if name not in target.key]
-    return [*own, SOURCE, ordered_apply.KEY, POSITION, COMMIT_TIME, OP]
+    return [*own, SOURCE, KEY, POSITION, COMMIT_TIME, OP]
 
 
 def _open(current: DataFrame, events: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the rows that have not ended, of keys that the events touch, as the first events of their keys."""
-    keyed = current.withColumn(ordered_apply.KEY, F.struct(*(F.col(_q(name)).alias(name) for name in target.key)))
-    touched = ordered_apply.having(keyed, events.select(SOURCE, ordered_apply.KEY).distinct(), target)
+    keyed = current.withColumn(KEY, F.struct(*(F.col(_q(name)).alias(name) for name in target.key)))
+    touched = ordered_apply.having(keyed, events.select(SOURCE, KEY).distinct(), target)
     rows = touched.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START), OP: F.lit("r")})
     return rows.select(*_event_columns(target), FROM)
 
 
 def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
     """Return the versions of rows with their ends: the next change of the key, or a truncate before it."""
-    of_key = Window.partitionBy(SOURCE, ordered_apply.KEY).orderBy(FROM)
+    of_key = Window.partitionBy(SOURCE, KEY).orderBy(FROM)
     following = F.struct(F.lead(FROM).over(of_key).alias("position"), F.lead(START).over(of_key).alias("at"))
     truncate = truncates.first_after(F.col(FROM), cleared)
     sooner = truncate["position"].isNotNull() & (

@@ -24,10 +24,11 @@ from spark_jobs.silver import (
     truncates,
 )
 from spark_jobs.silver import merge as write
-from spark_jobs.silver.batch_profile import TableProfile
 from spark_jobs.silver.commit import Base
+from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
+from spark_jobs.silver.timeline_values import Persist
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions, Table
@@ -135,7 +136,7 @@ def note(context: LoadContext, task: TableTask, kind: str, base: Base) -> str:
 
 
 @contextmanager
-def persist_scope() -> Iterator[ordered_apply.Persist]:
+def persist_scope() -> Iterator[Persist]:
     """Give a function that persists frames, and release them afterwards."""
     frames: list[DataFrame] = []
 
@@ -156,7 +157,7 @@ def rows(
     within: Column,
     ahead: list[TableProfile],
     silver: DataFrame | None,
-    persist: ordered_apply.Persist,
+    persist: Persist,
     cleared: list[Truncate],
 ) -> DataFrame:
     """Return the newest row of each key; of a table without a key, every row. `silver` is the table at the low watermarks."""

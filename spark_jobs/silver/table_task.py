@@ -13,7 +13,7 @@ from headrace.configuration.lake import LakeFile, TableOptions
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
 from spark_jobs.silver import batch_profile, scd2, target_schema
-from spark_jobs.silver.batch_profile import BatchProfile, TableProfile
+from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import places
@@ -86,14 +86,15 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
 def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
     """Return what is to be done for a table, of what bronze has for all tables."""
     known = before.tables.get(name, Table(table=name, positions=before.positions))
+    seen, records = new.of_table(name)
     return TableTask(
         table=name,
         path=path(lake, before.stream, name),
         known=known,
         former_schemas=dict(known.schemas),
         high=new.high,
-        seen=[one for one in new.seen if one.table == name],
-        records=[record for record in new.records if record.table == name],
+        seen=seen,
+        records=records,
         after=after,
         history=lake.stream(before.stream).history_of(name),
         history_path=scd2.path(lake, before.stream, name),

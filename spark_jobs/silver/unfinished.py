@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver.batch_profile import BatchProfile
+from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.state.published import Published
 from spark_jobs.state.published_rows import Unfinished
 

@@ -23,6 +23,8 @@ from spark_jobs.state import delta_snapshot
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
 _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
+#: What adds or widens columns, and changes no rows: loads of release 0.1 carry no note on it.
+_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
 
 Note = dict[str, Any]
@@ -73,7 +75,7 @@ def is_maintenance(info: Note) -> bool:
 
 def is_foreign(info: Note) -> bool:
     """Whether a commit may have changed rows and carries no note of ours."""
-    return not is_maintenance(info) and _noted(info) is None
+    return not is_maintenance(info) and str(info.get("operation")) not in _COLUMNS and _noted(info) is None
 
 
 def _maintained(commits: Iterator[tuple[int, Note]], after: int) -> int | None:

@@ -1,10 +1,11 @@
 """The schema records of published tables, each kept once: `<root>/schemas` has a row for each text, by the text's own digest.
 
 What is published names schemas by digest, so publishing costs nothing for schemas that did not change. A text that was written
-and never published, or twice, does no harm. Called by published.py.
+and never published, or twice, does no harm. Called by publication.py.
 """
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -34,8 +35,12 @@ class SchemaTexts(Mapping[str, str]):
         """Return the record of a source, with all of the table in one reading."""
         one = self.digests[source]
         if one not in _known[self._place]:
-            fetch(self._spark, self._place, self.digests.values())
+            self.fetch(self.digests.values())
         return _known[self._place][one]
+
+    def fetch(self, digests: Iterable[str]) -> None:
+        """Read the records of these digests, which may be other tables', ahead of their first use."""
+        _fetch(self._spark, self._place, digests)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the sources."""
@@ -68,13 +73,22 @@ def digests(texts: Mapping[str, str]) -> dict[str, str]:
     return dict(texts.digests) if isinstance(texts, SchemaTexts) else {s: _digest(t) for s, t in texts.items()}
 
 
-def fetch(spark: SparkSession, place: str, wanted: Iterable[str]) -> None:
+def fetch_together(tables: Iterable[Mapping[str, str]]) -> None:
+    """Read the schema records of several tables in one reading, where each table would take one of its own."""
+    unread = [one for one in tables if isinstance(one, SchemaTexts)]
+    if unread:
+        unread[0].fetch(digest for one in unread for digest in one.digests.values())
+
+
+def _fetch(spark: SparkSession, place: str, wanted: Iterable[str]) -> None:
     """Read texts that this process does not know yet, all at once; raise NeedsOperator when one is lost."""
     known = _known[place]
     if not (missing := sorted(set(wanted) - known.keys())):
         return
     if delta_log.is_table(spark, place):
-        rows = spark.read.format("delta").load(place).filter(F.col("digest").isin(missing)).collect()
+        # As text: of thousands, a literal of Python's each takes seconds.
+        chosen = F.expr("digest IN ({})".format(", ".join(f"'{digest}'" for digest in missing)))
+        rows = spark.read.format("delta").load(place).filter(chosen).collect()
         known.update((row["digest"], row["text"]) for row in rows)
     if set(missing) - known.keys():
         raise NeedsOperator(
@@ -91,8 +105,9 @@ def keep(spark: SparkSession, place: str, texts: Iterable[str]) -> None:
     if not new:
         return
     # From text, so that no Python process is started for a few rows.
-    rows = (F.struct(F.lit(digest).alias("digest"), F.lit(text).alias("text")) for digest, text in sorted(new.items()))
-    frame = spark.range(1).select(F.inline(F.array(*rows))).coalesce(1)
+    rows = json.dumps([{"digest": digest, "text": text} for digest, text in sorted(new.items())])
+    parsed = F.from_json(F.lit(rows), "array<struct<digest: string, text: string>>")
+    frame = spark.range(1).select(F.inline(parsed)).coalesce(1)
     for tries in range(_TRIES):
         try:
             frame.write.format("delta").mode("append").save(place)

@@ -1,8 +1,10 @@
 """Tables that something else than a load has changed: files missing or damaged, restored, altered, vacuumed; clocks that jump.
 
-Each is an error that names the table and what to do, readers see what was published, and nothing is published in part.
+Each is an error that names the table and what to do, readers see what was published, and nothing is published in part. What a
+load of release 0.1 leaves when it dies is none of these.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from spark_jobs.maintenance import maintain, replay_silver
 from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import published
 from tests.lake_age import age
+from tests.lake_death import dying_before_it_publishes
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -159,6 +162,58 @@ def test_table_that_somebody_else_changed_stops_until_it_is_replayed(bank):
     assert lake.load().problems == {}
     assert lake.rows("name") == [(J, "d")]
     assert len(lake.rows("entry", table=LOG)) == 4
+
+
+def as_release_0_1(table: str, after: int) -> list[str]:
+    """Write the commits after a version as release 0.1 did, with a note at the last one alone; return what each does."""
+    done = []
+    for file in sorted(Path(table, "_delta_log").glob("*.json")):
+        if int(file.stem) <= after:
+            continue
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        (info,) = (one["commitInfo"] for one in actions if "commitInfo" in one)
+        note = json.loads(info.pop("userMetadata"))
+        if note["headrace"] != "columns":
+            info["userMetadata"] = json.dumps({k: v for k, v in note.items() if k not in {"attempt", "number"}})
+        done.append(info["operation"])
+        kept = [one for one in actions if "txn" not in one]
+        file.write_text("".join(f"{json.dumps(one)}\n" for one in kept))
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        # Delta's own checksums, of what a table has after a commit.
+        file.with_suffix(".crc").unlink(missing_ok=True)
+    return done
+
+
+@pytest.mark.parametrize("merged", [False, True], ids=["before its MERGE", "before it publishes"])
+def test_load_of_release_0_1_that_died_after_it_changed_columns_is_finished(bank, merged):
+    # given a load that adds a column to a table and its history and widens one, and dies
+    lake = bank
+    one, _ = lake.feeds
+    before = state(lake)
+    wider = {"id": ("int8", None, None), "name": ("text", None, None), "balance": ("numeric", 12, 2)}
+    one.commit(one.schema(wider | {"note": ("text", None, None)}))
+    one.commit(one.update(id=1, name="c", balance="2.00", note="n"))
+    with dying_before_it_publishes(lake.file):
+        assert lake.load().problems == {}
+    folders = {
+        "version": table_task.path(lake.file, "bank", ACCOUNTS),
+        "history": scd2.path(lake.file, "bank", ACCOUNTS),
+    }
+    for name, folder in folders.items():
+        published_version = getattr(before.tables[ACCOUNTS], name)
+        done = as_release_0_1(folder, published_version)
+        assert {"ADD COLUMNS", "CHANGE COLUMN", "MERGE"} <= set(done)
+        if not merged:
+            for number in range(published_version + 1 + done.index("MERGE"), published_version + 1 + len(done)):
+                Path(folder, "_delta_log", f"{number:020d}.json").unlink()
+    forget(lake)
+    # when this release loads
+    report = lake.load()
+    # then
+    assert report.problems == {}
+    assert lake.rows("name", "cast(balance AS string)", "note") == [(J, "c", "2.00", "n")]
+    history = lake.spark.read.format("delta").load(folders["history"])
+    assert sorted(row["name"] for row in history.collect()) == ["a", "b", "c"]
 
 
 def test_table_that_was_vacuumed_too_early_names_the_remedy_that_works(bank):

@@ -13,7 +13,7 @@ from spark_jobs.maintenance import maintain
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
-from spark_jobs.state import published
+from spark_jobs.state import publication, published
 from spark_jobs.state.published import Published
 from tests.lake_death import dying_before_it_publishes
 
@@ -117,12 +117,12 @@ def test_what_was_published_is_read_again_where_a_lake_was_made_anew(spark, lake
     # given
     lake = lake_file(bank="unread")
     now = datetime.now(UTC)
-    published.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=1))
+    publication.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=1))
     assert published.latest(spark, lake, "bank").changes == 1
     # when
     shutil.rmtree(published.path(lake))
     assert published.latest(spark, lake, "bank").load == 0
-    published.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=2))
+    publication.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=2))
     # then
     assert published.latest(spark, lake, "bank").changes == 2
     assert [state.changes for state in published.latest_of_all(spark, lake)] == [2]

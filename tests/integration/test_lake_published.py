@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import Retryable
 from headrace.schema import Column, TableSchema
-from spark_jobs.state import former_format, published, schema_texts
+from spark_jobs.state import former_format, publication, published, schema_texts
 from spark_jobs.state.published import Published, Table
 
 J = "jakarta/bank"
@@ -48,7 +48,7 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
     def first(i):
         known = tables("1", *names, schemas={J: text}, keyed=True)
         done = Published(stream=f"s{i}", load=1, started_at=now, positions={J: "1"}, tables=known)
-        return published.append(spark.newSession(), lake, done)
+        return publication.append(spark.newSession(), lake, done)
 
     # L29: when the first loads of all streams publish at the same time, none fails
     with ThreadPoolExecutor(4) as pool:
@@ -59,7 +59,7 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
     before = published.latest(spark, lake, "s0")
     moved = {name: replace(one, positions={J: "2"}) for name, one in before.tables.items()}
     own = tables("2", *names[:2], version=1, changes=3, schemas={J: text}, keyed=True, since=1)
-    after = published.append(spark, lake, replace(before, positions={J: "2"}, tables=moved | own), before=before)
+    after = publication.append(spark, lake, replace(before, positions={J: "2"}, tables=moved | own), before=before)
     # then three rows are written, and everything is as it was given, schemas from where they are kept once
     assert rows(spark, lake) == 4 * 301 + 3
     published._read.clear()
@@ -71,12 +71,12 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
     assert spark.read.format("delta").load(schema_texts.path(lake)).select("digest").distinct().count() == 1
     # and a load that worked on what was published before is refused
     with pytest.raises(Retryable, match="something else published"):
-        published.append(spark, lake, replace(before, positions={J: "3"}), before=before)
+        publication.append(spark, lake, replace(before, positions={J: "3"}), before=before)
     # when time has passed, rows that were replaced are removed, and what is published stays
     spark.sql(f"UPDATE delta.`{published.path(lake)}` SET finished_at = finished_at - INTERVAL 10 DAYS")
     moved = {name: replace(one, changes=0, positions={J: "4"}) for name, one in found.tables.items()}
-    again = published.append(spark, lake, replace(found, positions={J: "4"}, tables=moved), before=found)
-    published.prune(spark, lake)
+    again = publication.append(spark, lake, replace(found, positions={J: "4"}, tables=moved), before=found)
+    publication.prune(spark, lake)
     assert rows(spark, lake) == 4 * 301 + 1
     assert published.latest(spark, lake, "s0").positions == again.positions
     assert published.latest(spark, lake, "s1").load == 1
@@ -103,7 +103,7 @@ def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
     done = replace(
         found, positions={J: "3"}, tables={"public.a": replace(found.tables["public.a"], positions={J: "3"})}
     )
-    published.append(spark, lake, done, before=found)
+    publication.append(spark, lake, done, before=found)
     # then nothing of the former table is needed any more
     spark.sql(f"DELETE FROM delta.`{former_format.path(lake)}`")
     published._read.clear()
@@ -119,13 +119,13 @@ def test_l21_table_that_was_made_again_is_not_looked_for_in_states_before(spark,
     # given a table, and a load that made it again, after its folder was moved
     lake = lake_file(bank="t")
     now = datetime.now(UTC)
-    one = published.append(
+    one = publication.append(
         spark,
         lake,
         Published(stream="bank", load=1, started_at=now, positions={J: "1"}, tables=tables("1", "a", "b", version=9)),
     )
     again = replace(one, positions={J: "2"}, tables=tables("2", "a", version=9) | tables("2", "b", version=0, since=-1))
-    published.append(spark, lake, again, before=one)
+    publication.append(spark, lake, again, before=one)
     # when the state before is asked for
     found = published.before(spark, lake, "bank", {J: "1"}, now - timedelta(days=1))
     # then the table that stayed is in it, the other one has to be made from bronze

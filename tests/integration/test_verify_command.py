@@ -13,7 +13,7 @@ from headrace.configuration.lake import Kafka, Lake, LakeFile, Stream
 from headrace.configuration.load import load
 from headrace.schema import TableSchema
 from spark_jobs.silver import table_task
-from spark_jobs.state import published
+from spark_jobs.state import publication
 from spark_jobs.state.published import Published, Table
 
 SOURCE, OTHER = "jakarta/bank", "london/bank"
@@ -56,7 +56,7 @@ def publish(spark, root, stream, balance):
     done = Published(
         stream=stream, load=1, started_at=datetime.now(UTC), positions={SOURCE: POSITION}, tables={known.table: known}
     )
-    published.append(spark, lake, done)
+    publication.append(spark, lake, done)
 
 
 def account_rows(spark, source, balance):

@@ -52,7 +52,7 @@ EDGE_LAYERS = [
 ]
 #: The layers of spark_jobs, from the lowest up; what is in one line imports nothing of the others there (spark_jobs/__init__.py).
 LAYERS = (
-    {"errors", "object_store", "progress", "quoting", "scratch", "sizes", "storage"},
+    {"command_options", "errors", "object_store", "progress", "quoting", "scratch", "sizes", "storage"},
     {"state"},
     {"session"},
     {"session_pool"},
@@ -64,6 +64,7 @@ LAYERS = (
     {"maintenance", "verify"},
     {"load"},
     {"load_report", "noop_check"},
+    {"query_command"},
     {"command", "jvm_warmup", "submit"},
 )
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from spark_jobs.state import published, published_rows
+from spark_jobs.state import publication, published_rows
 from spark_jobs.state.published_rows import Published, Table
 
 J = "jakarta/bank"
@@ -61,7 +61,7 @@ def test_l15_what_maintenance_published_meanwhile_stays():
     now = replace(base, load=5, tables=base.tables | {"public.a": a})
     b = replace(base.tables["public.b"], version=8, changes=1, positions={J: "9"})
     # when the load publishes
-    merged = published._merged(base, now, loaded(base, **{"public.b": b}), maintenance=False)
+    merged = publication._merged(base, now, loaded(base, **{"public.b": b}), maintenance=False)
     # then both are there
     assert (merged.load, merged.data) == (6, 6)
     assert (merged.tables["public.a"].version, merged.tables["public.b"].version) == (4, 8)
@@ -75,7 +75,7 @@ def test_l15_maintenance_leaves_the_tables_that_a_load_published_meanwhile():
     now = replace(loaded(base, **{"public.b": b}), load=5, data=5)
     compacted = {name: replace(base.tables[name], version=20) for name in ("public.a", "public.b")}
     # when it publishes
-    merged = published._merged(base, now, replace(base, tables=base.tables | compacted), maintenance=True)
+    merged = publication._merged(base, now, replace(base, tables=base.tables | compacted), maintenance=True)
     # then the load's version stays, and so do the stream's positions
     assert (merged.load, merged.data, merged.positions) == (6, 5, {J: "9"})
     assert (merged.tables["public.a"].version, merged.tables["public.b"].version) == (20, 8)

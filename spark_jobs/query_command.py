@@ -1,0 +1,86 @@
+"""`headrace lake tables` and `headrace lake sql`: see what is published, and query it.
+
+Spark is started only by what needs it, as for the other commands.
+"""
+
+import json
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
+from headrace.errors import NeedsOperator
+from spark_jobs import command_options
+
+
+@click.command()
+@click.argument("streams", nargs=-1)
+@command_options.config
+@click.option("--rows", is_flag=True, help="Count the rows of each table, which opens all of them.")
+@click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
+@command_options.as_json
+def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
+    """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
+    file = load_file(config, LakeFile)
+    chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
+    from spark_jobs import noop_check
+    from spark_jobs.query import listing
+    from spark_jobs.session import session
+
+    if stopped:
+        chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
+    found = listing.tables(session(file), file, chosen, rows=rows) if chosen else []
+    if stopped:
+        found = [one for one in found if one.state == "stopped"]
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
+    else:
+        listing.show(command_options.console(), found)
+    if stopped and found:
+        sys.exit(NeedsOperator.exit_code)
+
+
+@click.command()
+@click.argument("query", required=False)
+@command_options.config
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table", show_default=True
+)
+@click.option("--to", type=click.Path(), help="With --format parquet: the folder to make.")
+@click.option("--as-of", metavar="TIME", help="Show silver as it was at a moment at its sources (ISO 8601, UTC).")
+def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | None) -> None:
+    r"""Query the lake in Spark SQL: QUERY, a script on standard input, or a prompt (\q leaves, \d lists tables).
+
+    A script's statements end with semicolons; the first error ends it. What writes is refused.
+
+    Tables: silver.<table> (as published), silver_live.<table> (with what no load has merged yet), bronze.<stream>,
+    lake.published, history.<table> where history is kept. 'headrace lake tables' lists the names.
+    """
+    if (form == "parquet") != (to is not None and query is not None):
+        raise click.UsageError("--format parquet goes with QUERY and --to FOLDER, and --to with it.")
+    file = load_file(config, LakeFile)
+    script = None if query is not None or sys.stdin.isatty() else sys.stdin.read()
+    from spark_jobs.maintenance import replay_bronze as points
+    from spark_jobs.query import engine as queries
+    from spark_jobs.query import results
+
+    when = points.moment(as_of) if as_of is not None else None
+    from spark_jobs.session import session
+
+    with closing(queries.SqlEngine(session(file), file, as_of=when)) as desk:
+        if to is not None and query is not None:
+            results.write_parquet(desk.ask(query), to, file)
+            return
+        if query is not None:
+            results.write(desk.ask(query), form, sys.stdout)
+            return
+        if script is not None:
+            queries.run_script(desk, script, form, sys.stdout)
+            return
+        from spark_jobs.query import repl
+
+        repl.run(desk, form)

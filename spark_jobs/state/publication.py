@@ -1,0 +1,176 @@
+"""A publication: one commit that is appended last, of what a load, a replay or maintenance did to the tables of a stream.
+
+Fails as retryable where something else published since the caller read what it worked on. Rows that were replaced longer ago than
+`keep_days` are removed now and then, so no cost grows with the number of loads.
+"""
+
+import hashlib
+import logging
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from delta import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ReplicationError, Retryable
+from spark_jobs import quoting
+from spark_jobs.errors import explained, is_conflict
+from spark_jobs.state import delta_log, places, published, schema_texts
+from spark_jobs.state import published_rows as rows_of
+from spark_jobs.state.published_rows import NEW, Published, Table
+from spark_jobs.state.schema_texts import SchemaTexts
+
+NOTE = "published"
+#: After this many publications of a stream, replaced rows are removed and small files of the table are put together.
+_PRUNE_EVERY = 100
+#: How often a publication is tried again when maintenance, or other streams, publish at the same time.
+_TRIES = 8
+
+_log = logging.getLogger(__name__)
+
+
+def append(
+    spark: SparkSession, lake: LakeFile, done: Published, *, before: Published | None = None, maintenance: bool = False
+) -> Published:
+    """Publish what differs from the state `before`, on which the caller worked, and return what is published now.
+
+    Raises Retryable when another load or replay of the stream has published since. What maintenance published meanwhile, of
+    tables that this did not change, stays.
+    """
+    base = Published(stream=done.stream, load=done.load - 1, data=done.load - 1) if before is None else before
+    attempt = uuid.uuid4().hex
+    for _ in range(_TRIES):
+        now = published.latest(spark, lake, done.stream)
+        if now.data != base.data and not maintenance:
+            raise _overtaken(done.stream)
+        merged = _merged(base, now, done, maintenance=maintenance)
+        # Of a stream that former releases published, or none, all tables.
+        known = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
+        changed = rows_of.changed(known, merged)
+        if maintenance and not changed:
+            return now
+        schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
+        if _committed(spark, lake, merged, changed, attempt):
+            published.remember(spark, lake, merged)
+            if merged.load % _PRUNE_EVERY == 0:
+                prune(spark, lake)
+            return merged
+    raise _overtaken(done.stream)
+
+
+def _merged(base: Published, now: Published, done: Published, *, maintenance: bool) -> Published:
+    """Return the state to publish: what the caller changed, on what is published now."""
+    load, finished = now.load + 1, datetime.now(UTC)
+    if maintenance:
+        tables = {
+            name: _versions(base.tables.get(name), one, done.tables.get(name, one), replace(one, changes=0))
+            for name, one in now.tables.items()
+        }
+        return replace(now, load=load, finished_at=finished, changes=0, tables=tables)
+    tables = {}
+    for name, one in done.tables.items():
+        own = _versions(base.tables.get(name), now.tables.get(name, one), one, one)
+        tables[name] = replace(own, since=load) if own.since == NEW else own
+    return replace(done, load=load, data=load, finished_at=finished, tables=tables)
+
+
+def _versions(base: Table | None, now: Table, done: Table, row: Table) -> Table:
+    """Return a row with the versions of whichever side changed them; where both did, with the row's own."""
+
+    def pick(name: str) -> Any:
+        before, theirs, mine = getattr(base, name, None), getattr(now, name), getattr(done, name)
+        return theirs if mine == before else mine if theirs == before else getattr(row, name)
+
+    return replace(row, version=pick("version"), history=pick("history"))
+
+
+def _texts(changed: Iterable[Table]) -> list[str]:
+    """Return the schema records of tables that are in memory: the others were read from where they are kept."""
+    return [text for one in changed if not isinstance(one.schemas, SchemaTexts) for text in one.schemas.values()]
+
+
+def _committed(spark: SparkSession, lake: LakeFile, done: Published, changed: dict[str, Table], attempt: str) -> bool:
+    """Append a publication; return False when its number was taken by another one meanwhile."""
+    # From text, so that no Python process is started for a few rows.
+    found = rows_of.rows(done, changed)
+    for row in found:
+        row["path"] = f"silver/{done.stream}/{places.folder(row['table'])}" if row["table"] is not None else None
+    text = F.lit(msgspec.json.encode(found).decode())
+    frame = spark.range(1).select(F.inline(F.from_json(text, f"array<struct<{rows_of.COLUMNS}>>"))).coalesce(1)
+    writer = frame.write.format("delta").mode("append").option("userMetadata", _note(lake, done, attempt))
+    # A lake made by an earlier release lacks what is noted since.
+    writer = writer.option("mergeSchema", "true")
+    try:
+        # Delta passes over a number that is taken.
+        writer.option("txnAppId", f"headrace.published.{done.stream}").option("txnVersion", done.load).save(
+            published.path(lake)
+        )
+    except (PySparkException, Py4JError) as error:
+        # The first publications of many streams make the table at the same time.
+        if not is_conflict(error):
+            raise
+    notes = (delta_log.noted(info, NOTE) for _, info in delta_log.commits(spark, published.path(lake)))
+    return next((note["attempt"] == attempt for note in notes if note and note["stream"] == done.stream), False)
+
+
+def _note(lake: LakeFile, done: Published, attempt: str) -> str:
+    """Return what a look without Spark must know: whether the next load has anything to do."""
+    whole = all(one.problem is None and one.positions == done.positions for one in done.tables.values())
+    there = [places.folder(name) for name, one in done.tables.items() if one.version is not None]
+    return delta_log.write(
+        NOTE,
+        stream=done.stream,
+        load=done.load,
+        attempt=attempt,
+        bronze_version=done.bronze_version,
+        whole=whole,
+        tables=tables_digest(there),
+        settings=settings(lake, done.stream),
+    )
+
+
+def tables_digest(folders: Iterable[str]) -> str:
+    """Return a digest of the folders of a stream's tables: there may be thousands."""
+    return hashlib.blake2b("\n".join(sorted(folders)).encode(), digest_size=16).hexdigest()
+
+
+def settings(lake: LakeFile, stream: str) -> str:
+    """Return a digest of the settings of a stream's tables in the lake's file: a load has to apply a change of them."""
+    section = lake.stream(stream)
+    return hashlib.blake2b(msgspec.json.encode((section.history, section.tables)), digest_size=16).hexdigest()
+
+
+def _overtaken(stream: str) -> Retryable:
+    return Retryable(
+        f"stream {stream!r}: something else published while this ran; nothing was doubled",
+        hint="Run one load or replay of a stream at a time, then run this one again.",
+    )
+
+
+def prune(spark: SparkSession, lake: LakeFile) -> None:
+    """Remove rows that were replaced longer ago than `keep_days`, and put small files together; a failure is logged alone."""
+    try:
+        with explained("prune"):
+            _prune(spark.newSession(), lake)
+    except ReplicationError as error:
+        _log.info("what is published was not pruned this time: %s", error.message)
+
+
+def _prune(spark: SparkSession, lake: LakeFile) -> None:
+    rows = spark.read.format("delta").load(published.path(lake))
+    old = rows.filter(F.col("finished_at") < F.lit(datetime.now(UTC) - timedelta(days=lake.lake.keep_days + 1)))
+    # The newest of the old rows was the state until its successor came.
+    kept = old.groupBy("stream", "table").agg(F.max("load").alias("load"))
+    same = "s.stream = t.stream AND s.`table` <=> t.`table` AND t.load < s.load"
+    DeltaTable.forPath(spark, published.path(lake)).alias("t").merge(
+        kept.alias("s"), same
+    ).whenMatchedDelete().execute()
+    spark.sql(f"OPTIMIZE {quoting.table(published.path(lake))}")
