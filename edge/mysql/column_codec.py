@@ -34,6 +34,8 @@ class ColumnCodec(NamedTuple):
     scale: int | None = None
     #: What the edge's policy does to the values; `exclude` for a column that is read and not sent.
     policy: str | None = None
+    #: Debezium's name for a form that is not the ordinary one.
+    form_name: str | None = None
 
 
 #: What every generated function may use.

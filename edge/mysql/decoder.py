@@ -59,6 +59,7 @@ class Decoder:
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
             batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table, history=history
         )
+        self._truncates = records.truncates
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
@@ -240,7 +241,7 @@ class Decoder:
         for named, table_name in statement.tables:
             table = self._tables.emptied(named or database, table_name)
             transaction = self._writer.transaction
-            if table is not None and transaction is not None:
+            if table is not None and transaction is not None and self._truncates:
                 emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms)
                 self._writer.add(table, None, emptied)
 

@@ -84,7 +84,7 @@ class MysqlEngine:
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""
         with self._database() as database:
-            return condition(database, table, keys)
+            return condition(database, table, keys, self._config.records)
 
     def server_status(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed place and what the server has behind it."""
@@ -141,6 +141,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             chosen=Chosen(self._names.databases, self._names.tables, policy),
             policy=policy,
             zero_dates=self._names.zero_dates,
+            records=self._config.records,
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
             type_of=self._type_of,

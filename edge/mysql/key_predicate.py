@@ -14,30 +14,44 @@ from edge.mysql.connection import Database
 from edge.mysql.snapshot_columns import Catalogued, quoted
 from edge.mysql.snapshot_table import describe
 from edge.snapshot.dead_letters import check_keys, unclear
+from headrace.configuration.records import Records
 
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 #: Written between quotes without escapes, after a check of what is in it.
 _QUOTED = frozenset({"date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"})
+_TIMES = frozenset({"date", "time", "datetime"})
 _PLAIN = re.compile(r"[0-9a-fA-F:.T -]+Z?", re.ASCII)
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _BITS = re.compile(r"[01]+")
 _FLOAT = struct.Struct("<f")
 
 
-def condition(database: Database, name: str, keys: list[dict[str, Any]]) -> str:
+def condition(database: Database, name: str, keys: list[dict[str, Any]], records: Records) -> str:
     """Return the condition; raise NeedsOperator for a table that cannot be copied, and for keys that are not its own."""
     of, _, table = name.partition(".")
     found, _ = describe(database, of, table)
     columns = [found.columns[place] for place in found.places]
     names = [column.name for column in columns]
+    for column in columns:
+        if _has_form(column.data_type, records):
+            raise unclear(name, f"{column.name!r} is written in one of Debezium's forms")
     check_keys(name, keys, names)
     rows = [
         " and ".join(f"{quoted(column.name)} = {_literal(column, key[column.name], name)}" for column in columns)
         for key in keys
     ]
     return " or ".join(f"({row})" for row in rows)
+
+
+def _has_form(kind: str, records: Records) -> bool:
+    """Whether values of a type are written in a form from which its text is not made again."""
+    return (
+        (kind == "decimal" and records.decimal != "string")
+        or (kind in _TIMES and records.time != "iso")
+        or (kind in _BYTES and records.binary != "base64")
+    )
 
 
 def _literal(column: Catalogued, value: Any, name: str) -> str:

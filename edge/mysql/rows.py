@@ -56,6 +56,7 @@ class Table:
                     position=number,
                     optional=field.nullable,
                     policy=code.policy,
+                    form=code.form_name,
                 )
                 for number, (field, code) in enumerate(sent, 1)
             ],

@@ -13,6 +13,7 @@ from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, code, treated, without_zero_dates
 from edge.mysql.ddl import Statement, read_statement
+from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
 from edge.mysql.rows import Table
 from edge.mysql.snapshot_columns import taken
@@ -22,6 +23,7 @@ from edge.mysql.system_versioning import SystemVersioning, may_have_period, peri
 from edge.mysql.table_map import TableMap, parse
 from edge.records.alterations import Catalog
 from edge.records.column_policy import Policy
+from headrace.configuration.records import Records
 from headrace.errors import NeedsOperator
 
 #: The servers' own.
@@ -72,6 +74,7 @@ class TableCache:
         chosen: Chosen,
         policy: Policy,
         zero_dates: Literal["text", "null"] = "text",
+        records: Records,
         charset_of: Callable[[int], str],
         kinds_of: Callable[[str, str], dict[str, str]],
         type_of: Callable[[str, str], str],
@@ -86,6 +89,7 @@ class TableCache:
         """
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
+        self._records = records
         self._type_of, self._lower_case, self._filled_of = type_of, lower_case, filled_of
         #: Sequences that the log had changes of, by database and name.
         self._sequences: set[tuple[str, str]] = set()
@@ -241,9 +245,13 @@ class TableCache:
             codes = [without_zero_dates(codec) for codec in codes]
         names = [field.name for field in described.fields]
         treatments = self._policy.treatments(described.database, described.table, names, described.key)
-        return [
+        shown = [
             codec if treatment is None else treated(codec, treatment)
             for codec, treatment in zip(codes, treatments, strict=True)
+        ]
+        return [
+            with_debezium_form(codec, self._records, nullable=field.nullable)
+            for field, codec in zip(described.fields, shown, strict=True)
         ]
 
     def shared(self, database: str, table: str) -> envelope.Table:

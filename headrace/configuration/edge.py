@@ -10,7 +10,7 @@ from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.names import AMQP_ADDRESS, IDENTIFIER, SOURCE_NAME
 from headrace.configuration.policy import Policy
 from headrace.configuration.postgresql import PostgresqlConnection
-from headrace.configuration.records import PROFILES, Records
+from headrace.configuration.records import EVERY_ENGINE, PROFILES, Records
 from headrace.configuration.tls import Client
 
 Address = Annotated[str, Meta(pattern=AMQP_ADDRESS)]
@@ -164,6 +164,9 @@ class EdgeFile(File, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse settings that would not be followed."""
         if self.source.postgresql is None:
-            for name in ("profile", "messages", *PROFILES["headrace"].keys() - {"tombstones"}):
+            for name in ("profile", "messages", *PROFILES["headrace"].keys() - EVERY_ENGINE):
                 if getattr(self.records, name) != getattr(Records(), name):
                     raise ValueError(f"'{name}' of 'records' is for 'postgresql' sources")
+            if self.records.time == "isostring":
+                # A TIME of these servers may be negative or longer than a day, which that form does not have.
+                raise ValueError("'isostring' for 'time' of 'records' is for 'postgresql' sources")

@@ -47,6 +47,9 @@ _IN_AVRO: Final[dict[str, tuple[str, ...]]] = {
     "types": ("headrace",),
 }
 
+#: Those that edges of every engine follow; others are for PostgreSQL.
+EVERY_ENGINE: Final = frozenset({"truncates", "tombstones", "decimal", "time", "binary"})
+
 
 class Records(Section, frozen=True, kw_only=True):
     """The section `[records]`; forms of values take the words of Debezium's options.

@@ -132,6 +132,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         source="jakarta/bank",
         chosen=Chosen([], [], policy),
         policy=policy,
+        records=options.get("records", Records()),
         charset_of=CHARSETS.__getitem__,
         kinds_of=lambda _database, _table: options.get("kinds", {}),
         type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),

@@ -57,6 +57,7 @@ class Stream:
             source="jakarta/bank",
             chosen=Chosen([], [], policy),
             policy=policy,
+            records=Records(),
             charset_of=events.CHARSETS.__getitem__,
             kinds_of=lambda _database, _table: {},
             type_of=lambda _database, _table: "BASE TABLE",

@@ -1,0 +1,124 @@
+"""A column in the form that `[records] decimal`, `time` and `binary` give it: Debezium's, from the JSON that it has otherwise.
+
+TIMESTAMP is text in UTC in each of Debezium's modes, as it is here. A date with a year, month or day of zero is null, and the
+first of 1970 in a column that is NOT NULL, as Debezium's connectors have it.
+"""
+
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+from typing import Final
+
+from edge.mysql.column_codec import ColumnCodec
+from headrace.configuration.records import Records
+
+_CONNECT, _TIME_NAMES = "org.apache.kafka.connect.data.", "io.debezium.time."
+_BYTES: Final = frozenset({"BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"})
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DAY_MICROSECONDS: Final = 86_400_000_000
+#: Digits of a second that are a millisecond's or more.
+_MILLISECONDS: Final = 3
+_DATE_LENGTH: Final = 10
+
+Write = Callable[[bytes], bytes]
+
+
+def with_debezium_form(codec: ColumnCodec, records: Records, *, nullable: bool) -> ColumnCodec:
+    """Return the codec of a column whose values are written as `records` has it."""
+    if codec.type_name == "DECIMAL":
+        found = _decimal(records)
+    elif codec.type_name in {"DATE", "DATETIME", "TIME"}:
+        found = _temporal(codec, records, zero=b"null" if nullable else b"0")
+    elif codec.type_name in _BYTES:
+        found = _binary(records)
+    else:
+        found = None
+    if found is None:
+        return codec
+    name, write = found
+    line = f"{{v}} = write_{{v}}({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
+    scope = codec.scope | {"write_{v}": write}
+    return codec._replace(lines=(*codec.lines, line), form="%b", arguments=("{v}",), scope=scope, form_name=name)
+
+
+def _decimal(records: Records) -> tuple[str, Write] | None:
+    if records.decimal == "precise":
+        return f"{_CONNECT}Decimal", _unscaled
+    return ("double", _double) if records.decimal == "double" else None
+
+
+def _temporal(codec: ColumnCodec, records: Records, *, zero: bytes) -> tuple[str, Write] | None:
+    mode, kind = records.time, codec.type_name
+    if mode == "iso":
+        return None
+    prefix = _CONNECT if mode == "connect" else _TIME_NAMES
+    if kind == "DATE":
+        return f"{prefix}Date", partial(_date, zero)
+    is_time = kind == "TIME"
+    name = "Time" if is_time else "Timestamp"
+    if mode == "nanoseconds":
+        unit, name = "%d000", f"Nano{name}"
+        divisor = 1
+    elif mode == "connect" or (mode != "microseconds" and not is_time and (codec.length or 0) <= _MILLISECONDS):
+        unit, divisor = "%d", 1000
+    else:
+        unit, divisor, name = "%d", 1, f"Micro{name}"
+    write: Callable[..., bytes] = partial(_time, unit.encode(), divisor)
+    return f"{prefix}{name}", write if is_time else partial(_datetime, unit.encode(), divisor, zero)
+
+
+def _binary(records: Records) -> tuple[str, Write] | None:
+    if records.binary == "hex":
+        return "hex", lambda value: b'"%b"' % b64decode(value).hex().encode()
+    if records.binary == "base64-url-safe":
+        return "base64-url-safe", lambda value: b'"%b"' % urlsafe_b64encode(b64decode(value))
+    return None
+
+
+def _unscaled(value: bytes) -> bytes:
+    """Return the number without its point in base64: big-endian, two's complement, in as few bytes as Java has."""
+    whole = int(value[1:-1].replace(b".", b""))
+    size = (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
+    return b'"%b"' % b64encode(whole.to_bytes(size, "big", signed=True))
+
+
+def _double(value: bytes) -> bytes:
+    return repr(float(value[1:-1])).encode()
+
+
+def _date(zero: bytes, value: bytes) -> bytes:
+    """Return days since 1970."""
+    days = _days(value[1:-1])
+    return zero if days is None else b"%d" % days
+
+
+def _datetime(unit: bytes, divisor: int, zero: bytes, value: bytes) -> bytes:
+    """Return the time since 1970; nanoseconds below a thousand are in the unit."""
+    text = value[1:-1]
+    days = _days(text[:_DATE_LENGTH])
+    if days is None:
+        return zero
+    return unit % ((days * _DAY_MICROSECONDS + _micros(text[_DATE_LENGTH + 1 :])) // divisor)
+
+
+def _time(unit: bytes, divisor: int, value: bytes) -> bytes:
+    """Return a TIME, which may be negative or longer than a day."""
+    text = value[1:-1]
+    is_negative = text.startswith(b"-")
+    whole = _micros(text.removeprefix(b"-")) // divisor
+    return unit % (-whole if is_negative else whole)
+
+
+def _days(text: bytes) -> int | None:
+    """Return days since 1970, None for what has a year, month or day of zero, or is null by the edge's setting."""
+    if len(text) != _DATE_LENGTH:
+        return None
+    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:])
+    return date(year, month, day).toordinal() - _EPOCH if year and month and day else None
+
+
+def _micros(text: bytes) -> int:
+    hours, minutes, seconds = text.split(b":")
+    whole, _, fraction = seconds.partition(b".")
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000 + int(fraction.ljust(6, b"0"))
