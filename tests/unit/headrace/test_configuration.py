@@ -227,7 +227,9 @@ def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
         .replace('tables = ["public.accounts"]', "server_id = 7")
         .replace('database = "bank"\n', "")
     )
-    file.write_text(maria + '\n[records]\ntombstones = true\ntruncates = false\ndecimal = "precise"\ntime = "connect"\n')
+    file.write_text(
+        maria + '\n[records]\ntombstones = true\ntruncates = false\ndecimal = "precise"\ntime = "connect"\n'
+    )
     assert load(file, EdgeFile).records.tombstones
     for other in ('profile = "debezium"', 'messages = ["a"]', 'key_change = "delete-create"', 'time = "isostring"'):
         file.write_text(maria + f"\n[records]\n{other}\n")
