@@ -20,6 +20,8 @@ _DAY_MICROSECONDS: Final = 86_400_000_000
 #: Digits of a second that are a millisecond's or more.
 _MILLISECONDS: Final = 3
 _DATE_LENGTH: Final = 10
+#: Units of forms, in nanoseconds.
+_MILLISECOND, _MICROSECOND, _NANOSECOND = 1_000_000, 1000, 1
 
 Write = Callable[[bytes], bytes]
 
@@ -58,14 +60,12 @@ def _temporal(codec: ColumnCodec, records: Records, *, zero: bytes) -> tuple[str
     is_time = kind == "TIME"
     name = "Time" if is_time else "Timestamp"
     if mode == "nanoseconds":
-        unit, name = "%d000", f"Nano{name}"
-        divisor = 1
+        unit, name = _NANOSECOND, f"Nano{name}"
     elif mode == "connect" or (mode != "microseconds" and not is_time and (codec.length or 0) <= _MILLISECONDS):
-        unit, divisor = "%d", 1000
+        unit = _MILLISECOND
     else:
-        unit, divisor, name = "%d", 1, f"Micro{name}"
-    write: Callable[..., bytes] = partial(_time, unit.encode(), divisor)
-    return f"{prefix}{name}", write if is_time else partial(_datetime, unit.encode(), divisor, zero)
+        unit, name = _MICROSECOND, f"Micro{name}"
+    return f"{prefix}{name}", partial(_time, unit) if is_time else partial(_datetime, unit, zero)
 
 
 def _binary(records: Records) -> tuple[str, Write] | None:
@@ -93,21 +93,21 @@ def _date(zero: bytes, value: bytes) -> bytes:
     return zero if days is None else b"%d" % days
 
 
-def _datetime(unit: bytes, divisor: int, zero: bytes, value: bytes) -> bytes:
-    """Return the time since 1970; nanoseconds below a thousand are in the unit."""
+def _datetime(nanoseconds: int, zero: bytes, value: bytes) -> bytes:
+    """Return the time since 1970, in units of so many nanoseconds, rounded down."""
     text = value[1:-1]
     days = _days(text[:_DATE_LENGTH])
     if days is None:
         return zero
-    return unit % ((days * _DAY_MICROSECONDS + _micros(text[_DATE_LENGTH + 1 :])) // divisor)
+    return b"%d" % ((days * _DAY_MICROSECONDS + _micros(text[_DATE_LENGTH + 1 :])) * 1000 // nanoseconds)
 
 
-def _time(unit: bytes, divisor: int, value: bytes) -> bytes:
-    """Return a TIME, which may be negative or longer than a day."""
+def _time(nanoseconds: int, value: bytes) -> bytes:
+    """Return a TIME, which may be negative or longer than a day, in units of so many nanoseconds."""
     text = value[1:-1]
     is_negative = text.startswith(b"-")
-    whole = _micros(text.removeprefix(b"-")) // divisor
-    return unit % (-whole if is_negative else whole)
+    whole = _micros(text.removeprefix(b"-")) * 1000 // nanoseconds
+    return b"%d" % (-whole if is_negative else whole)
 
 
 def _days(text: bytes) -> int | None:

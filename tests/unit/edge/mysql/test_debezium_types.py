@@ -1,0 +1,96 @@
+"""Values of the binlog in Debezium's forms, by `[records]` decimal, time and binary."""
+
+import json
+
+import pytest
+
+from headrace.configuration.records import Records
+from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
+
+COLUMNS = (
+    Column("id", 3, unsigned=False), Column("n", 246, b"\x05\x02", unsigned=False), Column("d", 10), Column("s", 18, b"\x00"),
+    Column("m", 18, b"\x06"), Column("t", 19, b"\x00"), Column("b", 15, b"\x09\x00", collation=63),
+)  # fmt: skip
+CONNECT, TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+
+
+def day(year, month, number):
+    return (year << 9 | month << 5 | number).to_bytes(3, "little")
+
+
+def moment(year, month, number, clock=0, fraction=b""):
+    return (0x8000000000 + (((year * 13 + month) << 5 | number) << 17 | clock)).to_bytes(5, "big") + fraction
+
+
+AT = 9 << 12 | 15 << 6
+FIRST = (
+    b"\0\1\0\0\0" + b"\x80\x0c\x22" + day(2026, 1, 31) + moment(2026, 1, 31, AT) + moment(2026, 1, 31, AT, b"\0\0\1")
+)
+FIRST += (0x800000 - (838 << 12 | 59 << 6 | 59)).to_bytes(3, "big") + b"\2\xfb\xff"
+ZEROS = b"\0\2\0\0\0" + b"\x7f\xff\xfe" + day(2026, 0, 1) + moment(0, 0, 0) + moment(2026, 1, 0, 0, b"\0\0\0")
+ZEROS += (0x800000).to_bytes(3, "big") + b"\0"
+
+
+def written(records, nullable=None):
+    made, batcher = decoder(records=records)
+    described = table_map(*COLUMNS, nullable=nullable)
+    feed(made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, FIRST + ZEROS), xid(500))
+    columns = json.loads(batcher.values[0])["tableChanges"][0]["table"]["columns"]
+    found = [json.loads(value)["after"] for value in batcher.values[1:]]
+    return {it["name"]: it.get("form") for it in columns}, [list(row.values())[1:] for row in found]
+
+
+@pytest.mark.parametrize(
+    ("mode", "names", "values"),
+    [
+        ("adaptive", ["Date", "Timestamp", "MicroTimestamp", "MicroTime"],
+         [20484, 1769850900000, 1769850900000001, -3020399000000]),
+        ("microseconds", ["Date", "MicroTimestamp", "MicroTimestamp", "MicroTime"],
+         [20484, 1769850900000000, 1769850900000001, -3020399000000]),
+        ("nanoseconds", ["Date", "NanoTimestamp", "NanoTimestamp", "NanoTime"],
+         [20484, 1769850900000000000, 1769850900000001000, -3020399000000000]),
+        ("connect", ["Date", "Timestamp", "Timestamp", "Time"], [20484, 1769850900000, 1769850900000, -3020399000]),
+    ],
+)  # fmt: skip
+def test_times(mode, names, values):
+    forms, (first, zeros) = written(Records(time=mode))
+
+    prefix = CONNECT if mode == "connect" else TIME
+    assert [forms[name] for name in "dsmt"] == [prefix + name for name in names]
+    assert first[1:5] == values
+    assert zeros[1:5] == [None, None, None, 0]
+
+
+def test_zero_dates_of_columns_that_are_not_null_are_the_first_of_1970():
+    _, (_, zeros) = written(Records(time="adaptive"), nullable=b"\0")
+
+    assert zeros[1:5] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "form", "values"),
+    [("string", None, ["12.34", "-0.01"]), ("double", "double", [12.34, -0.01]),
+     ("precise", f"{CONNECT}Decimal", ["BNI=", "/w=="])],
+)  # fmt: skip
+def test_decimals(mode, form, values):
+    forms, found = written(Records(decimal=mode))
+
+    assert (forms["n"], [row[0] for row in found]) == (form, values)
+
+
+@pytest.mark.parametrize(
+    ("mode", "form", "value"),
+    [("base64", None, "+/8="), ("base64-url-safe", "base64-url-safe", "-_8="), ("hex", "hex", "fbff")],
+)
+def test_bytes(mode, form, value):
+    forms, found = written(Records(binary=mode))
+
+    assert (forms["b"], [row[-1] for row in found]) == (form, [value, ""])
+
+
+def test_a_truncate_is_left_out_where_it_is_not_wanted():
+    made, batcher = decoder(records=Records(truncates=False))
+
+    feed(made, rotate(), mysql_gtid(1, 200), query("truncate table accounts", 300))
+
+    assert (batcher.values, made.passed) == ([], 7 << 32 | 300)
