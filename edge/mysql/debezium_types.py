@@ -1,7 +1,7 @@
 """A column in the form that `[records] decimal`, `time` and `binary` give it: Debezium's, from the JSON that it has otherwise.
 
-TIMESTAMP is text in UTC in each of Debezium's modes, as it is here. A date with a year, month or day of zero is null, and the
-first of 1970 in a column that is NOT NULL, as Debezium's connectors have it.
+TIMESTAMP is text in UTC in each of Debezium's modes, as it is here. What is no day of the calendar, such as a date with a month
+of zero, is null, and the first of 1970 in a column that is NOT NULL, as Debezium's connectors have zero dates.
 """
 
 from base64 import b64decode, b64encode, urlsafe_b64encode
@@ -111,11 +111,15 @@ def _time(nanoseconds: int, value: bytes) -> bytes:
 
 
 def _days(text: bytes) -> int | None:
-    """Return days since 1970, None for what has a year, month or day of zero, or is null by the edge's setting."""
+    """Return days since 1970, None for what is no day of the calendar, or is null by the edge's setting."""
     if len(text) != _DATE_LENGTH:
         return None
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:])
-    return date(year, month, day).toordinal() - _EPOCH if year and month and day else None
+    try:
+        return date(year, month, day).toordinal() - _EPOCH
+    except ValueError:
+        # A part is zero, or the day is one that ALLOW_INVALID_DATES admits, such as February 31.
+        return None
 
 
 def _micros(text: bytes) -> int:

@@ -27,7 +27,7 @@ FIRST = (
     b"\0\1\0\0\0" + b"\x80\x0c\x22" + day(2026, 1, 31) + moment(2026, 1, 31, AT) + moment(2026, 1, 31, AT, b"\0\0\1")
 )
 FIRST += (0x800000 - (838 << 12 | 59 << 6 | 59)).to_bytes(3, "big") + b"\2\xfb\xff"
-ZEROS = b"\0\2\0\0\0" + b"\x7f\xff\xfe" + day(2026, 0, 1) + moment(0, 0, 0) + moment(2026, 1, 0, 0, b"\0\0\0")
+ZEROS = b"\0\2\0\0\0" + b"\x7f\xff\xfe" + day(2026, 0, 1) + moment(0, 0, 0) + moment(2026, 2, 31, 0, b"\0\0\0")
 ZEROS += (0x800000).to_bytes(3, "big") + b"\0"
 
 
@@ -61,7 +61,7 @@ def test_times(mode, names, values):
     assert zeros[1:5] == [None, None, None, 0]
 
 
-def test_zero_dates_of_columns_that_are_not_null_are_the_first_of_1970():
+def test_what_is_no_date_is_the_first_of_1970_in_columns_that_are_not_null():
     _, (_, zeros) = written(Records(time="adaptive"), nullable=b"\0")
 
     assert zeros[1:5] == [0, 0, 0, 0]
