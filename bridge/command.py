@@ -158,6 +158,28 @@ def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> 
 
 @bridge.command()
 @_CONFIG
+@click.option("--connect", "form", flag_value="connect", help="Kafka Connect's, for JsonConverter's schema.content.")
+@click.option("--json-schema", "form", flag_value="json-schema", help="JSON Schema, draft 2020-12.")
+@click.option("--avro", "form", flag_value="avro", help="Avro, with Debezium's names.")
+@click.option("--sql", "form", flag_value="sql", help="CREATE TABLE, for PostgreSQL.")
+@click.option("--key", "of_key", is_flag=True, help="The schema of the records' keys instead of that of their values.")
+@click.option("--source", metavar="REGION/NAME", help="Of this source; needed where a table differs between sources.")
+@click.argument("table", metavar="SCHEMA.TABLE")
+def schema(path: Path, form: str | None, table: str, source: str | None, *, of_key: bool) -> None:
+    """Print the schema of a table's records for another tool, made of the table's newest schema record in Kafka.
+
+    One of --connect, --json-schema, --avro and --sql has to be given. Reads all of the stream's own topic.
+    """
+    from bridge.table_schemas import newest
+    from headrace.schemas.printed import printed
+
+    if form is None:
+        raise click.UsageError("one of --connect, --json-schema, --avro, --sql is missing")
+    print(printed(form, *newest(load(path, BridgeFile), table, source), of_key=of_key))
+
+
+@bridge.command()
+@_CONFIG
 @click.argument("source")
 def move(path: Path, source: str) -> None:
     """Have SOURCE go on, from its committed position, in the partitions that the file names now.
