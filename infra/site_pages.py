@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parents[1]
 #: The navigation: the names of pages, without `.md`.
 SECTIONS = {
     "Start": ("quickstart", "comparison", "limits", "benchmarks"),
-    "How it works": ("architecture", "glossary", "records", "types"),
+    "How it works": ("architecture", "glossary", "records", "consumers", "types"),
     "Run": (
         "edge",
         "mariadb",

@@ -100,6 +100,22 @@ OBJECT_STORE = Group(
 )
 #: A schema registry, for `make test-registry`: 160 MB, and Java 21.
 REGISTRY = Group(name="registry", pins=("io.apicurio:apicurio-registry-app:3.3.3:all",), extension="tar.gz")
+#: Kafka Connect, whose converters run others' transforms in tests.
+CONNECT = Group(
+    name="connect",
+    pins=(
+        "org.apache.kafka:connect-runtime:4.2.1",
+        "org.apache.kafka:connect-json:4.2.1",
+        # As for the broker: without it nothing is logged.
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    ),
+)
+#: Iceberg's transform of Debezium's records.
+ICEBERG_TRANSFORMS = Group(
+    name="iceberg-transforms",
+    pins=("org.apache.iceberg:iceberg-kafka-connect-transforms:1.10.0", "org.apache.iceberg:iceberg-common:1.10.0"),
+    alone=True,
+)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), the demo, what tests
 #: start, a lake on S3.
 PURPOSES = {
@@ -109,6 +125,7 @@ PURPOSES = {
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
     "registry": (REGISTRY,),
+    "consumers": (CONNECT, ICEBERG_TRANSFORMS),
 }
 #: Those of `headrace jars`, the smallest first.
 OF_USERS = ("lake", "local", "object-store", "demo")
@@ -145,6 +162,16 @@ def unpacked(group: Group) -> Path:
 def mariadb() -> list[Path]:
     """Return the jar with MariaDB's programs; raise NeedsOperator if it is not there."""
     return _present(MARIADB)
+
+
+def connect() -> list[Path]:
+    """Return the class path of Kafka Connect; raise NeedsOperator if it is not there."""
+    return _present(CONNECT)
+
+
+def iceberg_transforms() -> list[Path]:
+    """Return the jars of Iceberg's transforms for Kafka Connect; raise NeedsOperator if they are not there."""
+    return _present(ICEBERG_TRANSFORMS)
 
 
 def flink() -> list[Path]:

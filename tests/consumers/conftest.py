@@ -1,0 +1,79 @@
+"""Fixtures: a stream with a topic for each table, which a real edge and bridge write."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from bridge.kafka.client import admin
+from bridge.kafka.topics import make
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.load import load
+from infra.local.kafka import Kafka
+from tests.bridge_file import bridge_file
+from tests.fix_stack import Database
+from tests.kafka_reading import values
+from tests.waiting import eventually
+
+pytest_plugins = ["tests.fix_bridge"]
+_SOURCE = "jakarta/bank"
+
+
+class Running(NamedTuple):
+    """A stream that a real edge and bridge write."""
+
+    topic: str
+    file: Path
+    bootstrap: str
+    database: Database
+
+    def topic_of(self, table: str) -> str:
+        """Return the topic of a table."""
+        return f"{self.topic}.public.{table}"
+
+    def work(self, statements: list[str], mark: str) -> None:
+        """Run statements, and wait until their records are in Kafka."""
+        for statement in statements:
+            self.database.execute(statement)
+        self.database.execute("select pg_logical_emit_message(true, 'headrace.marker', %s)", [mark])
+        eventually(lambda: self._marks(mark), 120, every=0.2, saying="all is in Kafka")
+
+    def schema(self, table: str, *options: str) -> str:
+        """Return what `headrace bridge schema` prints."""
+        words = [sys.executable, "-m", "headrace", "bridge", "schema", f"public.{table}", *options]
+        done = subprocess.run(
+            [*words, "--config", str(self.file)], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def _marks(self, mark: str) -> bool:
+        # As often as there are marks: each is a logical message in the stream's own topic.
+        found = [value for value in values(self.bootstrap, self.topic) if value and b'"op":"m"' in value]
+        return len(found) >= int(mark)
+
+
+@pytest.fixture
+def stream(
+    database: Database, edges: Any, kafka: Kafka, topic: Any, inside: Any, tmp_path: Path
+) -> Iterator[Callable[..., Running]]:
+    """Yield a function that starts a bridge and an edge over some tables, with some `[records]`."""
+    with contextlib.ExitStack() as running:
+
+        def start(ddl: str, tables: list[str], records: str) -> Running:
+            settings = {"topic": topic(), "tables": {f"public.{table}": "delete" for table in tables}}
+            path = bridge_file(tmp_path, kafka.bootstrap, {_SOURCE: [0]}, **settings)
+            file = load(path, BridgeFile)
+            make(admin(file.kafka), file)
+            bridge = inside(kafka.bootstrap, {_SOURCE: [0]}, **settings)
+            database.execute(ddl)
+            edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more=f"[records]\n{records}\n")
+            edge.init()
+            running.enter_context(edge.running())
+            return Running(str(settings["topic"]), path, kafka.bootstrap, database)
+
+        yield start
