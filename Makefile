@@ -139,7 +139,7 @@ test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its example
 	@$(BIN)/python -m infra.local.jars consumers
 	@touch $@
 
-test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Iceberg's transform, Spark, Quix Streams
+test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Quix Streams
 	@$(BIN)/python -m pytest -q tests/consumers
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root

@@ -100,7 +100,7 @@ OBJECT_STORE = Group(
 )
 #: A schema registry, for `make test-registry`: 160 MB, and Java 21.
 REGISTRY = Group(name="registry", pins=("io.apicurio:apicurio-registry-app:3.3.3:all",), extension="tar.gz")
-#: Kafka Connect, whose converters run others' transforms in tests.
+#: Kafka Connect, which runs others' consumers in tests, for Java 21 or newer (`make test-consumers`).
 CONNECT = Group(
     name="connect",
     pins=(
@@ -110,6 +110,8 @@ CONNECT = Group(
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
     ),
 )
+#: Debezium's sink for databases, with its transforms: an archive with all that it needs.
+SINK = Group(name="sink", pins=("io.debezium:debezium-connector-jdbc:3.6.0.Final:plugin",), extension="tar.gz")
 #: Iceberg's transform of Debezium's records.
 ICEBERG_TRANSFORMS = Group(
     name="iceberg-transforms",
@@ -125,7 +127,7 @@ PURPOSES = {
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
     "registry": (REGISTRY,),
-    "consumers": (CONNECT, ICEBERG_TRANSFORMS),
+    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS),
 }
 #: Those of `headrace jars`, the smallest first.
 OF_USERS = ("lake", "local", "object-store", "demo")

@@ -1,4 +1,4 @@
-"""Fixtures: a stream with a topic for each table, which a real edge and bridge write."""
+"""Fixtures: Kafka Connect with sinks, one for the session; a database to sink into; a stream with a topic for each table."""
 
 import contextlib
 import subprocess
@@ -15,12 +15,32 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local.kafka import Kafka
 from tests.bridge_file import bridge_file
-from tests.fix_stack import Database
+from tests.consumers.connect import Connect
+from tests.fix_stack import Database, served
 from tests.kafka_reading import values
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
 _SOURCE = "jakarta/bank"
+
+
+@pytest.fixture(scope="session")
+def connect(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
+    """Yield a running worker without connectors."""
+    yield from served(Connect(tmp_path_factory.mktemp("connect"), kafka.bootstrap))
+
+
+@pytest.fixture
+def warehouse(database: Database) -> Iterator[Callable[[], Database]]:
+    """Yield a function that makes an empty database for a sink."""
+    with contextlib.ExitStack() as made:
+
+        def make_one() -> Database:
+            one = Database(database.postgres)
+            made.callback(one.drop)
+            return one
+
+        yield make_one
 
 
 class Running(NamedTuple):
