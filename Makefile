@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -141,6 +141,14 @@ test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its example
 
 test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Quix Streams
 	@$(BIN)/python -m pytest -q tests/consumers
+.setup/debezium/ready: tests/debezium/requirements.txt
+	@$(PYTHON) -m venv .setup/debezium
+	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@$(BIN)/python -m infra.local.jars connect
+	@touch $@
+
+test-debezium: setup .setup/debezium/ready ## The edge's records beside those of Debezium's own connectors, field by field
+	@$(BIN)/python -m pytest -q tests/debezium
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster

@@ -100,7 +100,7 @@ OBJECT_STORE = Group(
 )
 #: A schema registry, for `make test-registry`: 160 MB, and Java 21.
 REGISTRY = Group(name="registry", pins=("io.apicurio:apicurio-registry-app:3.3.3:all",), extension="tar.gz")
-#: Kafka Connect, which runs others' consumers in tests, for Java 21 or newer (`make test-consumers`).
+#: Kafka Connect, which runs others' programs in tests, for Java 21 or newer (`make test-consumers`, `make test-debezium`).
 CONNECT = Group(
     name="connect",
     pins=(
@@ -118,6 +118,12 @@ ICEBERG_TRANSFORMS = Group(
     pins=("org.apache.iceberg:iceberg-kafka-connect-transforms:1.10.0", "org.apache.iceberg:iceberg-common:1.10.0"),
     alone=True,
 )
+#: Debezium's own connectors, which the edge's records are compared with: archives with all that they need.
+CONNECTORS = Group(
+    name="connectors",
+    pins=tuple(f"io.debezium:debezium-connector-{name}:3.6.0.Final:plugin" for name in ("postgres", "mysql")),
+    extension="tar.gz",
+)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), the demo, what tests
 #: start, a lake on S3.
 PURPOSES = {
@@ -128,6 +134,7 @@ PURPOSES = {
     "object-store": (OBJECT_STORE,),
     "registry": (REGISTRY,),
     "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS),
+    "connect": (CONNECT, CONNECTORS),
 }
 #: Those of `headrace jars`, the smallest first.
 OF_USERS = ("lake", "local", "object-store", "demo")
