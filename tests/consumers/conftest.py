@@ -13,21 +13,30 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
+from infra.local import jars
 from infra.local.kafka import Kafka
 from tests.bridge_file import bridge_file
-from tests.consumers.connect import Connect
+from tests.consumers.environment import ENVIRONMENT
 from tests.fix_stack import Database, served
+from tests.kafka_connect import Connect
 from tests.kafka_reading import values
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]
 _SOURCE = "jakarta/bank"
+_FILES_OF_SECRETS = """\
+config.providers=directory
+config.providers.directory.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider
+"""
 
 
 @pytest.fixture(scope="session")
 def connect(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
     """Yield a running worker without connectors."""
-    yield from served(Connect(tmp_path_factory.mktemp("connect"), kafka.bootstrap))
+    folder, more = tmp_path_factory.mktemp("connect"), jars.iceberg_transforms()
+    yield from served(
+        Connect(folder, kafka.bootstrap, jars.SINK, environment=ENVIRONMENT, more=more, settings=_FILES_OF_SECRETS)
+    )
 
 
 @pytest.fixture

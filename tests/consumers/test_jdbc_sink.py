@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.consumers.connect import example
+from tests.consumers.environment import example
 from tests.waiting import eventually
 
 DDL = """

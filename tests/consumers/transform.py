@@ -12,7 +12,8 @@ from typing import Any, Self
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from infra.local import jars
-from tests.consumers.environment import java
+from tests.consumers.environment import ENVIRONMENT
+from tests.kafka_connect import java
 from tests.kafka_reading import Record
 
 
@@ -32,7 +33,7 @@ class Transform:
             javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
             die_on_exit=True,
             return_proc=True,
-            java_path=str(java()),
+            java_path=str(java(ENVIRONMENT)),
         )
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
         self._java = self._gateway.jvm

