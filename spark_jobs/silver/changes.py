@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
-from spark_jobs.silver import types
+from spark_jobs.silver import debezium_forms, types
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOURCE, TargetSchema
 
 #: The change's kind, next to the row: `d` removes it, anything else is the row as it is now.
@@ -62,10 +62,20 @@ def column_value(target: TargetSchema, name: str, after: Column) -> Column:
     if name == NAN:
         return _not_numbers(target, after)
     of_key, known_as = name in target.key, target.at_source(name)
+    given = ordinary(target, name, after[name])
     unsupported = target.nulls_unsupported and not of_key
     return declared(
-        target, name, types.value(after[name], target.columns[name], known_as, nan=not of_key, unsupported=unsupported)
+        target, name, types.value(given, target.columns[name], known_as, nan=not of_key, unsupported=unsupported)
     )
+
+
+def ordinary(target: TargetSchema, name: str, parsed: Column) -> Column:
+    """Return a column's parsed value as the edge writes it ordinarily; one in a form that it does not fit fails."""
+    found = parsed
+    for span, form in target.forms.get(target.at_source(name), ()):
+        text = F.coalesce(debezium_forms.text(parsed, form), corrupt(target.at_source(name)))
+        found = F.when(span.condition() & parsed.isNotNull(), text).otherwise(found)
+    return found
 
 
 def declared(target: TargetSchema, name: str, value: Column) -> Column:
@@ -137,4 +147,6 @@ def _row_value(row: str, target: TargetSchema, name: str) -> Column:
     if name not in target.key:
         return column_value(target, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
-    return declared(target, name, types.value(either, target.columns[name], target.at_source(name)))
+    return declared(
+        target, name, types.value(ordinary(target, name, either), target.columns[name], target.at_source(name))
+    )

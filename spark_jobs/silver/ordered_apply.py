@@ -79,6 +79,7 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
         [
             T.StructField("after", plain.read_columns(target, list(target.columns))),
             T.StructField("before", keys),
+            T.StructField("former_key", keys),
             T.StructField("unchanged", T.ArrayType(T.StringType())),
             T.StructField(types.CORRUPT, T.StringType()),
         ]
@@ -89,7 +90,12 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
     whole = F.lit(True)
     for name in target.key:
         whole &= before[name].isNotNull()
-    old = F.when((F.col("op") == "u") & whole, _key(target, [before]))
+    key = _key(target, [F.col("named"), F.col("row.after"), before])
+    former = F.col("row.former_key")
+    # Where an edge writes a change of a key as a delete and a create, both have the position of the change, and the create names
+    # the old key: the delete is what an update leaves at it.
+    old = F.when((F.col("op") == "u") & whole, _key(target, [before])).when(F.col("op") == "d", key)
+    old = old.when((F.col("op") == "c") & former.isNotNull(), _key(target, [former]))
     return frame.select(
         *(_value(target, name).alias(name) for name in target.columns if name not in target.key),
         F.col("source").alias(SOURCE),
@@ -97,7 +103,7 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
         F.col("commit_time").alias(COMMIT_TIME),
         F.col("op").alias(OP),
         # The record's own key; under a former key, the row's columns.
-        _key(target, [F.col("named"), F.col("row.after"), before]).alias(KEY),
+        key.alias(KEY),
         old.alias(OLD),
         plain.unchanged(target, F.col("row.unchanged")).alias(UNCHANGED),
         F.lit(False).alias(SEED),
@@ -105,7 +111,9 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
 
 
 def _value(target: TargetSchema, name: str) -> Column:
-    return plain.column_value(target, name, F.col("row")["after"])
+    # A column that the log does not carry may have a text in its place that is none of its values.
+    absent = F.array_contains(F.coalesce("row.unchanged", F.array().cast("array<string>")), target.at_source(name))
+    return F.when(~absent, plain.column_value(target, name, F.col("row")["after"]))
 
 
 def _key(target: TargetSchema, places: list[Column]) -> Column:
@@ -114,7 +122,11 @@ def _key(target: TargetSchema, places: list[Column]) -> Column:
         name: plain.declared(
             target,
             name,
-            types.value(F.coalesce(*(place[name] for place in places)), target.columns[name], target.at_source(name)),
+            types.value(
+                plain.ordinary(target, name, F.coalesce(*(place[name] for place in places))),
+                target.columns[name],
+                target.at_source(name),
+            ),
         )
         for name in target.key
     }
@@ -123,8 +135,12 @@ def _key(target: TargetSchema, places: list[Column]) -> Column:
 
 
 def _timeline(events: DataFrame) -> DataFrame:
-    """Return every key's changes: an update that changed the key is also a removal at the old one."""
-    removals = events.filter(MOVED).withColumns({KEY: F.col(OLD), OP: F.lit("d"), MOVED: F.lit(False)})
+    """Return every key's changes: an update that changed the key is also a removal at the old one.
+
+    A create under a changed key has its removal: the delete ahead of it.
+    """
+    is_update = F.col(MOVED) & (F.col(OP) == "u")
+    removals = events.filter(is_update).withColumns({KEY: F.col(OLD), OP: F.lit("d"), MOVED: F.lit(False)})
     return events.unionByName(removals)
 
 
@@ -158,7 +174,10 @@ def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None,
     if silver is None:
         return timeline
     needed = F.size(UNCHANGED) > 0
-    wanted = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY).distinct()
+    wanted = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY)
+    # The delete ahead of a create under a changed key names no column that was not carried.
+    left = timeline.filter(needed & F.col(MOVED)).select(SOURCE, F.col(OLD).alias(KEY))
+    wanted = wanted.unionByName(left).distinct()
     known = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
     seeds = having(known, wanted, target).drop(*(_q(name) for name in target.key))
     seeds = seeds.withColumns({f"_cell_{i}": cell(_stored(silver, target, name)) for i, name in enumerate(names)})

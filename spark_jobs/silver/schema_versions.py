@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.schema import TableSchema
-from spark_jobs.silver import types
+from spark_jobs.silver import debezium_forms, types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +98,17 @@ class SchemaVersions:
                     if types.of(column) == T.FloatType():
                         found.setdefault(column.name, []).append(Span(source, since, before))
         return {name: _joined(spans) for name, spans in found.items()}
+
+    def forms(self) -> dict[str, list[tuple[Span, debezium_forms.Form]]]:
+        """Return where each column's values are in one of Debezium's forms."""
+        found: dict[str, list[tuple[Span, debezium_forms.Form]]] = {}
+        for source, versions in self.of.items():
+            ends = [since for since, _ in versions[1:]]
+            for (since, schema), before in zip(versions, [*ends, None], strict=True):
+                for column in schema.columns:
+                    if (form := debezium_forms.of(column)) is not None:
+                        found.setdefault(column.name, []).append((Span(source, since, before), form))
+        return found
 
 
 def _joined(spans: list[Span]) -> list[Span]:

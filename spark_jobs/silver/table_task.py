@@ -134,6 +134,7 @@ def target_of(task: TableTask) -> target_schema.TargetSchema:
         soft=task.soft,
         nulls_unsupported=task.nulls_unsupported,
         single_precision=versions.single_precision(),
+        forms=versions.forms(),
     )
 
 

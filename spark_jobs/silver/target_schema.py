@@ -11,15 +11,13 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import column_names, types
+from spark_jobs.silver import column_names, debezium_forms, types
 from spark_jobs.silver.incompatible import recased, rekeyed, retyped
 from spark_jobs.silver.schema_versions import Span
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
 #: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
 NAN = "_nan"
-#: Debezium's names of types whose values are the database's text all the same.
-_NAMES_OF_TEXT = frozenset(f"io.debezium.data.{name}" for name in ("Uuid", "Json", "Xml", "TsVector", "Ltree"))
 OWN = (SOURCE, POSITION, COMMIT_TIME)
 #: When a row was deleted at its source; null while it lives. Only where deleted rows stay.
 DELETED_AT = "_deleted_at"
@@ -47,6 +45,8 @@ class TargetSchema:
     source_names: Mapping[str, str] = field(default_factory=dict)
     #: Where the source declared a column with single precision, by the source's name.
     single_precision: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    #: Where the edge wrote a column in one of Debezium's forms, by the source's name.
+    forms: Mapping[str, Sequence[tuple[Span, debezium_forms.Form]]] = field(default_factory=dict)
 
     def at_source(self, name: str) -> str:
         """Return the source's name of a column."""
@@ -83,7 +83,7 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
     # In the order in which they appeared, as loads that read each schema on its own would add them.
     for schema in (*earlier, *latest):
         for column in schema.columns:
-            if column.form is not None and not _is_text(column):
+            if not debezium_forms.readable(column):
                 raise _formed(table, column)
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
     if any(
@@ -93,9 +93,13 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
         if column.name not in key
     ):
         columns[NAN] = T.ArrayType(T.StringType())
+    same_text = debezium_forms.NAMES
     # Under another key the records' own keys do not have this one: it is read from the rows.
     canonical = not former and all(
-        types.canonical(column) for schema in (*latest, *earlier) for column in schema.columns if column.name in key
+        types.canonical(column) and column.form in {None, *same_text}
+        for schema in (*latest, *earlier)
+        for column in schema.columns
+        if column.name in key
     )
     return TargetSchema(
         table=table,
@@ -131,16 +135,12 @@ def _may_be_nan(column: Column, columns: dict[str, T.DataType]) -> bool:
     return column.type_name == "numeric" and isinstance(columns[column.name], T.DecimalType)
 
 
-def _is_text(column: Column) -> bool:
-    """Whether a column in one of Debezium's forms has the same text as without: the form is a name alone."""
-    return column.type_name != "hstore" and column.form in _NAMES_OF_TEXT
-
-
 def _formed(table: str, column: Column) -> NeedsOperator:
     return NeedsOperator(
         f"{table}: the edge writes column {column.name} in Debezium's form {column.form}, which silver does not read",
-        hint="Leave [records] decimal, time, binary, interval, hstore and types in the edge's file as the profile 'headrace' has "
-        "them for sources that silver loads: other forms are for other consumers. Rows written so stay readable in bronze alone.",
+        hint="From this form the source's value cannot be made again. In the edge's file, set the one of [records] decimal, "
+        "time, binary, interval, hstore and types that this type depends on as profile = 'headrace' has it; the others can stay. "
+        "Rows written so stay readable in bronze alone.",
     )
 
 

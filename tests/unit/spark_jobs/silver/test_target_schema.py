@@ -103,11 +103,41 @@ def test_shape_that_cannot_be_stops_the_table(latest, said):
 
 
 def test_column_in_a_form_that_silver_does_not_read_stops_its_table_and_says_what_to_set():
-    reported = schema(id=("int8",), amount=("numeric", 9, 2))
+    reported = schema(id=("int8",), amount=("money",))
     reported.columns[1] = msgspec.structs.replace(reported.columns[1], form="org.apache.kafka.connect.data.Decimal")
     with pytest.raises(NeedsOperator, match="amount") as stopped:
         target_schema.of("public.t", [reported])
     assert "[records] decimal" in stopped.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "is_read"),
+    [
+        (("numeric", 9, 2), "org.apache.kafka.connect.data.Decimal", True),
+        (("numeric", 50, 2), "org.apache.kafka.connect.data.Decimal", False),
+        (("numeric",), "double", False),
+        (("numeric",), "io.debezium.data.VariableScaleDecimal", True),
+        (("timestamp", 3), "org.apache.kafka.connect.data.Timestamp", True),
+        (("timestamp",), "org.apache.kafka.connect.data.Timestamp", False),
+        (("timestamp",), "io.debezium.time.MicroTimestamp", True),
+        (("interval",), "io.debezium.time.MicroDuration", False),
+        (("timetz",), "io.debezium.time.ZonedTime", False),
+        (("timestamptz",), "io.debezium.time.ZonedTimestamp", True),
+        (("bit", 1), "boolean", True),
+        (("bit", 3), "io.debezium.data.Bits", False),
+        (("_int4",), "array<int32>", True),
+        (("_float8",), "array<float64>", False),
+        (("bytea",), "hex", False),
+    ],
+)
+def test_a_form_is_read_where_the_value_can_be_made_again(kind, form, is_read):
+    reported = schema(id=("int8",), a=kind)
+    reported.columns[1] = msgspec.structs.replace(reported.columns[1], form=form)
+    if is_read:
+        assert "a" in target_schema.of("public.t", [reported]).columns
+    else:
+        with pytest.raises(NeedsOperator, match=r"column a in Debezium's form"):
+            target_schema.of("public.t", [reported])
 
 
 def test_column_whose_form_is_a_name_alone_is_read_as_any_other():
