@@ -219,7 +219,8 @@ class Pipeline:
 
     def records(self) -> list[Record]:
         """Return all committed records of the topic, read anew."""
-        return [record(*found) for found in read_committed(self.kafka.bootstrap, STREAM)]
+        found = read_committed(self.kafka.bootstrap, STREAM)
+        return [record(it.partition, it.offset, it.key, it.value) for it in found]
 
     def load(self, program: Path = HEADRACE) -> str:
         """Load the lake, and return what the command printed."""

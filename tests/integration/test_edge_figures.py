@@ -200,6 +200,8 @@ def test_metrics_have_their_names_and_tell_what_is_so(watched):
         assert ask(agent, "/nothing")[0] == 404
     # The slot's room is unlimited, and there is no spool while it is empty.
     missing = {f"{PREFIX}_safe_wal_bytes", f"{PREFIX}_spool_bytes", f"{PREFIX}_spool_limit_bytes", f"{PREFIX}_held"}
+    # Only a binary log is kept for a time.
+    missing.add(f"{PREFIX}_log_retention_seconds")
     # Nor does it use a certificate.
     missing.add(f"{PREFIX}_certificate_expiry_time_seconds")
     assert names(PREFIX, Figures) - missing <= set(found)

@@ -158,7 +158,7 @@ def test_debeziums_forms_arrive_as_asked_for(asked, database, interconnect):
     assert interconnect.changes[0]["after"] == {
         "id": 1,
         "n": "BOI=",
-        "v": {"scale": 2, "value": "AJY="},
+        "v": {"scale": 1, "value": "Dw=="},
         "d": 2,
         "t": 1_000_000,
         "m": 2000,

@@ -108,6 +108,7 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
             "stalled_seconds",
             "held",
             "edge_certificate_expiry_time_seconds",
+            "edge_log_retention_seconds",
         }
         assert names(PREFIX, SourceMetrics) - {f"{PREFIX}_{name}" for name in missing} <= set(found)
         assert found["headrace_bridge_committed_records_total"] == 101

@@ -7,7 +7,7 @@ from spark_jobs.maintenance import replay_silver
 from spark_jobs.silver import commit, table_task
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import merge as write
-from spark_jobs.state import published
+from spark_jobs.state import publication, published
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -20,7 +20,7 @@ STEPS = [
     (write, "append"),
     (write, "merge"),
     (commit, "made"),
-    (published, "append"),
+    (publication, "append"),
 ]
 
 
