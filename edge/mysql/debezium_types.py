@@ -1,7 +1,8 @@
 """A column in the form that `[records] decimal`, `time` and `binary` give it: Debezium's, from the JSON that it has otherwise.
 
 TIMESTAMP is text in UTC in each of Debezium's modes, as it is here. What is no day of the calendar, such as a date with a month
-of zero, is null, and the first of 1970 in a column that is NOT NULL, as Debezium's connectors have zero dates.
+of zero, is null, and the first of 1970 in a column that is NOT NULL, as Debezium's connectors have zero dates. In a column of a
+key it stops the source: another row may have that day.
 """
 
 from base64 import b64decode, b64encode, urlsafe_b64encode
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from edge.mysql.column_codec import ColumnCodec
+from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
 from headrace.configuration.records import Records
 
 _CONNECT, _TIME_NAMES = "org.apache.kafka.connect.data.", "io.debezium.time."
@@ -26,12 +28,17 @@ _MILLISECOND, _MICROSECOND, _NANOSECOND = 1_000_000, 1000, 1
 Write = Callable[[bytes], bytes]
 
 
-def with_debezium_form(codec: ColumnCodec, records: Records, *, nullable: bool) -> ColumnCodec:
-    """Return the codec of a column whose values are written as `records` has it."""
+def with_debezium_form(
+    codec: ColumnCodec, records: Records, column: str, *, nullable: bool, in_key: bool
+) -> ColumnCodec:
+    """Return the codec of a column, `database.table.column`, whose values are written as `records` has it.
+
+    Raises ConfigurationError for a column of a key whose values `records` rounds.
+    """
     if codec.type_name == "DECIMAL":
         found = _decimal(records)
     elif codec.type_name in {"DATE", "DATETIME", "TIME"}:
-        found = _temporal(codec, records, zero=b"null" if nullable else b"0")
+        found = _temporal(codec, records, column, zero=b"null" if nullable or in_key else b"0")
     elif codec.type_name in _BYTES:
         found = _binary(records)
     else:
@@ -39,6 +46,10 @@ def with_debezium_form(codec: ColumnCodec, records: Records, *, nullable: bool) 
     if found is None:
         return codec
     name, write = found
+    if in_key:
+        table, _, last = column.rpartition(".")
+        check_keys_differ(table, [(last, _rounded_by(codec, records))])
+        write = never_null(write, column)
     line = f"{{v}} = write_{{v}}({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
     scope = codec.scope | {"write_{v}": write}
     return codec._replace(lines=(*codec.lines, line), form="%b", arguments=("{v}",), scope=scope, form_name=name)
@@ -50,7 +61,17 @@ def _decimal(records: Records) -> tuple[str, Write] | None:
     return ("double", _double) if records.decimal == "double" else None
 
 
-def _temporal(codec: ColumnCodec, records: Records, *, zero: bytes) -> tuple[str, Write] | None:
+def _rounded_by(codec: ColumnCodec, records: Records) -> str | None:
+    """Return the setting by which values that differ are written the same; None where none is."""
+    if codec.type_name == "DECIMAL" and records.decimal == "double":
+        return 'decimal = "double"'
+    has_time = codec.type_name in {"DATETIME", "TIME"}
+    if has_time and records.time == "connect" and (codec.length or 0) > _MILLISECONDS:
+        return 'time = "connect"'
+    return None
+
+
+def _temporal(codec: ColumnCodec, records: Records, column: str, *, zero: bytes) -> tuple[str, Write] | None:
     mode, kind = records.time, codec.type_name
     if mode == "iso":
         return None
@@ -65,7 +86,8 @@ def _temporal(codec: ColumnCodec, records: Records, *, zero: bytes) -> tuple[str
         unit = _MILLISECOND
     else:
         unit, name = _MICROSECOND, f"Micro{name}"
-    return f"{prefix}{name}", partial(_time, unit) if is_time else partial(_datetime, unit, zero)
+    write: Write = partial(_time, unit) if is_time else partial(_datetime, unit, zero)
+    return f"{prefix}{name}", within_64_bits(write, column) if unit == _NANOSECOND and not is_time else write
 
 
 def _binary(records: Records) -> tuple[str, Write] | None:

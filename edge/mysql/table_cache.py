@@ -250,7 +250,13 @@ class TableCache:
             for codec, treatment in zip(codes, treatments, strict=True)
         ]
         return [
-            with_debezium_form(codec, self._records, nullable=field.nullable)
+            with_debezium_form(
+                codec,
+                self._records,
+                f"{described.database}.{described.table}.{field.name}",
+                nullable=field.nullable,
+                in_key=field.name in described.key,
+            )
             for field, codec in zip(described.fields, shown, strict=True)
         ]
 

@@ -34,6 +34,8 @@ _ISO: Final = {
 #: Digits of a second that are a millisecond's or more, and those of a type without a declared precision.
 _MILLISECONDS, _MOST_DIGITS = 3, 6
 
+_TYPES: Final = 'types = "debezium"'
+
 _KAFKA, _DATA, _TIME_NAMES = "org.apache.kafka.connect.data.", "io.debezium.data.", "io.debezium.time."
 #: Types with a name of their own and ordinary text.
 _NAMED: Final = {
@@ -71,6 +73,10 @@ class DebeziumType(NamedTuple):
     #: What a row has for a value that the log does not carry, and for a NOT NULL column of an old row that it does not carry.
     placeholder: bytes = _TEXT
     empty: bytes = b'""'
+    #: The setting of `[records]` by which values that differ are written the same; None where none is.
+    rounded_by: str | None = None
+    #: Whether there are values that it writes as null.
+    has_null: bool = False
 
 
 def debezium_type(type_oid: int, modifier: int, records: Records, type_name: str = "") -> DebeziumType | None:
@@ -100,15 +106,15 @@ def _scalar(name: str, modifier: int, records: Records) -> DebeziumType | None:
 
 def _decimal(modifier: int, records: Records) -> DebeziumType | None:
     if records.decimal == "double":
-        return DebeziumType("double", debezium_values.double, values.NULL, b"0.0")
+        return DebeziumType("double", debezium_values.double, values.NULL, b"0.0", 'decimal = "double"')
     if records.decimal != "precise":
         return None
     if modifier < 0:
         variable = debezium_values.variable_scale_decimal
-        return DebeziumType(f"{_DATA}VariableScaleDecimal", variable, values.NULL, variable(b"0"))
+        return DebeziumType(f"{_DATA}VariableScaleDecimal", variable, values.NULL, variable(b"0"), has_null=True)
     # The scale is a signed number of 11 bits.
     write = debezium_values.decimal(((modifier - 4) & 0x7FF ^ 0x400) - 0x400)
-    return DebeziumType(f"{_KAFKA}Decimal", write, values.NULL, write(b"0"))
+    return DebeziumType(f"{_KAFKA}Decimal", write, values.NULL, write(b"0"), has_null=True)
 
 
 def _temporal(name: str, modifier: int, records: Records) -> DebeziumType | None:
@@ -117,23 +123,29 @@ def _temporal(name: str, modifier: int, records: Records) -> DebeziumType | None
         return None
     if mode == "isostring":
         write, empty = _ISO[name]
-        return DebeziumType(f"{_TIME_NAMES}Iso{title}", write, empty=empty)
+        # The end of a day, 24:00:00, becomes its beginning.
+        rounded_by = 'time = "isostring"' if name == "time" else None
+        return DebeziumType(f"{_TIME_NAMES}Iso{title}", write, empty=empty, rounded_by=rounded_by)
     prefix = _KAFKA if mode == "connect" else _TIME_NAMES
     if name == "date":
         return DebeziumType(f"{prefix}Date", temporal.days, empty=b"0")
     if mode == "nanoseconds":
         return DebeziumType(f"{prefix}Nano{title}", temporal.nanoseconds, empty=b"0")
+    is_exact = 0 <= modifier <= _MILLISECONDS
     is_adaptive = mode == "adaptive" or (mode == "adaptive_time_microseconds" and name == "timestamp")
-    if mode == "connect" or (is_adaptive and 0 <= modifier <= _MILLISECONDS):
-        return DebeziumType(f"{prefix}{title}", temporal.milliseconds, empty=b"0")
+    if mode == "connect" or (is_adaptive and is_exact):
+        rounded_by = None if is_exact else 'time = "connect"'
+        return DebeziumType(f"{prefix}{title}", temporal.milliseconds, empty=b"0", rounded_by=rounded_by)
     return DebeziumType(f"{prefix}Micro{title}", temporal.microseconds, empty=b"0")
 
 
 def _interval(records: Records) -> DebeziumType | None:
     if records.interval == "numeric":
-        return DebeziumType(f"{_TIME_NAMES}MicroDuration", temporal.micro_duration, empty=b"0")
+        setting = 'interval = "numeric"'
+        return DebeziumType(f"{_TIME_NAMES}MicroDuration", temporal.micro_duration, empty=b"0", rounded_by=setting)
     if records.interval == "string":
-        return DebeziumType(f"{_TIME_NAMES}Interval", temporal.iso_interval, empty=b'"P0Y0M0DT0H0M0S"')
+        empty = b'"P0Y0M0DT0H0M0S"'
+        return DebeziumType(f"{_TIME_NAMES}Interval", temporal.iso_interval, empty=empty, has_null=True)
     return None
 
 
@@ -160,7 +172,7 @@ def _other(name: str, modifier: int, records: Records) -> DebeziumType | None:
         digits = modifier if 0 <= modifier <= _MOST_DIGITS else _MOST_DIGITS
         return DebeziumType(f"{_TIME_NAMES}ZonedTimestamp", temporal.zoned_timestamp(digits), empty=_EPOCH)
     if name == "timetz":
-        return DebeziumType(f"{_TIME_NAMES}ZonedTime", temporal.zoned_time, empty=b'"00:00:00Z"')
+        return DebeziumType(f"{_TIME_NAMES}ZonedTime", temporal.zoned_time, empty=b'"00:00:00Z"', rounded_by=_TYPES)
     if name == "money":
         mode = records.decimal or ""
         amount = debezium_values.money(mode)
@@ -169,7 +181,9 @@ def _other(name: str, modifier: int, records: Records) -> DebeziumType | None:
     if name in {"bit", "varbit"}:
         is_one = modifier == 1
         form, convert = ("boolean", debezium_values.bit) if is_one else (f"{_DATA}Bits", debezium_values.bits)
-        return DebeziumType(form, convert, values.NULL, b"false" if is_one else b'""')
+        empty = b"false" if is_one else b'""'
+        # The bits of a varbit may begin with zeros, and be none.
+        return DebeziumType(form, convert, values.NULL, empty, _TYPES if name == "varbit" else None)
     if name == "point":
         convert = debezium_values.point
         return DebeziumType(f"{_DATA}geometry.Point", convert, values.NULL, convert(b"(0,0)"))
@@ -191,7 +205,8 @@ def _array(name: str, modifier: int, records: Records) -> DebeziumType | None:
         write = _or_text(write)
     elif form is None and name not in _ELEMENTS and name not in {"numeric", "date", "time", "timestamp"}:
         return None
-    return DebeziumType(f"array<{element}>", write, _ARRAY_PLACEHOLDERS.get(name, values.NULL), b"[]")
+    placeholder = _ARRAY_PLACEHOLDERS.get(name, values.NULL)
+    return DebeziumType(f"array<{element}>", write, placeholder, b"[]", form.rounded_by if form is not None else None)
 
 
 def _or_text(write: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

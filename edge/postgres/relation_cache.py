@@ -18,6 +18,7 @@ from edge.postgres.rows import Table
 from edge.postgres.types import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import Policy, Treatment
+from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
 from headrace.configuration.records import Records
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class RelationCache:
             else debezium_type(column.type_oid, column.modifier, self._records, self._types.get(column.type_oid, ""))
             for column, treatment in zip(relation.columns, treatments, strict=True)
         ]
+        if admitted:
+            debezium_types = _checked(relation, key, debezium_types)
         actions = [treatment.action if treatment else None for treatment in treatments]
         required = self._required(relation)
         schema = table_schema(relation, key, self._types, debezium_types, actions, required)
@@ -124,6 +127,24 @@ class RelationCache:
             )
             return []
         return key
+
+
+def _checked(
+    relation: Relation, key: list[str], debezium_types: list[DebeziumType | None]
+) -> list[DebeziumType | None]:
+    """Return the forms of a table's columns, which raise NeedsOperator for what they cannot hold."""
+    table = f"{relation.schema}.{relation.table}"
+    named = list(zip([column.name for column in relation.columns], debezium_types, strict=True))
+    check_keys_differ(table, ((name, form.rounded_by) for name, form in named if form is not None and name in key))
+    return [form and _limited(form, f"{table}.{name}", in_key=name in key) for name, form in named]
+
+
+def _limited(form: DebeziumType, column: str, *, in_key: bool) -> DebeziumType:
+    if form.convert is not None and form.name.endswith("NanoTimestamp"):
+        return form._replace(convert=within_64_bits(form.convert, column))
+    if form.convert is not None and form.has_null and in_key:
+        return form._replace(convert=never_null(form.convert, column))
+    return form
 
 
 def _treated(treatment: Treatment) -> DebeziumType | None:

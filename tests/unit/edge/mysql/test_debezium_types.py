@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headrace.configuration.records import Records
+from headrace.errors import ConfigurationError, NeedsOperator
 from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
 
 COLUMNS = (
@@ -94,3 +95,33 @@ def test_a_truncate_is_left_out_where_it_is_not_wanted():
     feed(made, rotate(), mysql_gtid(1, 200), query("truncate table accounts", 300))
 
     assert (batcher.values, made.passed) == ([], 7 << 32 | 300)
+
+
+def keyed(row, records, key):
+    made, batcher = decoder(records=records)
+    described = table_map(*COLUMNS, key=(0, "-ndsmtb".index(key)))
+    feed(made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, row), xid(500))
+    return [json.loads(value)["after"][key] for value in batcher.values[1:]]
+
+
+@pytest.mark.parametrize(
+    ("records", "key", "setting"),
+    [({"decimal": "double"}, "n", 'decimal = "double"'), ({"time": "connect"}, "m", 'time = "connect"')],
+)
+def test_a_form_that_rounds_is_refused_for_a_key(records, key, setting):
+    with pytest.raises(ConfigurationError, match=rf"accounts\.{key}, a column of the key") as raised:
+        keyed(FIRST, Records(**records), key)
+    assert setting in raised.value.message
+
+
+def test_a_zero_date_in_a_key_stops_the_source_where_its_form_has_none():
+    for key in "dsm":
+        assert keyed(FIRST, Records(time="microseconds"), key) != [0]
+        with pytest.raises(NeedsOperator, match=rf"accounts\.{key}, a column of the key"):
+            keyed(ZEROS, Records(time="microseconds"), key)
+
+
+def test_nanoseconds_that_do_not_fit_into_64_bits_stop_the_source():
+    far = FIRST.replace(moment(2026, 1, 31, AT, b"\0\0\1"), moment(9999, 12, 31, AT, b"\0\0\1"))
+    with pytest.raises(NeedsOperator, match=r"accounts\.m has a time before 1678 or after 2261"):
+        keyed(far, Records(time="nanoseconds"), "n")
