@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -200,7 +201,7 @@ def fetch(group: Group, into: Path, console: Console) -> None:
     """
     target = into / group.name
     if _complete(group, target):
-        console.print(f"headrace: jars/{group.name}: complete, {_describe(_files(target))}")
+        console.print(f"headrace: jars/{group.name}: complete, {_describe(_manifest(target)['files'])}")
         return
     partial = into / f"{group.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -250,10 +251,22 @@ def _command(group: Group) -> str:
 
 def _complete(group: Group, target: Path) -> bool:
     try:
-        manifest = json.loads((target / _MANIFEST).read_text())
-        return bool(manifest["pins"] == _pins(group) and manifest["files"] and manifest["files"] == _files(target))
-    except (OSError, ValueError, KeyError, TypeError):
+        manifest = _manifest(target)
+        files = manifest["files"]
+        # A jar too many would be on the class path; what servers leave in their folder is theirs.
+        return bool(
+            manifest["pins"] == _pins(group)
+            and files
+            and all((target / name).stat().st_size == size for name, size in files.items())
+            and all(jar.name in files for jar in target.glob("*.jar"))
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def _manifest(target: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((target / _MANIFEST).read_text())
+    return found
 
 
 def _pins(group: Group) -> list[str]:
@@ -261,9 +274,8 @@ def _pins(group: Group) -> list[str]:
 
 
 def _files(target: Path) -> dict[str, int]:
-    """Return the sizes of a folder's jars; of what an archive held, the sizes of all files."""
-    jars = sorted(target.glob("*.jar"))
-    found = jars or [path for path in sorted(target.rglob("*")) if path.is_file() and path.name != _MANIFEST]
+    """Return the sizes of all files of a folder, also of those in an archive's folders."""
+    found = (path for path in sorted(target.rglob("*")) if path.is_file() and path.name != _MANIFEST)
     return {str(path.relative_to(target)): path.stat().st_size for path in found}
 
 

@@ -140,10 +140,11 @@ def test_archive_is_fetched_alone_and_unpacked(tmp_path, repository, said, monke
     home.mkdir(parents=True)
     with tarfile.open(home / "broker-1.0-bin.tar.gz", "w:gz") as archive:
         archive.add(__file__, "broker/bin/start")
+        archive.add(__file__, "start.jar")
     group = Group(name="kafka", pins=("org.example:broker:1.0:bin",), extension="tar.gz")
     monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
 
-    # When it is fetched, then its files are there; when one is lost, then it is not complete.
+    # When it is fetched, then its files are there; when one next to a jar is lost, then it is not complete.
     jars.fetch(group, tmp_path, said)
     start = jars.unpacked(group) / "broker/bin/start"
     assert start.read_bytes() == Path(__file__).read_bytes()
