@@ -5,16 +5,16 @@ Used by the delivery's thread only (bridge/deliveries/worker.py); raises errors 
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bridge.deliveries.record import Record
 from bridge.kafka.client import KafkaException, TopicPartition, delivery_consumer
+from bridge.kafka.commits import call_within
 from bridge.kafka.consuming import events, leave_group
 from bridge.kafka.errors import translated
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import NotConnected, ReplicationError
+from headrace.errors import NotConnected
 
 _log = logging.getLogger(__name__)
 
@@ -128,24 +128,9 @@ class TopicReader:
 
     def _commit_in_time(self, places: list[Any]) -> None:
         """Commit in a thread that can be left behind: the call has no time limit of its own."""
-        outcome: list[ReplicationError | None] = []
-
-        def commit() -> None:
-            try:
-                self._commit(places, wait=True)
-            except ReplicationError as error:
-                outcome.append(error)
-            else:
-                outcome.append(None)
-
-        thread = threading.Thread(target=commit, name=f"commit {self._topic}", daemon=True)
-        thread.start()
-        thread.join(_COMMIT_SECONDS)
-        if not outcome:
+        if not call_within(_COMMIT_SECONDS, f"commit {self._topic}", lambda: self._commit(places, wait=True)):
             self._hangs = True
             raise NotConnected(f"Kafka: offsets of {self._topic} not committed within {_COMMIT_SECONDS:.0f} s")
-        if outcome[0] is not None:
-            raise outcome[0]
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
         if self._is_closed:

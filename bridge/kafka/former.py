@@ -7,6 +7,7 @@ position is read, and written back in the present format, which former bridges r
 import logging
 
 from bridge.kafka.client import TopicPartition
+from bridge.kafka.commits import commit_offsets
 from bridge.kafka.entries import newest_of, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.ports import Committed
@@ -42,7 +43,7 @@ def take_over_former(connection: KafkaConnection, route: SourceRoute) -> Committ
     if found is not None:
         text = position_text(route.source, found.position, found.bridge)
         offsets = [TopicPartition(*place, offset, metadata=text) for place, offset in found.offsets.items()]
-        with reading(connection, group) as client, translated(f"mark the positions of group {group}"):
-            client.commit(offsets=offsets, asynchronous=False)
+        with translated(f"mark the positions of group {group}"):
+            commit_offsets(connection, group, offsets)
         _log.info("%s: its position is taken over from the group %s", route.source, group)
     return found

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.commits import commit_offsets
 from bridge.kafka.entries import NOBODY, committed_of, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.former import read_former
@@ -129,24 +130,23 @@ def forget(file: BridgeFile, source: str, *, seconds: float = 20.0) -> Committed
 def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
     """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time."""
     until = time.monotonic() + seconds
-    with reading(file.kafka, file.group) as client:
-        while True:
-            try:
-                client.commit(offsets=offsets, asynchronous=False)
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code not in {
-                    KafkaError.UNKNOWN_MEMBER_ID,
-                    KafkaError.ILLEGAL_GENERATION,
-                    KafkaError.REBALANCE_IN_PROGRESS,
-                }:
-                    with translated(f"commit positions of group {file.group}"):
-                        raise
-                if time.monotonic() > until:
-                    raise _running(file) from error
-                time.sleep(0.5)
-            else:
-                return
+    while True:
+        try:
+            commit_offsets(file.kafka, file.group, offsets)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code not in {
+                KafkaError.UNKNOWN_MEMBER_ID,
+                KafkaError.ILLEGAL_GENERATION,
+                KafkaError.REBALANCE_IN_PROGRESS,
+            }:
+                with translated(f"commit positions of group {file.group}"):
+                    raise
+            if time.monotonic() > until:
+                raise _running(file) from error
+            time.sleep(0.5)
+        else:
+            return
 
 
 def _running(file: BridgeFile) -> ReplicationError:

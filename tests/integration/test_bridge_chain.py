@@ -158,7 +158,7 @@ def _truncated(sent):
 
 
 def _of_another_version(sent):
-    sent.properties = sent.properties | {"version": 3}
+    sent.properties = sent.properties | {"version": 9}
 
 
 def _foreign(sent):
@@ -173,7 +173,7 @@ def _of_another_source(sent):
     ("spoil", "says"),
     [
         (_truncated, "truncated"),
-        (_of_another_version, "has version 3 of the batch format"),
+        (_of_another_version, "has version 9 of the batch format"),
         (_foreign, "not a Headrace batch"),
         (_of_another_source, "'london/bank' came on the link of 'jakarta/bank"),
     ],

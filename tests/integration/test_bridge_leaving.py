@@ -9,8 +9,11 @@ from confluent_kafka.admin import NewTopic
 
 from bridge.deliveries.kafka import TopicReader
 from bridge.group.client import KafkaMember
-from bridge.kafka.client import admin
+from bridge.kafka.client import TopicPartition, admin
+from bridge.kafka.commits import commit_offsets
+from bridge.kafka.entries import reading
 from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NotConnected
 from tests.branch import Branch
 from tests.integration.deliveries import is_all_committed, produce, section
 from tests.waiting import eventually
@@ -126,3 +129,23 @@ def test_a_bridge_whose_kafka_does_not_answer_ends_within_seconds(private_kafka,
     # Then it ends all the same.
     assert code == 0
     assert time.monotonic() - began < 20
+
+
+def test_a_commit_of_positions_is_given_up_while_kafka_hangs_and_can_be_done_again(private_kafka):
+    """`headrace bridge move`, `forget` and `import`, and taking over from a former release, commit so."""
+    kafka = private_kafka()
+    connection = KafkaConnection(bootstrap=kafka.bootstrap)
+    client = admin(connection)
+    client.create_topics([NewTopic("cdc", 1, 1)])["cdc"].result(60)
+    offsets = [TopicPartition("cdc", 0, 7, metadata="here")]
+    os.kill(kafka.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(NotConnected, match="no answer to a commit of positions of group moved"):
+            commit_offsets(connection, "moved", offsets, seconds=1)
+    finally:
+        os.kill(kafka.pid, signal.SIGCONT)
+    for _ in range(2):
+        commit_offsets(connection, "moved", offsets)
+    with reading(connection, "moved") as reader:
+        (found,) = reader.committed([TopicPartition("cdc", 0)], timeout=30)
+    assert (found.offset, found.metadata) == (7, "here")
