@@ -119,6 +119,25 @@ ICEBERG_TRANSFORMS = Group(
     pins=("org.apache.iceberg:iceberg-kafka-connect-transforms:1.10.0", "org.apache.iceberg:iceberg-common:1.10.0"),
     alone=True,
 )
+#: MirrorMaker 2, which runs on Kafka Connect.
+MIRROR = Group(
+    name="mirror",
+    pins=(
+        # 4.2.1 of the client is not in the repository.
+        "org.apache.kafka:connect-mirror:4.2.0",
+        "org.apache.kafka:connect-mirror-client:4.2.0",
+        "net.sourceforge.argparse4j:argparse4j:0.7.0",
+    ),
+    alone=True,
+)
+#: Apache Camel: routes in YAML, from Kafka to AMQP and to files.
+CAMEL = Group(
+    name="camel",
+    pins=(
+        *(f"org.apache.camel:camel-{name}:4.18.0" for name in ("main", "yaml-dsl", "bean", "kafka", "amqp", "file")),
+        "org.apache.logging.log4j:log4j-slf4j2-impl:2.25.4",
+    ),
+)
 #: Debezium's own connectors, which the edge's records are compared with: archives with all that they need.
 CONNECTORS = Group(
     name="connectors",
@@ -134,7 +153,7 @@ PURPOSES = {
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
     "registry": (REGISTRY,),
-    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS),
+    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL),
     "connect": (CONNECT, CONNECTORS),
 }
 #: Those of `headrace jars`, the smallest first.
@@ -182,6 +201,16 @@ def connect() -> list[Path]:
 def iceberg_transforms() -> list[Path]:
     """Return the jars of Iceberg's transforms for Kafka Connect; raise NeedsOperator if they are not there."""
     return _present(ICEBERG_TRANSFORMS)
+
+
+def mirror() -> list[Path]:
+    """Return the class path of MirrorMaker 2; raise NeedsOperator if it is not there."""
+    return [*_present(CONNECT), *_present(MIRROR)]
+
+
+def camel() -> list[Path]:
+    """Return the class path of Camel; raise NeedsOperator if it is not there."""
+    return _present(CAMEL)
 
 
 def flink() -> list[Path]:
