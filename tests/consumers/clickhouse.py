@@ -1,7 +1,7 @@
 """Runs statements of ClickHouse's by chdb, which is ClickHouse in a process, under the Python of `.setup/consumers`.
 
-`clickhouse.py FILE FOLDER CHANGES`: all statements but the last make tables; the lines of CHANGES go into the table that the first
-one makes, some twice, as a consumer that is started again does; then the last one prints its rows as JSON.
+`clickhouse.py FILE FOLDER CHANGES`: all statements but the last make tables; the lines of CHANGES go into the table of the first one,
+some twice, as from a consumer that is started again; then the last one prints its rows as JSON.
 """
 
 import sys
