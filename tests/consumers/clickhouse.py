@@ -1,6 +1,6 @@
 """Runs statements of ClickHouse's by chdb, which is ClickHouse in a process, under the Python of `.setup/consumers`.
 
-`clickhouse.py FILE FOLDER CHANGES`: all statements but the last make tables; the lines of CHANGES go into the table of the first one,
+`clickhouse.py FILE FOLDER CHANGES`: all statements but the last make tables; the lines of CHANGES go into the table of the first,
 some twice, as from a consumer that is started again; then the last one prints its rows as JSON.
 """
 
