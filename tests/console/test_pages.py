@@ -157,6 +157,31 @@ def test_everything_can_be_reached_by_the_keyboard_and_focus_stays_through_updat
     expect(page).to_have_url(f"{served.url}/sources/jakarta/bank")
 
 
+def test_focus_stays_when_an_update_adds_or_removes_what_is_ahead(headquarters, console, watched):
+    served = console("--config", str(headquarters.file))
+    page = watched(served.url).go("/")
+    expect(page.locator("tr.ok").first).to_be_visible(timeout=60_000)
+    added = 0
+
+    def altered(route):
+        nonlocal added
+        answer, added = route.fetch(), added + 1
+        # A notice and a mark that every second answer has.
+        text = answer.text()
+        if added % 2:
+            text = re.sub(r'(<\w+[^>]*id="live"[^>]*>)', r'\1<p class="later">Later</p><div>more</div>', text, count=1)
+            text = re.sub(r"(<a [^>]*>jakarta/bank)", r"<span>new</span> \1", text, count=1)
+        route.fulfill(response=answer, body=text)
+
+    page.route("**/*", lambda route: altered(route) if "x-fragment" in route.request.headers else route.continue_())
+    page.get_by_role("link", name="jakarta/bank").focus()
+    for _ in range(2):
+        expect(page.locator("p.later")).to_be_attached(timeout=20_000)
+        expect(page.locator(":focus")).to_have_text("jakarta/bank")
+        expect(page.locator("p.later")).not_to_be_attached(timeout=20_000)
+        expect(page.locator(":focus")).to_have_text("jakarta/bank")
+
+
 def test_dark_and_light_follow_the_system_and_the_button_which_is_remembered(headquarters, console, watched):
     served = console("--config", str(headquarters.file))
     page = watched(served.url, color_scheme="dark").go("/")

@@ -7,6 +7,22 @@
   const pause = document.getElementById("pause");
   let heard = document.getElementById("updated").textContent;
 
+  const alike = (old, fresh) =>
+    old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && (old.id || "") === (fresh.id || "");
+
+  // Remove what is ahead of the next child that is like a fresh one, and return that; where there is none, or what has an id and
+  // may be wanted further on is between, remove nothing.
+  function skipTo(at, fresh) {
+    let found = at;
+    while (found && !found.id && !alike(found, fresh)) found = found.nextSibling;
+    if (!found || !alike(found, fresh)) return at;
+    for (let next; at !== found; at = next) {
+      next = at.nextSibling;
+      at.remove();
+    }
+    return found;
+  }
+
   // Make one element like another, child by child, so that focus, selection and scrolling stay.
   function update(old, fresh) {
     for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
@@ -19,7 +35,8 @@
         old.insertBefore(same, at);
         at = same;
       }
-      if (at && at.nodeType === next.nodeType && at.nodeName === next.nodeName && (at.id || "") === (next.id || "")) {
+      if (at) at = skipTo(at, next);
+      if (at && alike(at, next)) {
         if (at.nodeType === Node.TEXT_NODE) {
           if (at.data !== next.data) at.data = next.data;
         } else if (at.nodeType === Node.ELEMENT_NODE && !("keep" in at.dataset) && !at.isEqualNode(next)) update(at, next);
