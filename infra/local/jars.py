@@ -82,6 +82,8 @@ FLINK = Group(
     ),
     alone=True,
 )
+#: Paimon's parser of Debezium's records, which runs on that: 53 MB.
+PAIMON = Group(name="paimon", pins=("org.apache.paimon:paimon-flink-1.20:1.3.1",), alone=True)
 #: Hadoop's file system for S3, for lakes on an object store: 13 MB, fetched when it is asked for (`make object-store-jars`).
 OBJECT_STORE = Group(
     name="object-store",
@@ -113,6 +115,13 @@ CONNECT = Group(
 )
 #: Debezium's sink for databases, with its transforms: an archive with all that it needs.
 SINK = Group(name="sink", pins=("io.debezium:debezium-connector-jdbc:3.6.0.Final:plugin",), extension="tar.gz")
+#: A converter of Kafka Connect's for Avro with a registry: Apicurio's. Confluent's is not in the central repository.
+AVRO_CONVERTER = Group(
+    name="avro-converter",
+    pins=("io.apicurio:apicurio-registry-utils-converter:2.6.13.Final",),
+    # Kafka Connect has them.
+    excluded=("org.apache.kafka:*", "org.slf4j:*"),
+)
 #: Iceberg's transform of Debezium's records.
 ICEBERG_TRANSFORMS = Group(
     name="iceberg-transforms",
@@ -152,8 +161,8 @@ PURPOSES = {
     "demo": (SPARK, KAFKA, MARIADB),
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
-    "registry": (REGISTRY,),
-    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL),
+    "registry": (REGISTRY, CONNECT, SINK, AVRO_CONVERTER),
+    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL, PAIMON),
     "connect": (CONNECT, CONNECTORS),
 }
 #: Those of `headrace jars`, the smallest first.
@@ -198,6 +207,11 @@ def connect() -> list[Path]:
     return _present(CONNECT)
 
 
+def avro_converter() -> list[Path]:
+    """Return the jars of Apicurio's converter for Kafka Connect; raise NeedsOperator if they are not there."""
+    return _present(AVRO_CONVERTER)
+
+
 def iceberg_transforms() -> list[Path]:
     """Return the jars of Iceberg's transforms for Kafka Connect; raise NeedsOperator if they are not there."""
     return _present(ICEBERG_TRANSFORMS)
@@ -216,6 +230,11 @@ def camel() -> list[Path]:
 def flink() -> list[Path]:
     """Return the class path of Flink's format; raise NeedsOperator if it is not there."""
     return [*_present(FLINK), *(jar for jar in kafka() if jar.name.startswith("slf4j-api-"))]
+
+
+def paimon() -> list[Path]:
+    """Return the class path of Paimon's parser; raise NeedsOperator if it is not there."""
+    return [*_present(PAIMON), *flink()]
 
 
 def postgres(release: int) -> Path:
