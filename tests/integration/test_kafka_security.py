@@ -241,9 +241,8 @@ def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure
         ("another name", "certificate could not be verified"),
     ],
 )
-def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, monkeypatch, changes, says):
+def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, changes, says):
     # Nobody answers who is not trusted: the client waits for as long as it may.
-    monkeypatch.setattr(lake_kafka, "PATIENCE", 3)
     password = tmp_path / "password"
     password.write_text("not the secret")
     given = {
@@ -254,7 +253,7 @@ def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, monkeypatch, cha
     connection = secure_kafka.user([], **given)
     for asked in (
         lambda: check(admin(connection), {"any": Wanted(1)}, patience=3),
-        lambda: lake_kafka.describe(connection, "any"),
+        lambda: lake_kafka.describe(connection, "any", patience=3),
     ):
         assert says in eventually(lambda asked=asked: refused(asked), saying=says)
 
