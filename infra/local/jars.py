@@ -82,6 +82,25 @@ FLINK = Group(
     ),
     alone=True,
 )
+#: Flink with its SQL and its Kafka connector, for a job in one JVM: 141 MB.
+FLINK_JOB = Group(
+    name="flink-job",
+    pins=(
+        *(
+            f"org.apache.flink:{name}:1.20.1"
+            for name in (
+                "flink-clients",
+                "flink-table-api-java-bridge",
+                "flink-table-planner-loader",
+                "flink-table-runtime",
+                "flink-json",
+                "flink-connector-base",
+            )
+        ),
+        "org.apache.flink:flink-connector-kafka:3.4.0-1.20",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    ),
+)
 #: Paimon's parser of Debezium's records, which runs on that: 53 MB.
 PAIMON = Group(name="paimon", pins=("org.apache.paimon:paimon-flink-1.20:1.3.1",), alone=True)
 #: Hadoop's file system for S3, for lakes on an object store: 13 MB, fetched when it is asked for (`make object-store-jars`).
@@ -162,7 +181,7 @@ PURPOSES = {
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
     "registry": (REGISTRY, CONNECT, SINK, AVRO_CONVERTER),
-    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL, PAIMON),
+    "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL, FLINK_JOB, PAIMON),
     "connect": (CONNECT, CONNECTORS),
 }
 #: Those of `headrace jars`, the smallest first.
@@ -230,6 +249,11 @@ def camel() -> list[Path]:
 def flink() -> list[Path]:
     """Return the class path of Flink's format; raise NeedsOperator if it is not there."""
     return [*_present(FLINK), *(jar for jar in kafka() if jar.name.startswith("slf4j-api-"))]
+
+
+def flink_job() -> list[Path]:
+    """Return the class path of Flink with SQL and Kafka; raise NeedsOperator if it is not there."""
+    return _present(FLINK_JOB)
 
 
 def paimon() -> list[Path]:
