@@ -200,6 +200,7 @@ class Lane:
         """End the sessions whose next batch cannot be written, until it can: what comes behind it waits at the edge."""
         for part in parts:
             if part.refused is not None:
+                self._registry.states[part.session.source].needs_records = True
                 # Before the registry's first answer there is nothing to report.
                 is_known = not isinstance(part.refused, Retryable)
                 waiting = self._registry.failed(part.session, part.refused, rest=is_known)

@@ -27,6 +27,10 @@ class NotThere(NeedsOperator):
     """The registry has no such subject or schema."""
 
 
+class Incompatible(NeedsOperator):
+    """The registry's rule for a subject does not allow the change of its schema."""
+
+
 class RegistryClient:
     """Requests to one registry; used by one thread."""
 
@@ -110,10 +114,11 @@ class RegistryClient:
                 f"{where} has no {path}: {reason}", hint="Look at [registry] url, and at what was removed there."
             )
         if error.code == _CONFLICT:
-            return NeedsOperator(
+            return Incompatible(
                 f"{where} refuses {path} as incompatible: {reason}",
-                hint="Alter the table back or in a compatible form, or change the subject's compatibility in the registry; the "
-                "bridge tries again by itself.",
+                hint="Allow this change: set the subject's compatibility to NONE in the registry. The bridge tries again by "
+                "itself, and then sets the stream's rule again. Altering the table back does not help: changes in this form "
+                "are in the log.",
             )
         if error.code >= _FAILED or error.code == _TOO_MANY:
             return NotConnected(f"{where} fails ({error.code}): {reason}")

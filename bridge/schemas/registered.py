@@ -11,7 +11,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from bridge.schemas.client import NotThere, RegistryClient
+from bridge.schemas.client import Incompatible, NotThere, RegistryClient
 from headrace.batch import WrittenWith
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.schemas import avro
@@ -64,6 +64,8 @@ class RegisteredSchemas:
         self._missing: dict[Wanted, ReplicationError | None] = {}
         # What was registered and is not there any more: it never gets other ids.
         self._lost: dict[Wanted, Ids] = {}
+        # Subjects and schemas that their rule does not allow: what an operator sets there meanwhile is left alone.
+        self._incompatible: set[tuple[str, str]] = set()
         self._look_at = time.monotonic() + _LOOK_SECONDS
         self._again_at = 0.0
 
@@ -157,17 +159,26 @@ class RegisteredSchemas:
     def _in_subject(self, subject: str, schema: str | None, rule: str) -> int | None:
         if schema is None:
             return None
-        client = self._client
-        if not rule:
-            return client.register(subject, schema)
+        client, change = self._client, (subject, schema)
+        if change in self._incompatible:
+            # Setting the rule first would undo an exception that an operator made for this change.
+            number = client.register(subject, schema)
+            if rule:
+                client.set_compatibility(subject, rule)
+            self._incompatible.discard(change)
+            return number
         try:
-            client.set_compatibility(subject, rule)
+            if rule:
+                client.set_compatibility(subject, rule)
+            return client.register(subject, schema)
         except NotThere:
             # Some registries know no rule of a subject that does not exist.
             number = client.register(subject, schema)
             client.set_compatibility(subject, rule)
             return number
-        return client.register(subject, schema)
+        except Incompatible:
+            self._incompatible.add(change)
+            raise
 
     def _settle(self, needed: Wanted, ids: Ids | None, error: ReplicationError | None) -> None:
         with self._changed:

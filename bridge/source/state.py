@@ -34,7 +34,7 @@ class SourceState:
         self.session: Session | None = None
         #: Whether its next session is isolated: it may be what could not be written.
         self.isolated = False
-        #: Whether only records show that it can be written again: positions could be all the time.
+        #: Whether only records show that it can be written again: positions could be all the time. Until then it shows why not.
         self.needs_records = False
         self._gaps = GapWatch(route.source)
         self._backoff = Backoff(first=0.2, longest=5.0)
@@ -57,7 +57,7 @@ class SourceState:
         # While one error repeats, so would this line.
         level = logging.DEBUG if self._trouble else logging.INFO
         _log.log(level, "%s: taken over at %s", session.source, at)
-        if not session.isolated:
+        if not (session.isolated or self.needs_records):
             self.figures.state, self.figures.reason = "serving", ""
 
     def met(self, gap: Gap) -> float:

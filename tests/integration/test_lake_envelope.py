@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from edge.mysql import envelope as mysql
+from edge.postgres import debezium_envelope as debezium
 from edge.postgres import envelope as postgres
 from edge.records.envelope import END, LAST_END
 from spark_jobs.bronze import envelope, envelope_fast_path
@@ -37,6 +38,20 @@ def of_mysql(rows, gtid, *, last=False):
     return b"{" + rows + b"," + middle + b"12" + ending
 
 
+def of_debezium(rows, op=b"u", number=1, *, last=False, last_end=0x19FFFF0, origin=None):
+    """Return a record as the edge for PostgreSQL puts it together with `envelope = "debezium"`."""
+    transaction = debezium.DebeziumTransaction(
+        epoch=0x692010C0, commit=0x1A00000, commit_us=STAMP * 1000 + 7, xid=761, last_end=last_end
+    )
+    if origin is not None:
+        transaction.set_origin(b"O" + (0x1900000).to_bytes(8, "big") + origin + b"\0")
+    names = postgres.Table(source="jakarta/bank", database="bank", schema="public", table="accounts")
+    read = transaction.read(STAMP + 11)
+    around = transaction.around(lsn=0x19FFFFF, ordinal=3, read=read, total=number, of_table=number)
+    record = b"{" + rows + b"," + names.rest(op, around)
+    return record.removesuffix(END) + LAST_END if last else record
+
+
 ROW = b'"before":null,"after":{"id":1,"note":"a,b"}'
 COPY = json.dumps(of_postgres(ROW, last=True).decode()).encode()
 EDGES = {
@@ -50,6 +65,21 @@ EDGES = {
     "a long text": of_postgres(b'"before":null,"after":{"id":1,"note":"' + b"\xc3\xa9" * 900 + b'"}'),
     "mariadb": of_mysql(ROW, "0-1-42"),
     "mysql without gtid": of_mysql(ROW + UNCHANGED, None, last=True),
+}
+OF_DEBEZIUM = {
+    "debezium's insert": of_debezium(ROW, b"c"),
+    "debezium's last": of_debezium(ROW, last=True, number=1234567),
+    "debezium's delete": of_debezium(b'"before":{"id":1,"note":""},"after":null', b"d"),
+    "debezium's change of a key": of_debezium(ROW + b',"former_key":{"id":7}', b"c", 2),
+    "debezium's change of a key, of which the log has not all": of_debezium(
+        ROW + b',"former_key":{"id":7}' + UNCHANGED, b"c", last=True
+    ),
+    "debezium's placeholder": of_debezium(
+        b'"before":null,"after":{"id":1,"note":"__debezium_unavailable_value"}' + UNCHANGED
+    ),
+    "debezium's too large": of_debezium(ROW + UNCHANGED + TOO_LARGE, last=True),
+    "debezium's first of a session": of_debezium(ROW, last_end=0),
+    "debezium's of a replica": of_debezium(ROW + UNCHANGED, origin=b'a,"b"],'),
 }
 WHOLE = json.loads(EDGES["last"])
 OTHERS = {
@@ -94,7 +124,7 @@ def kafka_records(spark):
 
 
 def test_fields_are_those_of_the_json_whatever_its_form(kafka_records):
-    values = {**EDGES, **OTHERS}
+    values = {**EDGES, **OF_DEBEZIUM, **OTHERS}
     rows = envelope.rows(kafka_records(values.values())).selectExpr(
         *(
             "offset",

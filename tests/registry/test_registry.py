@@ -93,11 +93,11 @@ def test_a_consumer_of_others_has_the_rows_of_the_database(
 
 
 def test_a_change_that_the_registry_refuses_stops_its_source_alone_with_the_reason(
-    database, edges, kafka, topic, inside, tmp_path, registry, consumed
+    database, edges, kafka, topic, inside, tmp_path, registry, consumed, caplog
 ):
     other = "london/bank"
-    bridge, name = started(kafka, topic, inside, tmp_path, registry.url, (SOURCE, other), ("t", "accounts"))
-    registry.request("PUT", "/config", {"compatibility": "BACKWARD"})
+    served, tables = (SOURCE, other), ("t", "accounts")
+    bridge, name = started(kafka, topic, inside, tmp_path, registry.url, served, tables, compatibility="BACKWARD")
     database.execute("create table t (id int primary key, a int)")
     edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more='[records]\nformat = "avro"')
     edge.init()
@@ -118,13 +118,27 @@ def test_a_change_that_the_registry_refuses_stops_its_source_alone_with_the_reas
         peer.start()
         peer.finish()
         assert len(values(kafka, f"{name}.public.t")) == 1
-        # and the one that waits does by itself, once the registry takes the change
-        registry.request("PUT", f"/config/{name}.public.t-value", {"compatibility": "NONE"})
-        bridge.bridge.registry.states[SOURCE].route = bridge.bridge.registry.states[SOURCE].route._replace(
-            compatibility="NONE"
-        )
+        # and the one that waits is shown as such through all attempts, with one line in the log
+        seen, tried = set(), bridge.bridge.registry.states[SOURCE].figures.setbacks
+
+        def tried_again():
+            figures = bridge.bridge.registry.states[SOURCE].figures
+            seen.add((figures.state, f"{name}.public.t-value" in figures.reason))
+            return figures.setbacks >= tried + 2
+
+        eventually(tried_again, 60, every=0.001, saying="it was tried again")
+        assert seen == {("needs an operator", True)}
+        assert len([each for each in caplog.records if "as incompatible" in each.getMessage()]) == 1
+        # and goes on by itself, once the registry takes the change
+        config = f"/config/{name}.public.t-value"
+        registry.request("PUT", config, {"compatibility": "NONE"})
         eventually(lambda: len(values(kafka, f"{name}.public.t")) == 2, 60, saying="the second row is in Kafka")
     assert [value["after"] for _, value in consumed(f"{name}.public.t")] == [{"id": 1, "a": 1}, {"id": 2, "a": "two"}]
+    # then the stream's rule holds again, and what was taken is found again after a restart
+    eventually(lambda: registry.request("GET", config)["compatibilityLevel"] == "BACKWARD", saying="the rule is back")
+    newest = registry.request("GET", f"/subjects/{name}.public.t-value/versions/latest")
+    again = registry.request("POST", f"/subjects/{name}.public.t-value/versions", {"schema": newest["schema"]})
+    assert again["id"] == newest["id"]
 
 
 def test_a_registry_that_is_away_holds_up_sources_of_avro_alone(

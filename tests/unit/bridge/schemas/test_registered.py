@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.schemas.client import NotThere
+from bridge.schemas.client import Incompatible, NotThere
 from bridge.schemas.registered import RegisteredSchemas, wanted
 from headrace.batch import WrittenWith
 from headrace.errors import NeedsOperator, NotConnected, Retryable
@@ -17,9 +17,13 @@ class Registry:
         self.rules: dict[str, str] = {}
         self.error: Exception | None = None
         self.requests = 0
+        #: What a rule other than NONE does not allow.
+        self.refused = ""
 
     def register(self, subject: str, schema: str) -> int:
         self._request()
+        if schema == self.refused and self.rules.get(subject) != "NONE":
+            raise Incompatible("incompatible")
         if schema not in self.schemas:
             self.schemas.append(schema)
         return self.schemas.index(schema) + 1
@@ -88,6 +92,18 @@ def test_a_registry_that_is_away_or_refuses_is_asked_again(registry, registered,
     registry.error = None
     registered.turn(0)
     assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_a_change_that_an_operator_allows_is_registered_and_the_rule_of_the_stream_is_set_again(registry, registered):
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    registered.turn(0)
+    with pytest.raises(Incompatible):
+        registered.ids(NEEDED)
+    registry.rules["s.public.t-value"] = "NONE"
+    registered.turn(0)
+    assert registered.ids(NEEDED) == (1, 2)
+    assert registry.rules["s.public.t-value"] == "FULL"
 
 
 def test_what_is_registered_needs_no_registry_that_answers(registry, registered):
