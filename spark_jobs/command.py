@@ -8,6 +8,7 @@ import logging
 import signal
 import threading
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -105,6 +106,16 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
         console.print(
             f"  {where}partition {place['partition']}: needs {place['needed']}, Kafka has {place['start']} to {place['end']}"
         )
+    console.print(f"  {_retention(found['retention'], found['records'])}")
+
+
+def _retention(found: dict[str, Any], records: int) -> str:
+    if "problem" in found:
+        return f"how long Kafka keeps records is not known: {found['problem']}"
+    if found["seconds"] is None:
+        return "Kafka removes no record because of its age"
+    kept, left = (timedelta(seconds=int(found[name])) for name in ("seconds", "headroom_seconds"))
+    return f"Kafka keeps records for {kept}" + (f", and may remove one that is not loaded in {left}" if records else "")
 
 
 @lake.command()

@@ -1,8 +1,6 @@
-"""How long it takes until Kafka may remove what the lake has not loaded yet. Looked up every twenty seconds.
+"""How long it takes until Kafka may remove what the lake has not loaded yet, looked up every twenty seconds.
 
-A record that Kafka's retention removed before a load is lost to the lake, so this is the time that is left to repair loads.
-Kafka removes a segment when its newest record is older than `retention.ms`: a record is kept for that long, or a little longer.
-`retention.bytes`, which removes by size, is not looked at. Called by pages and metrics.
+Called by pages and metrics.
 """
 
 import logging
@@ -13,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NotConnected, ReplicationError
+from headrace.errors import ReplicationError
+from headrace.retention.headroom import Headroom, StreamKept, connected
 
 if TYPE_CHECKING:
-    from headrace.console.kafka_reader import Held, KafkaReader, Place
+    from headrace.retention.kafka_reader import KafkaReader
 
 #: Seconds between two looks.
 EVERY = 20.0
@@ -24,22 +23,6 @@ EVERY = 20.0
 Loaded = Mapping[str, Mapping[tuple[str, int], int]]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamKept:
-    """For how long Kafka keeps what a stream's bronze table lacks."""
-
-    #: Seconds for which a record is kept, by the topic that keeps them least; None where age removes nothing.
-    retention: float | None
-    #: When the oldest record that bronze lacks may be removed, in seconds since 1970; None while bronze lacks nothing.
-    removal_at: float | None
-
-    def headroom(self, now: float) -> float | None:
-        """Return the seconds until then: the whole retention while bronze lacks nothing, 0 when it may be too late."""
-        if self.retention is None or self.removal_at is None:
-            return self.retention
-        return max(0.0, self.removal_at - now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +47,7 @@ class Retention:
         self._every = every
         self._view = RetentionView()
         self._reader: KafkaReader | None = None
-        #: When the first record that is lacking was written, by its place: read again only where the place is another one.
-        self._written: dict[tuple[Place, int], float] = {}
+        self._streams: dict[str, Headroom] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="retention", daemon=True)
 
@@ -95,33 +77,14 @@ class Retention:
             )
 
     def _ask(self, file: LakeFile, loaded: Loaded) -> dict[str, StreamKept]:
-        reader = self._connected(file)
-        found, seen = {}, set()
-        for stream in loaded:
-            held = reader.held(partial(file.has_topic, stream))
-            if not held:
-                continue
-            lacking = first_lacking(loaded[stream], held)
-            there = {place: offset for place, offset in lacking.items() if offset >= held[place].start}
-            new = {place: offset for place, offset in there.items() if (place, offset) not in self._written}
-            for place, at in reader.written_at(new).items() if new else ():
-                self._written[place, new[place]] = at
-            written = {place: self._written.get((place, offset)) for place, offset in lacking.items()}
-            found[stream] = kept(held, lacking, written)
-            seen |= set(lacking.items())
-        self._written = {key: at for key, at in self._written.items() if key in seen}
-        return found
-
-    def _connected(self, file: LakeFile) -> "KafkaReader":
         if self._reader is None:
-            try:
-                from headrace.console.kafka_reader import KafkaReader  # noqa: PLC0415 - only where a lake is shown.
-            except ModuleNotFoundError as error:
-                raise NotConnected(
-                    "the package confluent-kafka is not installed", hint="Install Headrace with the extra 'console'."
-                ) from error
-            self._reader = KafkaReader(file.kafka)
-        return self._reader
+            self._reader = connected(file.kafka, "console")
+        found = {}
+        for stream in loaded:
+            looking = self._streams.setdefault(stream, Headroom(self._reader))
+            if (of_stream := looking.look(partial(file.has_topic, stream), loaded[stream])) is not None:
+                found[stream] = of_stream
+        return found
 
     def _follow(self) -> None:
         while not self._stopped.is_set():
@@ -131,27 +94,3 @@ class Retention:
                 _log.exception("the retention of the streams' topics was not looked up")
             # Once the lake was read, which takes a moment.
             self._stopped.wait(self._every if self._view.asked else 1.0)
-
-
-def first_lacking(loaded: Mapping[tuple[str, int], int], held: Mapping["Place", "Held"]) -> dict["Place", int]:
-    """Return the offset of the first record that bronze lacks, of each partition that has one and where age removes records."""
-    needed = {place: loaded.get(place, 0) for place in held}
-    return {
-        place: needed[place] for place, one in held.items() if one.retention is not None and needed[place] < one.end
-    }
-
-
-def kept(
-    held: Mapping["Place", "Held"], lacking: Mapping["Place", int], written: Mapping["Place", float | None]
-) -> StreamKept:
-    """Return how long a stream is kept; `written`: when the first record that bronze lacks was, where it is known."""
-    removals = []
-    for place, offset in lacking.items():
-        one, at = held[place], written.get(place)
-        if offset < one.start:
-            # Removed already.
-            removals.append(0.0)
-        elif at is not None and one.retention is not None:
-            removals.append(at + one.retention)
-    limits = [one.retention for one in held.values() if one.retention is not None]
-    return StreamKept(retention=min(limits, default=None), removal_at=min(removals, default=None))

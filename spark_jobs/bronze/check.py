@@ -1,8 +1,11 @@
 """`headrace lake check`: bronze's preflight without a load, and without Spark when the lake is on this machine."""
 
+import time
 from typing import Any
 
 from headrace.configuration.lake import LakeFile
+from headrace.errors import ReplicationError
+from headrace.retention.headroom import Headroom, connected
 from spark_jobs.bronze import envelope
 from spark_jobs.bronze import load as bronze
 from spark_jobs.kafka import topics
@@ -35,8 +38,23 @@ def check(lake: LakeFile, stream: str) -> dict[str, Any]:
         "topic": there[0].name,
         "records": topics.todo(held, there),
         "partitions": partitions,
+        "retention": _retention(lake, partitions),
     }
     return found if reach is None else found | {"committed": reach.positions}
+
+
+def _retention(lake: LakeFile, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return for how many seconds Kafka keeps records, and what is not loaded; why it is not known, where Kafka does not answer.
+
+    A user who may load and may not see a topic's settings is no reason against a load.
+    """
+    loaded = {(place["topic"], place["partition"]): place["needed"] for place in partitions}
+    try:
+        found = Headroom(connected(lake.kafka, "spark")).look({topic for topic, _ in loaded}.__contains__, loaded)
+    except ReplicationError as error:
+        return {"problem": error.message, "hint": error.hint or ""}
+    assert found is not None
+    return {"seconds": found.retention, "headroom_seconds": found.headroom(time.time())}
 
 
 def _held(lake: LakeFile, stream: str, path: str) -> Progress:

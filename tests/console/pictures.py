@@ -25,9 +25,10 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import rows
 from headrace.console.next_steps import Files
-from headrace.console.retention import RetentionView, StreamKept
+from headrace.console.retention import RetentionView
 from headrace.console.server import Console, Settings
 from headrace.metrics.endpoint import Endpoint
+from headrace.retention.headroom import StreamKept
 from tests.console.conftest import CHROMIUM
 
 SOURCES = (

@@ -161,7 +161,8 @@ def test_path_that_holds_something_else_is_left_alone(spark, feed, lake_file):
 
 def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lake_file):
     # given data without a commit
-    source = feed()
+    week = 7 * 24 * 60 * 60
+    source = feed(retention_ms=week * 1000)
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     folder = Path(bronze.table_path(lake, "bank"))
@@ -169,7 +170,10 @@ def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lak
     (folder / "part-00000-d41d8cd9-c000.zstd.parquet").write_bytes(b"half")
     (folder / ".part-00000-d41d8cd9-c000.zstd.parquet.crc").write_bytes(b"half")
     # then
-    assert check(lake, "bank")["records"] == 3
+    checked = check(lake, "bank")
+    assert checked["records"] == 3
+    assert checked["retention"]["seconds"] == week
+    assert week - 600 < checked["retention"]["headroom_seconds"] < week
     assert bronze.load(spark, lake, "bank").records == len(held(spark, lake)) == 2
 
 

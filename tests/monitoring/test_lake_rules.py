@@ -11,9 +11,10 @@ from deltalake import write_deltalake
 from headrace.console import metrics
 from headrace.console.bridges import Bridges
 from headrace.console.lake import Lake
-from headrace.console.retention import RetentionView, StreamKept
+from headrace.console.retention import RetentionView
 from headrace.console.rows import rows
 from headrace.metrics.endpoint import Endpoint
+from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, SourceStatus
 from infra.local.ports import free_port
 from infra.local.prometheus import RULES, Prometheus

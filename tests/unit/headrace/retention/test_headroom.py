@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.console.kafka_reader import Held, Place
-from headrace.console.retention import StreamKept, first_lacking, kept
+from headrace.retention.headroom import StreamKept, first_lacking, kept
+from headrace.retention.kafka_reader import Held, Place
 
 A, B = Place("bank", 0), Place("bank", 1)
 

@@ -1,6 +1,6 @@
 """What Kafka holds of topics and for how long it keeps it, read with the lake's own connection.
 
-Imported only where a lake is shown. The one module of headrace that imports the Kafka client. Called by retention.py.
+The one module of headrace that imports the Kafka client: only where a lake is shown or checked. Called by headroom.py.
 """
 
 import time
@@ -127,7 +127,7 @@ class KafkaReader:
             )
         return NotConnected(
             f"Kafka at {bootstrap} does not answer: {reason.str()}",
-            hint="Check [kafka] in the lake's file, and that the cluster can be reached from the console's machine.",
+            hint="Check [kafka] in the lake's file, and that the cluster can be reached from this machine.",
         )
 
 
