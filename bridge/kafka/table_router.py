@@ -5,6 +5,8 @@ row that holds the same bytes has them escaped. A record that is about no table 
 without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called where a
 batch is shared out.
 
+Where transactions begin and end is about no table; it has a topic of its own where the file asks for one.
+
 Rules of a stream may name tables with `*`, as `public.*`. An operator makes the topics of tables, never a record that comes: a
 rule is for the topics that there are.
 """
@@ -21,6 +23,8 @@ from headrace.errors import CorruptInput
 #: How a record's own `source` begins, which is behind the rows.
 _SOURCE = b'"source":{"version":'
 _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
+#: How a record begins of where a transaction begins or ends (edge/records/envelope.py): no other one begins so.
+_ENDS = b'{"status":"'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 _log = logging.getLogger(__name__)
@@ -63,8 +67,12 @@ def _pattern(rule: str) -> re.Pattern[str]:
 class TableRouter:
     """The topics of a stream's tables, and the one for everything else; of one source, and so of one thread."""
 
-    def __init__(self, own: str, tables: Mapping[str, TableTopic], patterns: TablePatterns | None = None) -> None:
+    def __init__(
+        self, own: str, tables: Mapping[str, TableTopic], patterns: TablePatterns | None = None, transactions: str = ""
+    ) -> None:
+        """`transactions` is the topic of where they begin and end; the stream's own one when empty."""
         self._own = own
+        self._transactions = transactions
         self._tables = tables
         self._patterns = patterns
         # The topics in Kafka that patterns are for, each with its `cleanup.policy`.
@@ -80,7 +88,7 @@ class TableRouter:
     def topics(self) -> dict[str, str]:
         """All of them, the stream's own one first, each with its `cleanup.policy`."""
         named = {table.topic: table.cleanup for table in self._tables.values()}
-        return {self._own: "delete"} | self._found | named
+        return dict.fromkeys(filter(None, (self._own, self._transactions)), "delete") | self._found | named
 
     def learn(self, there: Collection[str]) -> None:
         """Take note of the topics that are in Kafka, before the first record: what patterns are for is looked for there."""
@@ -93,6 +101,8 @@ class TableRouter:
         Raises:
             CorruptInput: the record names no table.
         """
+        if self._transactions and value.startswith(_ENDS):
+            return self._transactions
         at = value.rfind(_SOURCE)
         if not self._names or at < 0 or not value.startswith(self._names, at + self._ahead):
             self._turn(value, at)
@@ -115,6 +125,10 @@ class TableRouter:
         except DecodeError as error:
             raise CorruptInput("the name of a record's table is no text") from error
         return self.topics_of(schema, table)
+
+    def topic_of_no_table(self, value: bytes) -> str:
+        """Return the topic of a record that is about no table, in a batch whose changes are not JSON."""
+        return self._transactions if self._transactions and value.startswith(_ENDS) else self._own
 
     def topics_of(self, schema: str, table: str) -> tuple[str, str]:
         """Return the topics of a table's records with a key, and of those without."""

@@ -60,7 +60,8 @@ def _found(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, s
 def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[str, Wanted]:
     partitions = 1 + max(partition for owned in file.stream(stream).sources.values() for partition in owned)
     tables = file.tables(stream).values()
-    return {file.topic(stream): Wanted(partitions, "delete")} | {
+    own = [topic for topic in (file.topic(stream), file.transaction_topic(stream)) if topic]
+    return dict.fromkeys(own, Wanted(partitions, "delete")) | {
         topic: Wanted(partitions, cleanup)
         for topic, cleanup in [*_found(file, stream, there).items(), *((each.topic, each.cleanup) for each in tables)]
     }
@@ -234,8 +235,9 @@ def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
 
 
 def _holds(file: BridgeFile, stream: str, there: Collection[str]) -> list[tuple[str, str]]:
-    """Return the topics of a stream, each with the table that it is of, or `all`, or `the rest`."""
+    """Return the topics of a stream, each with the table that it is of, or `all`, `transactions`, or `the rest`."""
     named = {found.topic: table for table, found in file.tables(stream).items()}
     matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _found(file, stream, there)}
     own = (file.topic(stream), "the rest" if file.stream(stream).tables else "all")
-    return [own, *(matched | named).items()]
+    ends = file.transaction_topic(stream)
+    return [own, *([(ends, "transactions")] if ends else []), *(matched | named).items()]

@@ -91,6 +91,8 @@ def shares(batch: Batch, index: int, route: SourceRoute, schemas: SchemaIds) -> 
             value = None if value is None else target.value + value[5:]
         elif number not in ahead and not (key is None and (value or b"").startswith(COPY_MARK_HEAD)):
             owners = (partitions[crc32(key) % len(partitions)] if key is not None else partitions[0],)
+            if route.tables is not None:
+                topic = route.tables.topic_of_no_table(value or b"")
         for owner in owners:
             share = split.get((topic, owner))
             if share is None:

@@ -54,7 +54,7 @@ def first_places(known: Mapping[str, SourceRoute]) -> dict[tuple[str, int], str]
 
 def _router(file: BridgeFile, stream: str) -> TableRouter:
     patterns = TablePatterns(file.prefix(stream), file.patterns(stream))
-    return TableRouter(file.topic(stream), file.tables(stream), patterns)
+    return TableRouter(file.topic(stream), file.tables(stream), patterns, file.transaction_topic(stream))
 
 
 def learn(known: Iterable[SourceRoute], there: Collection[str]) -> None:

@@ -146,6 +146,8 @@ class Stream(Section, frozen=True, kw_only=True):
     tables: dict[TableName, Cleanup] = {}
     #: What the tables' topics begin with, `PREFIX.schema.table`; the stream's topic when empty.
     prefix: str = ""
+    #: Whether records of where transactions begin and end have a topic of their own, `PREFIX.transaction`, as Debezium has it.
+    transaction_topic: bool = False
     #: Of records in Avro: which changes of their schemas the registry takes; its own setting when empty.
     compatibility: Compatibility = ""
     #: Partitions that each source owns, `{"region/name" = [0]}`, in each topic of the stream. Never moved silently.
@@ -168,6 +170,8 @@ class Stream(Section, frozen=True, kw_only=True):
             raise ValueError("'min_insync_replicas' is more than 'replication': nothing could be written")
         if self.prefix and not self.tables:
             raise ValueError("'prefix' goes with 'tables'")
+        if self.transaction_topic and not self.tables:
+            raise ValueError("'transaction_topic' goes with 'tables': else all records are in one topic, in order")
 
     def not_for_production(self) -> list[str]:
         """Refuse topics that one lost broker makes unavailable, or loses."""
@@ -260,9 +264,14 @@ class BridgeFile(File, frozen=True, kw_only=True):
         """Return what the topics of a stream's tables begin with."""
         return self.stream(stream).prefix or self.topic(stream)
 
+    def transaction_topic(self, stream: str) -> str:
+        """Return the topic of where transactions begin and end, named as Debezium does; empty where they have none."""
+        return f"{self.prefix(stream)}.transaction" if self.stream(stream).transaction_topic else ""
+
     def topics(self, stream: str) -> list[str]:
-        """Return all topics of a stream, its own one first."""
-        return [self.topic(stream), *(table.topic for table in self.tables(stream).values())]
+        """Return all topics of a stream, its own one first, but for those that patterns are for."""
+        ends = self.transaction_topic(stream)
+        return [self.topic(stream), *([ends] if ends else []), *(table.topic for table in self.tables(stream).values())]
 
     def stream_of(self, source: str) -> str:
         """Return the stream that a source joins; raise ConfigurationError when it is in none."""

@@ -8,6 +8,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
+from bridge.kafka.entries import reading
+from bridge.kafka.last_record import read_last_record
 from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import make, owners
 from headrace.batch import Batch
@@ -137,6 +139,40 @@ def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(ka
     foreign = of(source, [Row(Position(EPOCH, 16, 0), b"1", b"{}")], later.position)
     (outcome,) = send(bridge.port, f"cdc/{source}", [message(foreign)])
     assert (outcome.state, outcome.condition) == ("rejected", "headrace:no-table")
+
+
+def test_where_transactions_begin_and_end_has_its_topic_and_counts_for_the_position(kafka, topic, inside, tmp_path):
+    name, source = topic(), "ends/bank"
+    given = {"tables": {"public.accounts": "compact"}, "more": "transaction_topic = true\n"}
+    file = load(bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=name, **given), BridgeFile)
+    client = admin(file.kafka)
+    assert [each.topic.removeprefix(name) for each in make(client, file)] == ["", ".transaction", ".public.accounts"]
+    assert [(each["holds"], each["in_kafka"]) for each in owners(client, file)] == [
+        ("the rest", True), ("transactions", True), ("public.accounts", True)
+    ]  # fmt: skip
+
+    begin, row = status(source, "BEGIN", 0), change(source, 10, 0, "accounts", 1)
+    end, marker = status(source, "END", 1), change(source, 11, 0, "", 5, op="m")
+    bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, **given)
+    batch = of(source, [begin, row, end, marker], Position.start(EPOCH))
+    assert [outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(batch)])] == ["accepted"]
+
+    assert pairs(kafka, f"{name}.transaction") == [(begin.key, begin.value), (end.key, end.value)]
+    assert pairs(kafka, f"{name}.public.accounts") == [(row.key, row.value)]
+    assert pairs(kafka, name) == [(marker.key, marker.value)]
+    assert positions_of(file)[source].position == marker.position
+    # a lost position is found again in the records of all topics
+    places = file.topics("bank")
+    with reading(file.kafka, file.group) as reader:
+        assert read_last_record(reader, source, places, [0]) == marker.position
+        assert read_last_record(reader, source, places[1:], [0]) == end.position
+
+
+def status(source, name, ordinal):
+    """Return the record of where a transaction begins or ends, as an edge writes it."""
+    made = change(source, 10, ordinal, "", None)
+    value = {"status": name, "id": "7:10", "event_count": None, "source": json.loads(made.value)["source"]}
+    return Row(made.position, b'{"id":"7:10"}', json.dumps(value, separators=(",", ":")).encode())
 
 
 def written(folder, kafka, source, name, tables):

@@ -173,6 +173,10 @@ def test_topics_of_tables_are_named_as_debezium_names_them(read):
         read(BRIDGE.replace(own, twice + own), BridgeFile)
     with pytest.raises(ConfigurationError, match="'prefix' goes with 'tables'"):
         read(BRIDGE.replace(own, '[streams.bank]\nprefix = "server1"\n' + own), BridgeFile)
+    ends = read(BRIDGE.replace(own, tables + 'prefix = "server1"\ntransaction_topic = true\n' + own), BridgeFile)
+    assert ends.topics("bank")[:3] == ["bank", "server1.transaction", "server1.public.accounts"]
+    with pytest.raises(ConfigurationError, match="'transaction_topic' goes with 'tables'"):
+        read(BRIDGE.replace(own, "[streams.bank]\ntransaction_topic = true\n" + own), BridgeFile)
 
 
 def test_a_source_in_no_stream_is_named_with_the_way_to_add_it(read):

@@ -47,6 +47,17 @@ def test_what_is_about_no_table_goes_to_the_streams_own_topic(tables):
     assert tables.topic_of(b"1", value(b'""', b'""')) == "bank"
 
 
+def test_where_transactions_begin_and_end_has_a_topic_of_its_own_if_asked_for(tables):
+    end = b'{"status":"END","id":"7:9","event_count":1,"data_collections":[],%b' % value(b'""', b'""')[1:]
+    assert tables.topic_of(b"1", end) == "bank"
+    asked = TableRouter("bank", {"public.accounts": TableTopic(ACCOUNTS, "delete")}, transactions="bank.transaction")
+    assert asked.topics == {"bank": "delete", "bank.transaction": "delete", ACCOUNTS: "delete"}
+    assert asked.topic_of(b"1", end) == asked.topic_of_no_table(end) == "bank.transaction"
+    # and nothing else goes there
+    assert asked.topic_of(b"1", value(b'"public"', b'"accounts"', b'{"status":"END"}')) == ACCOUNTS
+    assert asked.topic_of(b"1", value(b'""', b'""')) == asked.topic_of_no_table(value(b'""', b'""')) == "bank"
+
+
 def test_a_row_that_looks_like_a_source_decides_nothing(tables):
     note = rb'"note":"\"source\":{\"version\":\"1\",\"schema\":\"public\",\"table\":\"transfers\""'
     row = b'{"id":1,%b,"schema":"x","table":"y"}' % note

@@ -88,6 +88,15 @@ def test_what_is_json_goes_to_the_streams_own_topic():
     assert found["s"].keys == [key for key, _ in records[:2]]
 
 
+def test_where_transactions_begin_and_end_goes_to_the_topic_that_they_have():
+    begin, message = (b'{"id":"1"}', b'{"status":"BEGIN"}'), (b'{"prefix":"a"}', b'{"message":{}}')
+    router = TableRouter("s", {"public.t": TableTopic("s.public.t", "delete")}, transactions="s.transaction")
+    given = batch(begin, (HEAD + b"k", HEAD + b"v"), message)
+    found = {share.topic: share.values for share in shares(given, 0, route()._replace(tables=router), Known())}
+    assert found["s.transaction"] == [begin[1]]
+    assert found["s"] == [message[1]]
+
+
 def test_what_names_no_schema_of_the_batch_is_corrupt():
     with pytest.raises(CorruptInput, match="what it was written with"):
         shares(batch((HEAD + b"k", b"\0\0\0\0\1v")), 0, route(), Known())
