@@ -18,7 +18,7 @@ from infra import sbom
 
 _BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 _ROOT = Path(__file__).resolve().parents[1]
-#: What is put into the sdist beside the packages.
+#: What is put into the sdist in addition to the packages.
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
 _PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
 

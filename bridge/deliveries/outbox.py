@@ -64,7 +64,7 @@ class Outbox:
             self._count()
 
     def revoke(self, partition: int) -> None:
-        """Forget a partition: what is on the way is no more of ours, and its offsets are committed no more."""
+        """Forget a partition: what is in transit is no more of ours, and its offsets are committed no more."""
         with self._lock:
             self._forget(partition)
             self._count()

@@ -1,6 +1,6 @@
 """The records of a delivery in order: those that wait for their receivers, and which offset may be committed. Pure.
 
-The rule of order: of the records of one key at most one is on the way, and the next follows when that one is finished, that is
+The rule of order: of the records of one key at most one is in transit, and the next follows when that one is finished, that is
 accepted or in the dead-letter topic. So a record that is sent again, whatever happened to it, is never overtaken by a later one
 of its key, while other keys of the address, and other addresses, go on.
 
@@ -56,7 +56,7 @@ class _Line:
         self.ready: deque[OrderKey] = deque()
         #: Keys whose first record came back, by the time at which it is sent again.
         self.paused: list[tuple[float, int, OrderKey]] = []
-        #: How many are on the way.
+        #: How many are in transit.
         self.sent = 0
 
 

@@ -21,7 +21,7 @@ from headrace.requests.message import ANSWERS, REQUESTS
 
 _log = logging.getLogger(__name__)
 
-#: Parts of answers of one source that may be on the way or not written yet.
+#: Parts of answers of one source that may be in transit or not written yet.
 _CREDIT = 16
 #: A larger message is refused before it is read, in bytes: a part has much less.
 _LARGEST_MESSAGE = 1024 * 1024

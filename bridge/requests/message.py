@@ -1,4 +1,4 @@
-"""A request as an AMQP message: the bytes of its Kafka record, with a name and an expiry time for what is on the way."""
+"""A request as an AMQP message: the bytes of its Kafka record, with a name and an expiry time for what is in transit."""
 
 from bridge.deliveries.pending import Entry
 from headrace.amqp.transport import Message, symbol

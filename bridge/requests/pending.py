@@ -27,7 +27,7 @@ class State(Enum):
     WAITING = auto()
     #: On its way, without an outcome.
     SENT = auto()
-    #: The edge, or a broker on the way to it, has it.
+    #: The edge, or a broker between, has it.
     TAKEN = auto()
     ANSWERED = auto()
 
@@ -163,7 +163,7 @@ class PendingRequests:
             return max(0.0, min(waiting) - self._monotonic()) if waiting else None
 
     def accepted(self, entry: Entry) -> None:
-        """Note that the edge, or a broker on the way, has a request."""
+        """Note that the edge, or a broker between, has a request."""
         self._change(entry, State.TAKEN)
 
     def returned(self, entry: Entry) -> None:
@@ -175,7 +175,7 @@ class PendingRequests:
         self._change(entry, State.WAITING)
 
     def rejected(self, entry: Entry, condition: str, description: str) -> None:
-        """Answer a request that the edge, or what is on the way to it, rejected."""
+        """Answer a request that the edge, or a broker between, rejected."""
         with self._lock:
             asked = self._find(entry)
             if asked is not None and asked.state is State.SENT:

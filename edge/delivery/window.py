@@ -163,7 +163,7 @@ class Window:
         self._cursor.rely(self.confirmable)
 
     def unload(self, limit_bytes: int) -> None:
-        """Let go of the newest spooled batches that are not sent, until no more than the limit of them is in memory."""
+        """Release the newest spooled batches that are not sent, until no more than the limit of them is in memory."""
         flight = self._flight
         while self.loaded_bytes > limit_bytes and len(flight.entries) > flight.sent_count:
             row = flight.entries[-1].row

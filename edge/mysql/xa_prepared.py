@@ -107,7 +107,7 @@ class PreparedTransactions:
         return self._again.rows(held.start) if events is None else iter(events)
 
     def _make_room(self, last: _Held) -> None:
-        """Let go of rows until the others fit, the oldest first."""
+        """Release rows until the others fit, the oldest first."""
         for oldest in (*self._held.values(), last):
             self._release(oldest)
             if self._size <= self._most:

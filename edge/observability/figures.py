@@ -93,7 +93,7 @@ class Figures:
     credit_wait: CreditWait = field(default_factory=CreditWait)
     rate: Rate = field(default_factory=Rate)
     log_clock: LogClock = field(default_factory=lambda: LogClock(every=5.0))
-    #: Tells the place below which everything is accepted.
+    #: Returns the place below which everything is accepted.
     accepted_place: Callable[[], int] = field(default=lambda: 0)
     #: The certificates of the interconnect, and the folder that holds spool and checkpoint.
     certificates: Expiry = field(default_factory=lambda: Expiry(Certificates()))

@@ -18,7 +18,7 @@ from headrace.requests.message import ANSWER_CONTENT_TYPE, ANSWERS, REQUESTS, Pa
 
 _log = logging.getLogger(__name__)
 
-#: Requests that may be on the way to this edge or unsettled.
+#: Requests that may be in transit to this edge or unsettled.
 _CREDIT = 8
 #: When links that were refused or closed are attached again, and parts that were given back are sent again, in seconds.
 ATTACH_AGAIN_SECONDS, _SEND_AGAIN_SECONDS = 60.0, 1.0

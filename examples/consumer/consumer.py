@@ -1,4 +1,4 @@
-"""A batch of your own, beside Headrace's lake: it reads a stream from where its last batch ended, and each change counts once.
+"""A batch of your own, next to Headrace's lake: it reads a stream from where its last batch ended, and each change counts once.
 
 It keeps its place as every Kafka consumer does, as committed offsets of its own group, and its result (changes by source,
 table and kind) in SQLite. The result is committed before the offsets are. When it dies between the two, the next batch reads
@@ -19,7 +19,7 @@ BATCH = 500
 
 
 def main() -> None:
-    """Read what came since the last batch, or go on for good with --follow."""
+    """Read what came since the last batch, or go on until interrupted with --follow."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("bootstrap", "topic", "group", "database"):
         parser.add_argument(f"--{name}", required=True)

@@ -27,13 +27,15 @@ def changes(spark: SparkSession, bootstrap: str, topic: str, columns: str) -> Da
 def rows(kept: DataFrame, key: list[str]) -> DataFrame:
     """Return the rows that changes make: the newest of each key and source, but for those that were removed since."""
     removed = kept.where("op = 't'").groupBy("source.name").agg(f.max("source.position").alias("emptied"))
-    told = kept.where("op <> 't'").select("source", "offset", "op", f.coalesce("after", "before").alias("row"), "after")
+    present = kept.where("op <> 't'").select(
+        "source", "offset", "op", f.coalesce("after", "before").alias("row"), "after"
+    )
     # Where a key changed, its old one has lost its row.
     differs = [f"before.{name} <> after.{name}" for name in key]
     moved = kept.where(f"op = 'u' and before is not null and ({' or '.join(differs)})").select(
         "source", "offset", f.lit("d").alias("op"), f.col("before").alias("row"), f.lit(None).alias("after")
     )
-    whole = told.unionByName(moved.withColumn("after", f.col("after").cast(told.schema["after"].dataType)))
+    whole = present.unionByName(moved.withColumn("after", f.col("after").cast(present.schema["after"].dataType)))
     newest = Window.partitionBy("source.name", *(f"row.{name}" for name in key)).orderBy(
         f.desc("source.position"), f.desc("offset")
     )

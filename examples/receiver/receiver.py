@@ -1,7 +1,7 @@
 """A receiver for a branch: it takes deliveries of Headrace, and each counts once, whatever is killed when.
 
 Each message is written to SQLite together with its id, in one transaction, and accepted after that. One that is sent again, as
-its acceptance was lost on the way, is known by its id: it is accepted and not written again. What is accepted is never sent
+its acceptance was lost, is known by its id: it is accepted and not written again. What is accepted is never sent
 again, so ids have to be kept only for some days.
 
     python examples/receiver/receiver.py --connect amqps://bridge.example:5671 --address alerts/jakarta --database alerts.sqlite \
@@ -31,7 +31,7 @@ class Receiver(MessagingHandler):
     """Keeps a link to an address, and writes what comes."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        # Nothing is accepted before its transaction; ten messages may be on the way.
+        # Nothing is accepted before its transaction; ten messages may be in transit.
         super().__init__(prefetch=10, auto_accept=False)
         self._given = given
         self._database = sqlite3.connect(given.database)

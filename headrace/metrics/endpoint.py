@@ -39,13 +39,13 @@ class Served(Protocol):
         """What Prometheus reads."""
 
     def live(self) -> Health:
-        """Tell whether the process works; if not, only a restart helps."""
+        """Return whether the process works; if not, only a restart helps."""
 
     def ready(self) -> Health:
-        """Tell whether the part does what it is there for, now."""
+        """Return whether the part does what it is there for, now."""
 
     def status(self) -> Answer:
-        """Tell how every source is doing."""
+        """Return how every source is doing."""
 
 
 class Endpoint:

@@ -28,7 +28,7 @@ _STOP_SECONDS = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """How a task of a run stands."""
+    """The state of a task of a run."""
 
     #: Airflow's own word; None before it was scheduled.
     state: str | None
@@ -38,7 +38,7 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """How a run stands."""
+    """The state of a run."""
 
     run_id: str
     #: `scheduled`, `manual`.

@@ -35,7 +35,7 @@ SPARK = Group(
     overrides=(
         # Revision 4.2.0 of this one cannot be resolved. 4.0.0 differs only in Kerberos delegation tokens.
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        # Delta asks for 2.13.5; a Jackson module belongs beside the Jackson of its own release, here PySpark's.
+        # Delta asks for 2.13.5; a Jackson module belongs to the Jackson of its own release, here PySpark's.
         "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
     ),
     beside_spark=True,

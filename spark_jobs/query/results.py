@@ -1,6 +1,6 @@
 """The rows of an answer as a table, JSON lines, CSV or Parquet, written as they come: no answer has to fit into memory.
 
-Values are Spark's own text, never converted on the way: decimals and bigints keep every digit, times their microseconds.
+Values are Spark's own text, never converted: decimals and bigints keep every digit, times their microseconds.
 """
 
 from collections import Counter

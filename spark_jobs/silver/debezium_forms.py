@@ -111,7 +111,7 @@ def _moment(number: Column, name: str) -> Column:
 
 
 def _infinite(value: Column, ends: tuple[object, ...], otherwise: Column) -> Column:
-    """Return infinity for the values that stand for it."""
+    """Return infinity for the values that mean it."""
     return F.when(value == F.lit(ends[0]), "infinity").when(value == F.lit(ends[1]), "-infinity").otherwise(otherwise)
 
 

@@ -11,7 +11,7 @@ import click
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".headrace/demo"),
     show_default=True,
-    help="Where servers, logs, configuration and lake stand. Emptied at the start.",
+    help="Where servers, logs, configuration and lake are. Emptied at the start.",
 )
 @click.option(
     "--scale",

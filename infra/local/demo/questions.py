@@ -13,7 +13,7 @@ RANGES = """
 #: Which loads were published, and up to where.
 LOADS = "SELECT load, changes, positions FROM lake.published ORDER BY load"
 
-#: From commit at the source to the bridge writing to Kafka. A binlog tells whole seconds, so an order tells its own moment.
+#: From commit at the source to the bridge writing to Kafka. A binlog has whole seconds, so an order has its own moment.
 LAG = """
     SELECT source,
            count(*) AS changes,

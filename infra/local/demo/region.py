@@ -1,4 +1,4 @@
-"""One region of the demo: a database, the edge beside it, and whoever writes to it.
+"""One region of the demo: a database, the edge next to it, and what writes to it.
 
 What differs between engines is in bank.py (PostgreSQL) and pay.py (MariaDB); the demo and its screen know regions by this alone.
 """

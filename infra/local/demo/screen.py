@@ -66,7 +66,7 @@ class Screen:
         return equal and balanced and paid
 
     def _hops(self, regions: list[Region], written: dict[str, tuple[int, float]]) -> Table:
-        table = _table("The way of the changes", "", *(f">{region.source}" for region in regions))
+        table = _table("The path of the changes", "", *(f">{region.source}" for region in regions))
         committed = {
             each["source"]: each for each in headrace_json("bridge", "positions", "--config", str(self._bridge_file))
         }
