@@ -1,11 +1,10 @@
 """Whether a load would find nothing to do, by Kafka and from the tables' logs alone: without Spark, in a second.
 
-Only of a lake on this machine, and only where it is certain; everything else is left to the load itself. Called before a Spark
-session is made, by the command and by submit.py.
+Only where the logs can be read without Spark (log_files.py), and only where it is certain; everything else is left to the load
+itself. Called before a Spark session is made, by the command and by submit.py.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
+import logging
 from time import monotonic
 
 from headrace.configuration.lake import LakeFile
@@ -13,7 +12,10 @@ from spark_jobs.bronze import check, note_renewal
 from spark_jobs.bronze.load import BronzeReport, mirror
 from spark_jobs.load import Report, Step
 from spark_jobs.silver.load import SilverReport
-from spark_jobs.state import delta_log, offsets, publication
+from spark_jobs.state import delta_log, log_files, offsets, publication
+from spark_jobs.state.log_files import LogFiles
+
+_log = logging.getLogger(__name__)
 
 
 def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | None:
@@ -21,20 +23,37 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
 
     Raises what the load's own look at Kafka raises.
     """
-    began = monotonic()
-    folder = lake.folder
-    note = delta_log.local_note(str(folder / "bronze" / stream), offsets.NOTE) if folder is not None else None
-    if folder is None or note is None:
+    try:
+        files = log_files.of_lake(lake)
+        return _report(files, lake, stream, only) if files is not None else None
+    except log_files.Unreadable as error:
+        _log.info("%s", error.message)
         return None
-    if only != "silver" and note_renewal.is_old(
-        delta_log.local_noted_at(str(folder / "bronze" / stream), offsets.NOTE)
-    ):
+
+
+def whole(lake: LakeFile, stream: str) -> bool:
+    """Whether all tables of a stream are certainly where the stream is: none stopped, and none is behind or copied."""
+    try:
+        files = log_files.of_lake(lake)
+        note = _published(files, stream) if files is not None else None
+    except log_files.Unreadable as error:
+        _log.info("%s", error.message)
+        return False
+    return note is not None and bool(note["whole"])
+
+
+def _report(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Report | None:
+    began, bronze = monotonic(), files.path("bronze", stream)
+    note = delta_log.local_note(bronze, offsets.NOTE, files)
+    if note is None:
+        return None
+    if only != "silver" and note_renewal.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
         return None
     held = offsets.parse(note)
     found = check.check(lake, stream) if only != "silver" else None
     if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
         return None
-    if (found and found["records"]) or (only != "bronze" and not _silver_is_current(lake, folder, stream)):
+    if (found and found["records"]) or (only != "bronze" and not _silver_is_current(files, lake, stream)):
         return None
     raw = None
     if found:
@@ -44,24 +63,19 @@ def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | No
     return Report(bronze=raw, silver=current)
 
 
-def whole(lake: LakeFile, stream: str) -> bool:
-    """Whether all tables of a stream are certainly where the stream is: none stopped, and none is behind or copied."""
-    note = next((note for note in _notes(lake.folder) if note["stream"] == stream), None) if lake.folder else None
-    return note is not None and bool(note["whole"])
-
-
-def _silver_is_current(lake: LakeFile, folder: Path, stream: str) -> bool:
+def _silver_is_current(files: LogFiles, lake: LakeFile, stream: str) -> bool:
     """Whether all tables of silver, and the histories that are wanted, are published as far as bronze goes."""
-    note = next((note for note in _notes(folder) if note["stream"] == stream), None)
+    note = _published(files, stream)
     if note is None or not note["whole"] or note["bronze_version"] is None:
         return False
-    if not delta_log.local_only_maintained(str(folder / "bronze" / stream), note["bronze_version"]):
+    if not delta_log.local_only_maintained(files.path("bronze", stream), note["bronze_version"], files):
         return False
     if note.get("settings") != publication.settings(lake, stream):
         return False
-    there = [one.parent.name for one in (folder / "silver" / stream).glob("*/_delta_log")]
-    return bool(publication.tables_digest(there) == note["tables"])
+    return bool(publication.tables_digest(files.tables(files.path("silver", stream))) == note["tables"])
 
 
-def _notes(folder: Path) -> Iterator[delta_log.Note]:
-    return delta_log.local_notes(str(folder / "state"), publication.NOTE)
+def _published(files: LogFiles, stream: str) -> delta_log.Note | None:
+    """Return the newest note of what is published of a stream."""
+    notes = delta_log.local_notes(files.path("state"), publication.NOTE, files)
+    return next((note for note in notes if note["stream"] == stream), None)

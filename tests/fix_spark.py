@@ -26,6 +26,8 @@ sources = ["a/b"]
 """
 #: Two, so that rows are still divided. A lake's file could say it as well; commands set the session anew by theirs.
 _FEW = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
+#: Plans of the past that tests look at.
+_FEW |= {"spark.sql.ui.retainedExecutions": "1000"}
 
 _ONE_COLLECTOR = "-XX:+UseSerialGC"
 #: Of the JVMs that commands and Airflow's tasks start: they live for seconds.

@@ -9,5 +9,4 @@ configured, Prometheus. It has no database of its own, changes nothing, and is o
     next_steps · rows · plots    what to run, a source's hops and figures, charts in SVG
     bridges · lake · retention · prometheus · history    what is known: each has a thread or a client of its own
     lake_reader                  the module that imports `deltalake`
-    object_store             where the lake is not a folder
 """

@@ -2,7 +2,7 @@
 
 The root may be a folder of this machine, or an object store that `deltalake` knows: `s3://` (and `s3a://`), `gs://`, `abfss://`
 and `az://`, with the credentials of this process's environment (`AWS_ACCESS_KEY_ID`, …) and, for S3, what the lake's file sets of
-Hadoop's client (object_store.py). HDFS is not supported.
+Hadoop's client (headrace/object_store.py). HDFS is not supported.
 The package is imported on the first read, so that a console without a lake does not need it.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from headrace.console import object_store
+from headrace import object_store
 from headrace.errors import NotConnected
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ Row = dict[str, Any]
 Note = dict[str, Any]
 #: Commits among which the newest note is: those of maintenance carry none.
 _COMMITS = (20, 1000)
+_HINT = (
+    "The console reads an object store with the credentials of its own environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
+    "AWS_REGION, or a role of its machine). Those that Spark alone has, in a credential provider or in core-site.xml, are not "
+    "read: set them for the console too."
+)
 
 
 class NoTable(NotConnected):
@@ -94,7 +99,7 @@ class LakeReader:
             # Of the library's engines each has errors of its own, none of which is a reason to end the console.
             raise NotConnected(
                 f"{place} cannot be read: {str(error).splitlines()[0][:300]}",
-                hint=object_store.HINT if object_store.is_remote(self._root) else "",
+                hint=_HINT if object_store.is_remote(self._root) else "",
             ) from error
 
     def _is_missing(self, place: str) -> bool:

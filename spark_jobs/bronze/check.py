@@ -1,5 +1,6 @@
-"""`headrace lake check`: bronze's preflight without a load, and without Spark when the lake is on this machine."""
+"""`headrace lake check`: bronze's preflight without a load, and without Spark where log_files.py can read the lake."""
 
+import logging
 import time
 from typing import Any
 
@@ -9,8 +10,11 @@ from headrace.retention.headroom import Headroom, connected
 from spark_jobs.bronze import envelope
 from spark_jobs.bronze import load as bronze
 from spark_jobs.kafka import topics
-from spark_jobs.state import delta_log, offsets
+from spark_jobs.state import delta_log, log_files, offsets
+from spark_jobs.state.log_files import LogFiles
 from spark_jobs.state.offsets import Progress
+
+_log = logging.getLogger(__name__)
 
 
 def check(lake: LakeFile, stream: str) -> dict[str, Any]:
@@ -58,15 +62,26 @@ def _retention(lake: LakeFile, partitions: list[dict[str, Any]]) -> dict[str, An
 
 
 def _held(lake: LakeFile, stream: str, path: str) -> Progress:
-    if lake.folder is not None:
-        folder = lake.folder / "bronze" / stream
-        note = delta_log.local_note(str(folder), offsets.NOTE)
-        if note is not None and note["stream"] == stream:
-            return offsets.parse(note)
-        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        if not any(folder.glob("_delta_log/*")):
-            delta_log.refuse_others(path, names)
-            return Progress()
+    try:
+        files = log_files.of_lake(lake)
+        found = _by_log(files, stream, path) if files is not None else None
+    except log_files.Unreadable as error:
+        _log.info("%s", error.message)
+        found = None
+    if found is not None:
+        return found
     from spark_jobs.session import session
 
     return offsets.of_table(session(lake), path, stream, envelope.COLUMNS)
+
+
+def _by_log(files: LogFiles, stream: str, path: str) -> Progress | None:
+    """Return what the table's log notes, nothing where there is no table yet; None when Spark has to look at its rows."""
+    folder = files.path("bronze", stream)
+    note = delta_log.local_note(folder, offsets.NOTE, files)
+    if note is not None and note["stream"] == stream:
+        return offsets.parse(note)
+    if files.names(f"{folder}/_delta_log"):
+        return None
+    delta_log.refuse_others(path, files.names(folder))
+    return Progress()

@@ -1,14 +1,13 @@
 """The commits of a Delta table and the note of progress that each of ours carries (`userMetadata`).
 
 Progress is recorded in the commit that it describes, so neither can exist without the other. `note` uses Spark and works on
-any file system; `local_note` reads the log's files of a local path, for checks that start no Spark.
+any file system; `local_note` reads the log's files themselves (log_files.py), for checks that start no Spark.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from delta import DeltaTable
@@ -18,6 +17,7 @@ from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.errors import damaged
 from spark_jobs.state import delta_snapshot
+from spark_jobs.state.log_files import LocalFiles, LogFiles
 
 #: A key of every note, so that nobody else's metadata is taken for one.
 _OURS = "headrace"
@@ -28,6 +28,7 @@ _COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
 
 Note = dict[str, Any]
+_LOCAL = LocalFiles()
 
 
 def write(kind: str, **note: Any) -> str:
@@ -149,27 +150,27 @@ def noted_at(spark: SparkSession, path: str, kind: str) -> datetime | None:
     return _noted_at(commits(spark, path), kind)
 
 
-def local_noted_at(path: str, kind: str) -> datetime | None:
-    """Return the same of a table on this machine; starts no Spark."""
-    return _noted_at(_local_commits(path), kind)
+def local_noted_at(path: str, kind: str, files: LogFiles = _LOCAL) -> datetime | None:
+    """Return the same by the log's files; starts no Spark."""
+    return _noted_at(_read_commits(path, files), kind)
 
 
-def local_note(path: str, kind: str) -> Note | None:
-    """Return the newest note of a kind in the log of a table on this machine, or None; starts no Spark."""
-    found = _newest(_local_commits(path), kind)
+def local_note(path: str, kind: str, files: LogFiles = _LOCAL) -> Note | None:
+    """Return the newest note of a kind in the log of a table, or None; starts no Spark."""
+    found = _newest(_read_commits(path, files), kind)
     return found[1] if found else None
 
 
-def local_notes(path: str, kind: str) -> Iterator[Note]:
-    """Yield the notes of a kind in the log of a table on this machine, newest first; starts no Spark."""
-    for _, info in _local_commits(path):
+def local_notes(path: str, kind: str, files: LogFiles = _LOCAL) -> Iterator[Note]:
+    """Yield the notes of a kind in the log of a table, newest first; starts no Spark."""
+    for _, info in _read_commits(path, files):
         if found := noted(info, kind):
             yield found
 
 
-def local_only_maintained(path: str, after: int) -> bool:
-    """Whether all commits after a version of a table on this machine have changed files and no rows; starts no Spark."""
-    return _maintained(_local_commits(path), after) is not None
+def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL) -> bool:
+    """Whether all commits after a version of a table have changed files and no rows; starts no Spark."""
+    return _maintained(_read_commits(path, files), after) is not None
 
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:
@@ -190,7 +191,7 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
     """
     if storage.is_local(spark, path):
         # On this machine the log's files are read without a Spark job.
-        yield from _local_commits(storage.local(path))
+        yield from _read_commits(storage.local(path), _LOCAL)
         return
     number = delta_snapshot.version(spark, path)
     while number >= 0 and storage.exists(spark, file := f"{path}/_delta_log/{number:020d}.json"):
@@ -198,24 +199,33 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         number -= 1
 
 
-def _local_commits(path: str) -> Iterator[tuple[int, Note]]:
-    log = Path(path, "_delta_log")
-    number = _newest_local(log)
-    while number >= 0 and (file := log / f"{number:020d}.json").exists():
-        yield number, _info(file.read_text(encoding="utf-8", errors="replace"), str(file))
+def _read_commits(path: str, files: LogFiles) -> Iterator[tuple[int, Note]]:
+    log = f"{path}/_delta_log"
+    number = _newest_version(log, files)
+    while number >= 0 and (text := files.read(file := f"{log}/{number:020d}.json")) is not None:
+        yield number, _info(text, file)
         number -= 1
 
 
-def _newest_local(log: Path) -> int:
+def _newest_version(log: str, files: LogFiles) -> int:
     """Return the newest version in a log's folder, -1 when there is none: one of the few after the last checkpoint."""
     try:
-        number = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
+        number = int(json.loads(files.read(f"{log}/_last_checkpoint") or "{}")["version"])
     except (OSError, ValueError, KeyError, TypeError):
         number = -1
-    if not (log / f"{number:020d}.json").exists():
-        return max((int(file.stem) for file in log.glob("*.json") if file.stem.isdigit()), default=-1)
-    while (log / f"{number + 1:020d}.json").exists():
-        number += 1
+
+    def has(version: int) -> bool:
+        return files.exists(f"{log}/{version:020d}.json")
+
+    if not has(number):
+        stems = (name.removesuffix(".json") for name in files.names(log) if name.endswith(".json"))
+        return max((int(stem) for stem in stems if stem.isdigit()), default=-1)
+    # Versions have no gaps, and on an object store each look is a request: twice as far each time, then back by halves.
+    step = 1
+    while has(number + step):
+        number, step = number + step, step * 2
+    while step := step // 2:
+        number += step if has(number + step) else 0
     return number
 
 

@@ -23,6 +23,7 @@ MAY_IMPORT = {
         "headrace.configuration",
         "headrace.errors",
         "headrace.java",
+        "headrace.object_store",
         "headrace.position",
         "headrace.requests",
         "headrace.retention",

@@ -84,7 +84,7 @@ def test_l12_newest_commits_are_read_without_the_rest_of_the_log(tmp_path, monke
     assert delta_log.local_note(str(tmp_path), "silver")["number"] == 199
     assert delta_log.maintained(None, tmp_path.as_uri(), 199) == 199
     assert delta_log.maintained(None, tmp_path.as_uri(), 197) is None
-    assert len(opened) == 4
+    assert len([name for name in opened if name != "_last_checkpoint"]) == 4
 
 
 def test_log_whose_beginning_is_cleaned_away_is_read_as_far_as_it_goes(tmp_path):

@@ -1,6 +1,6 @@
 """Where a lake on S3 is, and by which keys, as the console takes it from the lake's file."""
 
-from headrace.console.object_store import options
+from headrace.object_store import options
 
 S3A = "spark.hadoop.fs.s3a."
 

@@ -1,5 +1,7 @@
 """What the lake's file sets of Hadoop's S3 client, as `deltalake` takes it: so one file is enough for both. Pure.
 
+Called by the console, and by a load that looks at tables' logs before it starts Spark.
+
 Credentials are taken from the process's environment, or a role of the machine, unless the file has them; a credential provider
 of Hadoop (a JCEKS file, a class) is for Spark alone.
 """
@@ -16,17 +18,12 @@ _NAMES = {
     "secret.key": "aws_secret_access_key",
     "session.token": "aws_session_token",
 }
-HINT = (
-    "The console reads an object store with the credentials of its own environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
-    "AWS_REGION, or a role of its machine). Those that Spark alone has, in a credential provider or in core-site.xml, are not "
-    "read: set them for the console too."
-)
 
 
 def options(root: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the storage options for a root, by [spark.settings] of the lake's file; settings of its bucket go first."""
     parts = urlsplit(root)
-    if parts.scheme not in _S3:
+    if not is_s3(root):
         return {}
 
     def given(name: str) -> str:
@@ -46,3 +43,8 @@ def options(root: str, settings: Mapping[str, str]) -> dict[str, str]:
 def is_remote(root: str) -> bool:
     """Whether a root is on an object store."""
     return urlsplit(root).scheme not in {"", "file"}
+
+
+def is_s3(root: str) -> bool:
+    """Whether a root is on S3, or on a server of its protocol."""
+    return urlsplit(root).scheme in _S3

@@ -1,0 +1,130 @@
+"""Files of tables' logs, read without Spark: in a folder of this machine, or on S3 by the package `deltalake`.
+
+On S3 that is an attempt: where a package is not installed, or the store does not answer with the credentials of the file or of
+this process's environment, `Unreadable` is raised, and the caller leaves the question to Spark. Other stores are read by
+Spark alone. Called by delta_log.py, and by what looks at a lake before a session is made.
+"""
+
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from headrace import object_store
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NotConnected
+
+#: A store that does not answer must not delay the load that asks it: Spark's own client retries for minutes.
+_IMPATIENT = {"connect_timeout": "2s", "timeout": "5s", "max_retries": "1", "retry_timeout": "5s"}
+
+
+class Unreadable(NotConnected):
+    """A lake's root cannot be read without Spark."""
+
+
+class LogFiles(Protocol):
+    """Files under a root; a path is one that `path` returned, with names after it."""
+
+    def path(self, *names: str) -> str:
+        """Return the path of something under the root."""
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text, None when there is no such file."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder; empty when there is no such folder."""
+
+    def tables(self, path: str) -> list[str]:
+        """Return the names of the tables in a folder."""
+
+
+class LocalFiles:
+    """Files of this machine."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def path(self, *names: str) -> str:
+        """Return the path of something under the root."""
+        return str(self._root.joinpath(*names))
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text, None when there is no such file."""
+        try:
+            return Path(path).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return Path(path).exists()
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder; empty when there is no such folder."""
+        folder = Path(path)
+        return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+    def tables(self, path: str) -> list[str]:
+        """Return the names of the tables in a folder."""
+        return [log.parent.name for log in Path(path).glob("*/_delta_log")]
+
+
+class StoreFiles:
+    """Objects of an S3 bucket; every method raises Unreadable when the store does not answer."""
+
+    def __init__(self, root: str, settings: dict[str, str]) -> None:
+        try:
+            # For a lake on S3 alone.
+            from deltalake.fs import DeltaStorageHandler
+            from pyarrow.fs import FileSelector, FileType
+        except ImportError as error:
+            raise Unreadable("the packages deltalake and pyarrow are not installed") from error
+        self._selector, self._missing = FileSelector, FileType.NotFound
+        place = urlsplit(root)._replace(scheme="s3").geturl().rstrip("/")
+        self._store = self._tried(DeltaStorageHandler, place, object_store.options(root, settings) | _IMPATIENT)
+
+    def path(self, *names: str) -> str:
+        """Return the path of something under the root."""
+        return "/".join(names)
+
+    def read(self, path: str) -> str | None:
+        """Return an object's text, None when there is no such object."""
+        try:
+            return str(self._tried(self._text, path))
+        except FileNotFoundError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+        (found,) = self._tried(self._store.get_file_info, [path])
+        return bool(found.type != self._missing)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names below a prefix, one level deep; empty when there is nothing."""
+        below = self._selector(path, allow_not_found=True, recursive=False)
+        return [found.base_name for found in self._tried(self._store.get_file_info_selector, below)]
+
+    def tables(self, path: str) -> list[str]:
+        """Return the names of the tables in a folder; a prefix is taken for a table: there may be thousands of them."""
+        return self.names(path)
+
+    def _text(self, path: str) -> str:
+        return bytes(self._store.open_input_file(path).read()).decode(errors="replace")
+
+    def _tried(self, function: Any, *arguments: Any) -> Any:
+        """Call the store; its library has errors of many kinds, none of which is a reason to fail."""
+        try:
+            return function(*arguments)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise Unreadable(f"the object store cannot be read without Spark ({type(error).__name__})") from error
+
+
+def of_lake(lake: LakeFile) -> LogFiles | None:
+    """Return the files under a lake's root, None where Spark alone can read them; raise Unreadable as well."""
+    if lake.folder is not None:
+        return LocalFiles(lake.folder)
+    return StoreFiles(lake.root, lake.spark.settings) if object_store.is_s3(lake.root) else None
