@@ -50,7 +50,7 @@ def _report(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> 
     if only != "silver" and note_renewal.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
         return None
     held = offsets.parse(note)
-    found = check.check(lake, stream) if only != "silver" else None
+    found = check.check(lake, stream, retention=False) if only != "silver" else None
     if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
         return None
     if (found and found["records"]) or (only != "bronze" and not _silver_is_current(files, lake, stream)):

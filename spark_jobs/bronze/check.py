@@ -17,8 +17,11 @@ from spark_jobs.state.offsets import Progress
 _log = logging.getLogger(__name__)
 
 
-def check(lake: LakeFile, stream: str) -> dict[str, Any]:
-    """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on."""
+def check(lake: LakeFile, stream: str, *, retention: bool = True) -> dict[str, Any]:
+    """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on.
+
+    Without `retention` Kafka is not asked how long it keeps records, which takes requests and a client of their own.
+    """
     path = bronze.table_path(lake, stream)
     # Ahead of Kafka's ends: a load may run meanwhile.
     held = _held(lake, stream, path)
@@ -42,8 +45,9 @@ def check(lake: LakeFile, stream: str) -> dict[str, Any]:
         "topic": there[0].name,
         "records": topics.todo(held, there),
         "partitions": partitions,
-        "retention": _retention(lake, partitions),
     }
+    if retention:
+        found["retention"] = _retention(lake, partitions)
     return found if reach is None else found | {"committed": reach.positions}
 
 
