@@ -26,7 +26,3 @@ VALUES = {
 }
 #: With `decimal = "string"`.
 TEXTS = {"value.after.n": "Debezium's text of NaN is NAN; ours is PostgreSQL's"}
-#: With `time = "nanoseconds"`.
-NANOSECONDS = {
-    "value.after.ts": "of a time whose nanoseconds have more than 64 bits Debezium writes null; ours is the number"
-}
