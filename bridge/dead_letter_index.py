@@ -76,7 +76,7 @@ class DeadLetterIndex:
         try:
             change = _CHANGE.decode(value)
         except msgspec.MsgspecError:
-            # A schema record, or the mark stood in a text of somebody's.
+            # A schema record, or the mark was in a text of somebody's.
             return
         if change.op == "t":
             _raise(self._emptied, change.source.of, change.source.position)

@@ -29,7 +29,7 @@ _LOAD = _SCHEDULE | {"table_groups": 1}
 #: Exit codes that another try cannot change: not equal, wrong configuration, an operator's decision, corrupt input.
 _FINAL = {1, 2, 3, 4}
 _JAVA = "spark.driver.extraJavaOptions"
-#: As the session of a command has it: spark_jobs/session.py says why (T10).
+#: As the session of a command has it: spark_jobs/session.py has the reason (T10).
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 #: Airflow's connection for spark-submit, which this file makes of [spark] in the lake's file, so that loads run where every other
 #: command of the lake does: where Spark is is set in one place.

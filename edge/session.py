@@ -169,7 +169,7 @@ class CaptureSession:
             self._session.close()
 
     def _run_due(self, now: float, *, dry: bool) -> float:
-        """Do what is due besides reading; return for how many seconds nothing will be."""
+        """Do what is due in addition to reading; return for how many seconds nothing will be."""
         wait = self._report(now)
         figures = self._figures
         figures.turned_at = now

@@ -22,7 +22,7 @@
 
 | class | who must act | what happens | exit code |
 |---|---|---|---|
-| NotConnected | the loop | connects again after a jittered pause, for ever | 5, of a command that does not loop |
+| NotConnected | the loop | connects again after a jittered pause, without limit | 5, of a command that does not loop |
 | LogTaken | the loop, then a person | as NotConnected; NeedsOperator when it lasts longer than 15 s | 3 |
 | Retryable | the loop | does the same step again after a jittered pause | 5, as above |
 | NoSpace | the loop | goes on without writing, confirms nothing that is not durable, and writes again later | 5, as above |

@@ -162,7 +162,7 @@ class Worker:
     def _dead_letter_written(self, entry: Entry, error: ReplicationError | None) -> None:
         if error is None:
             self._outbox.buried(entry)
-            # A receiver's description may hold what the record says: it is in the dead letter alone.
+            # A receiver's description may hold what the record contains: it is in the dead letter alone.
             self._dead("%s: %s is a dead letter: %s", self._name, entry.record.id, entry.condition)
         else:
             self._dead_letters_at = time.monotonic() + _DEAD_LETTER_SECONDS

@@ -1,4 +1,4 @@
-"""Commits of offsets, and calls of Kafka's client that have no time limit of their own: a broker that hangs holds them for ever.
+"""Commits of offsets, and calls of Kafka's client that have no time limit of their own: a broker that hangs holds them.
 
 Such a call is left behind in its thread, with its client, whose `close` would hang as well. The process can go on and end.
 """

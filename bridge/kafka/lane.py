@@ -27,7 +27,7 @@ from headrace.errors import NotConnected, ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
 
-#: A call that has not returned after so long never will, in seconds: librdkafka can wait for ever when a broker dies in a commit.
+#: A call that has not returned after so long never will, in seconds: librdkafka can hang when a broker dies in a commit.
 HUNG_SECONDS = 20.0
 
 

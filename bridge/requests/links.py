@@ -164,14 +164,14 @@ class RequestLinks:
             close(former, "amqp:link:stolen", f"a newer link for answers of {source} was attached")
         link.flow(_CREDIT)
 
-    def closing(self, link: Any, said: str) -> None:
+    def closing(self, link: Any, reason: str) -> None:
         """Forget a link for answers that the other side closed."""
         source = link.answering
         if self._answers.get(source) == link:
             del self._answers[source]
         if self._outgoing is not None:
-            if said:
-                _log.warning("answers of %s: link closed by the other side: %s", source, said)
+            if reason:
+                _log.warning("answers of %s: link closed by the other side: %s", source, reason)
             self._later(_ATTACH_AGAIN_SECONDS, partial(self._listen_again, source))
 
     def delivered(self, link: Any, delivery: Any) -> None:

@@ -4,7 +4,7 @@ from bridge.deliveries.pending import Entry
 from headrace.amqp.transport import Message, symbol
 from headrace.requests.message import CONTENT_TYPE, decode_request
 
-#: By how much longer than its deadline a broker keeps a request, in seconds: the edge says what was late.
+#: By how much longer than its deadline a broker keeps a request, in seconds: the edge reports what was late.
 _EXPIRY_SECONDS = 60.0
 
 

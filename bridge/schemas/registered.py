@@ -123,7 +123,7 @@ class RegisteredSchemas:
                 if schema is not None and number is not None:
                     self._compare(needed, schema, number)
         except NotConnected as error:
-            # A registry that is away has lost nothing: what was known stays known.
+            # A registry that is down has lost nothing: what was known stays known.
             if needed in self._lost:
                 self._settle(needed, None, error)
         except NeedsOperator as error:

@@ -70,7 +70,9 @@ def retention(context: CheckContext) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "retention", "ok", f"the binlog is kept for {seconds / 86_400:.0f} days" if seconds else "for ever"
+            "retention",
+            "ok",
+            f"the binlog is kept for {seconds / 86_400:.0f} days" if seconds else "the binlog is kept without limit",
         )
 
 

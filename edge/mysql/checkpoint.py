@@ -1,4 +1,4 @@
-"""What a MariaDB or MySQL source's checkpoint holds besides its position: where the binlog is read again, and whose it is.
+"""What a MariaDB or MySQL source's checkpoint holds in addition to its position: where the binlog is read again, and whose it is.
 
 A place in a binlog is a file's number and an offset in it as one number, which grows as the log does (`number << 32 | offset`).
 A server begins a new file before it begins a transaction beyond `max_binlog_size`, 1 GiB at most, so every transaction begins

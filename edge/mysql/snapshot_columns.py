@@ -165,7 +165,7 @@ class KeyColumn(NamedTuple):
 
     @property
     def selected(self) -> str | None:
-        """What SQL selects besides the column's value; None where that is enough."""
+        """What SQL selects in addition to the column's value; None where that is enough."""
         # In the order of their members, not of their names.
         return f"{self.name} + 0" if self.kind in {"enum", "set"} else None
 

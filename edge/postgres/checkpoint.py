@@ -1,4 +1,4 @@
-"""What a PostgreSQL source's checkpoint holds besides its position: the LSN confirmed to the slot, and whose LSN it is."""
+"""What a PostgreSQL source's checkpoint holds in addition to its position: the LSN confirmed to the slot, and whose LSN it is."""
 
 import re
 from typing import Self

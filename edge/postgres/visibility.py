@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from edge.postgres.connection import Database
 from headrace.errors import ReplicationError
 
-#: So many transactions, besides those that were hidden at the last look, make another look due.
+#: So many transactions, in addition to those that were hidden at the last look, make another look due.
 _DUE = 4096
 #: A look may take so long, in seconds: the thread that waits for it also reads the log.
 _LOOK_SECONDS = 10.0

@@ -52,11 +52,11 @@ def snapshot(config: EdgeFile, request: Request) -> tuple[int, Any]:
         raise ConfigurationError("--replace goes with tables to copy, or --all")
     if asked.do == "copy":
         folder.request(store.Request(kind="snapshot", tables=tables, replace=asked.replace))
-        said = f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it."
+        reply = f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it."
     else:
         folder.request(store.Request(kind=asked.do, tables=tables))
-        said = f"Asked to {asked.do} snapshots."
-    return 0, {"lines": [said]}
+        reply = f"Asked to {asked.do} snapshots."
+    return 0, {"lines": [reply]}
 
 
 def _status(folder: store.SnapshotStore, width: int) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Reasons:
         hint = (
             f"If that lasts: a router's policy has no group that names this {self._role.part}'s user (the common name of "
             "[interconnect] certificate) and its address, or a limit such as maxConnections is reached. The router's log "
-            "says which"
+            "names it"
         )
         is_limit = condition is not None and condition.name == LIMIT
         return NotConnected(

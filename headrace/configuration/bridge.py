@@ -158,7 +158,7 @@ class Stream(Section, frozen=True, kw_only=True):
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
     #: Largest record that the topic takes, in MB.
     largest_record_megabytes: Annotated[int, Meta(ge=1, le=1024)] = 16
-    #: How long Kafka keeps the stream, in hours; 0 for ever. Used by `headrace bridge init`.
+    #: How long Kafka keeps the stream, in hours; 0: without limit. Used by `headrace bridge init`.
     retention_hours: Annotated[int, Meta(ge=0)] = 168
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ class Delivery(Section, frozen=True, kw_only=True):
     max_pending_records: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     #: The same in MB of those that wait.
     max_pending_megabytes: Annotated[int, Meta(ge=1, le=4096)] = 16
-    #: A record that nobody has accepted at this age becomes a dead letter; 0: it waits for ever.
+    #: A record that nobody has accepted at this age becomes a dead letter; 0: it waits without limit.
     dead_letter_after_hours: Annotated[float, Meta(ge=0)] = 0.0
     #: Of the two topics, when `headrace bridge init` makes them; and so the following ones.
     partitions: Annotated[int, Meta(ge=1, le=1000)] = 6
@@ -48,7 +48,7 @@ class Delivery(Section, frozen=True, kw_only=True):
     replication: Annotated[int, Meta(ge=1)] = 1
     #: How many replicas have to have a record before it counts as written; one less than there are when left out.
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
-    #: How long Kafka keeps the records, in hours; 0 for ever. Longer than any branch is offline.
+    #: How long Kafka keeps the records, in hours; 0: without limit. Longer than any branch is offline.
     retention_hours: Annotated[int, Meta(ge=0)] = 720
     #: Largest record that the topics take, in MB.
     largest_record_megabytes: Annotated[int, Meta(ge=1, le=64)] = 1

@@ -58,7 +58,7 @@ def load(path: str | Path, kind: type[T]) -> T:
 
 
 def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
-    """Return the file as `kind`, as `load` does, and what its texts stood for."""
+    """Return the file as `kind`, as `load` does, and what its texts were resolved to."""
     path = Path(path).absolute()
     text, given = parsed(path)
     try:

@@ -1,4 +1,4 @@
-"""What an edge's records hold besides changes, in which forms values are, and how large a record may be."""
+"""What an edge's records hold in addition to changes, in which forms values are, and how large a record may be."""
 
 from typing import Annotated, Any, Final, Literal
 

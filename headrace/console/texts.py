@@ -8,7 +8,7 @@ from urllib.parse import quote
 from headrace.console.plots import count
 from headrace.status.table import duration, size
 
-#: A sign for each state, of a shape of its own: colour alone says nothing to some people.
+#: A sign for each state, of a shape of its own: colour alone is not enough for some people.
 _SIGNS = {"ok": "●", "warn": "▲", "bad": "■", "idle": "◌", "unknown": "○"}
 _NONE = "-"
 

@@ -49,7 +49,7 @@ class DagRun:
     tasks: list[TaskRun]
     #: Names of the assets that the run updated.
     assets: list[str]
-    #: What Airflow and the tasks said during the run, the last 20,000 bytes at most.
+    #: What Airflow and the tasks printed during the run, the last 20,000 bytes at most.
     log: str
 
     @property

@@ -135,7 +135,7 @@ class Scheduler:
         return [process for process in psutil.process_iter() if self._is_ours(process)]
 
     def said(self) -> str:
-        """Return the end of what each part, and each task, said."""
+        """Return the end of what each part, and each task, printed."""
         logs = [*(self.log(part[0]) for part in self._parts.values()), *sorted((self.folder / "logs").rglob("*.log"))]
         return "\n".join(f"--- {log}\n{log.read_text(errors='replace')[-3000:]}" for log in logs if log.exists())
 

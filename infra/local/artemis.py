@@ -24,7 +24,7 @@ _HELLO = b"AMQP\x03\x01\x00\x00"
 class Artemis(Server):
     """One broker in a folder. `tls` is the TLS part of its acceptor; without it, it speaks in the clear.
 
-    `users` have a password each and the role of their own name, besides those in infra/artemis.
+    `users` have a password each and the role of their own name, in addition to those in infra/artemis.
     """
 
     kind, name = "artemis", "Artemis"

@@ -105,7 +105,7 @@ def check_lock_file(data: Path) -> None:
 
 
 def remove_shared_memory(data: Path) -> None:
-    """Remove the System V segment of a killed server, which the kernel would keep for ever."""
+    """Remove the System V segment of a killed server, which the kernel would keep until it restarts."""
     with suppress(IndexError, ValueError):
         segment = int(_lock_line(data, 6).split()[1])
         ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)

@@ -93,7 +93,7 @@ def run_as(
     folder: Path,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder to its end, as the account if one is given, and return what it said."""
+    """Run a command in a folder to its end, as the account if one is given, and return what it printed."""
     return subprocess.run(
         command,
         cwd=folder,

@@ -46,7 +46,7 @@ KAFKA = Group(
     name="kafka",
     pins=(
         # Not 4.3.0: killed right after a commit and started again, it at times takes the transaction for complete without
-        # having written its marker, and `read_committed` readers then stay before it for ever.
+        # having written its marker, and `read_committed` readers then stay before it without end.
         "org.apache.kafka:kafka_2.13:4.2.1",
         # Kafka logs through SLF4J 1.7: without this binding its log4j2 configuration has no effect.
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",

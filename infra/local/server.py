@@ -1,6 +1,6 @@
 """What every server of infra/local is: one process in one folder that starts, answers, stops, crashes and starts again.
 
-Guarantees that `start` returns when the server answers on a port of its own and raises otherwise, with what the server said last;
+Guarantees that `start` returns when the server answers on a port of its own and raises otherwise, with the server's last lines;
 that the port stays the same; and that the server ends with its owner unless it is detached (infra/local/process.py). A kind of
 server says how it is made, launched and asked. infra/local/stack.py knows servers by nothing else.
 """
@@ -29,7 +29,7 @@ class Server(ABC):
     #: How long it may take to answer and to end, in seconds.
     start_seconds: ClassVar[float] = 90.0
     stop_seconds: ClassVar[float] = 60.0
-    #: What it says when another process has its port.
+    #: What it prints when another process has its port.
     port_taken: ClassVar[tuple[str, ...]] = ("Address already in use",)
     #: What ends it when its owner is gone.
     end_signal: ClassVar[signal.Signals] = signal.SIGKILL
@@ -71,7 +71,7 @@ class Server(ABC):
     def start(self) -> None:
         """Start the server, made if need be, and wait until it answers; do nothing if it runs.
 
-        Raises NeedsOperator if it cannot start; the message ends with what the server said.
+        Raises NeedsOperator if it cannot start; the message ends with what the server printed.
         """
         if self.running:
             return

@@ -64,7 +64,7 @@ def check_compacted(compacted: Sequence[str]) -> None:
         raise NeedsOperator(
             f"Kafka compacts {', '.join(compacted)}: changes are missing there, and with them where transactions end",
             hint='The lake loads topics that hold every change. Set "delete" for the table in the bridge\'s file and set the '
-            "topic's cleanup.policy to it before anything is loaded; a compacted copy can be kept by who wants one.",
+            "topic's cleanup.policy to it before anything is loaded; a compacted copy can be kept in a topic of its own.",
         )
 
 

@@ -87,7 +87,7 @@ def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str)
 
 
 def tried(lake: LakeFile, stream: str) -> str:
-    """Return a digest of what decides, besides bronze, whether a table can go on."""
+    """Return a digest of what decides, in addition to bronze, whether a table can go on."""
     section = lake.stream(stream)
     deciding = (
         section.history,

@@ -30,7 +30,7 @@ def headrace(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
 
 
 def headrace_json(*arguments: str, accept: tuple[int, ...] = (0,)) -> Any:
-    """Run a headrace command with --json and return what it says."""
+    """Run a headrace command with --json and return what it prints."""
     return json.loads(headrace(*arguments, "--json", accept=accept))
 
 
@@ -54,7 +54,7 @@ class Part:
         self._process.end(signal.SIGTERM, _PATIENCE)
 
     def check(self) -> None:
-        """Raise NeedsOperator, with what the process said last, when it has ended."""
+        """Raise NeedsOperator, with what the process printed last, when it has ended."""
         if self._process.pid is None:
             raise NeedsOperator(f"{self.name} has ended:\n{tail(self.log)}", hint=f"Read {self.log}.")
 

@@ -57,7 +57,7 @@ class Screen:
         print_(
             "[bold green]The lake equals the databases: every table, every row.[/]"
             if equal
-            else "[bold red]The lake does not equal the databases.[/] headrace verify says where."
+            else "[bold red]The lake does not equal the databases.[/] headrace verify shows where."
         )
         if not balanced:
             print_("[bold red]TPC-B's sums differ within a region.[/]")
