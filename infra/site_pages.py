@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parents[1]
 #: The navigation: the names of pages, without `.md`.
 SECTIONS = {
     "Start": ("quickstart", "comparison", "limits", "benchmarks"),
-    "How it works": ("architecture", "glossary", "records", "consumers", "types"),
+    "How it works": ("architecture", "glossary", "records", "types", "avro", "consumers"),
     "Run": (
         "edge",
         "mariadb",
@@ -43,6 +43,7 @@ SECTIONS = {
         "runbooks/deliveries",
         "runbooks/lake",
     ),
+    "Develop": ("developing",),
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
