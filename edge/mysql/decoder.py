@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable
 from edge.mysql import errors, events
 from edge.mysql.checkpoint import Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Statement
+from edge.mysql.debezium_envelope import DebeziumTransaction
 from edge.mysql.envelope import Transaction
 from edge.mysql.events import Group
 from edge.mysql.rows import MissingColumns, Table
+from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
 from edge.mysql.xa import XaTransactions
 from edge.mysql.xa_prepared import PreparedReader
@@ -60,6 +62,9 @@ class Decoder:
             batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table, history=history
         )
         self._truncates = records.truncates
+        self._transaction = DebeziumTransaction if records.envelope == "debezium" else Transaction
+        # None where the rows of an event are added together.
+        self._single = SingleRows(self._writer, records) if SingleRows.are_wanted(records) else None
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
@@ -115,7 +120,13 @@ class Decoder:
         transaction = writer.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
+        single = self._single
+        if single is not None:
+            single.begin_event(transaction, found)
         for table, kind, images, at, until in self._located(found, end):
+            if single is not None:
+                single.add(table, kind, images, at, until, now_ms)
+                continue
             first = writer.ordinal
             if kind in events.INSERTS:
                 keys, values = table.inserts(images, at, until, transaction, first, now_ms)
@@ -168,7 +179,7 @@ class Decoder:
             raise ValueError("a transaction begins before the one before it ended")
         self._group, self._explicit = group, False
         self._writer.begin(
-            Transaction(
+            self._transaction(
                 epoch=self._epoch,
                 commit=commit,
                 commit_ms=timestamp * 1000,
@@ -202,6 +213,9 @@ class Decoder:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
                 return
             raise ValueError("a statement outside a transaction")
+        transaction = self._writer.transaction
+        if isinstance(transaction, DebeziumTransaction):
+            transaction.set_thread(query.thread)
         if statement.kind in self._statements:
             self._statements[statement.kind](found, statement)
             return
@@ -242,7 +256,8 @@ class Decoder:
             table = self._tables.emptied(named or database, table_name)
             transaction = self._writer.transaction
             if table is not None and transaction is not None and self._truncates:
-                emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms)
+                numbers = self._writer.next_numbers(table.name)
+                emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms, *numbers)
                 self._writer.add(table, None, emptied)
 
     def _payload(self, found: bytes, end: int) -> None:

@@ -28,6 +28,14 @@ class Transaction:
         self.id = json.encode(gtid or f"{file}:{commit & 0xFFFFFFFF}:{first}")
         self.end = b',"transaction":{"id":%b,"total_order":' % self.id
 
+    def read_at(self, now_ms: int) -> bytes:
+        """Return when a record was read, in milliseconds since 1970."""
+        return b"%d" % now_ms
+
+    def number(self, total: int, of_table: int) -> bytes:  # noqa: ARG002 - Debezium's envelope has both.
+        """Return a record's number in the transaction, from 1."""
+        return b"%d" % total
+
 
 class Table(TableNames):
     """What all records of one table share."""
@@ -47,4 +55,4 @@ class Table(TableNames):
 
 def end(op: bytes, transaction: Transaction, now_ms: int) -> bytes:
     """Return what comes between a change's ordinal and its number."""
-    return b'"},"op":"%b","ts_ms":%d%b' % (op, now_ms, transaction.end)
+    return b'"},"op":"%b","ts_ms":%b%b' % (op, transaction.read_at(now_ms), transaction.end)

@@ -90,6 +90,8 @@ class Query(NamedTuple):
     collation: int | None = None
     #: The `sql_mode` under which it was executed.
     sql_mode: int = 0
+    #: Number of the connection that executed it.
+    thread: int = 0
 
 
 class Prepared(NamedTuple):
@@ -144,13 +146,15 @@ def xid(form: int, name: bytes, branch: bytes) -> str:
 
 def query(event: bytes, end: int, *, compressed: bool) -> Query:
     """Int32 thread, Int32 seconds, Int8 length of database, Int16 error, Int16 length of variables, the variables, ..."""
-    _thread, _seconds, length, _error, variables = _QUERY(event, HEADER_SIZE)
+    thread, _seconds, length, _error, variables = _QUERY(event, HEADER_SIZE)
     at = HEADER_SIZE + 13 + variables
     if event[at + length] != 0:
         raise ValueError("a query's database has another length than stated")
     words = event[at + length + 1 : end]
     sql_mode, collation = _variables(event[at - variables : at])
-    return Query(event[at : at + length].decode(), unpacked(words) if compressed else words, collation, sql_mode)
+    return Query(
+        event[at : at + length].decode(), unpacked(words) if compressed else words, collation, sql_mode, thread
+    )
 
 
 def _variables(found: bytes) -> tuple[int, int | None]:

@@ -6,10 +6,11 @@ has two images for each row. Whatever is not rows of this table raises ValueErro
 """
 
 import hashlib
+from collections.abc import Iterator
 
 from msgspec import json
 
-from edge.mysql import envelope
+from edge.mysql import envelope, events
 from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows_compiled import Images
@@ -93,11 +94,11 @@ class Table:
         self._of: Transaction | None = None
         self._middle = b""
 
-    def truncate(self, transaction: Transaction, ordinal: int, now_ms: int, *, number: int | None = None) -> bytes:
-        """Return the value of a truncate, which has no key; `number` is its index where that is not the ordinal."""
-        number = ordinal if number is None else number
-        return b'{"before":null,"after":null,%b0%b%08x%b%d}}' % (
-            self.envelope.middle(transaction), transaction.place, ordinal, envelope.end(b"t", transaction, now_ms), number + 1,
+    def truncate(self, transaction: Transaction, ordinal: int, now_ms: int, total: int, of_table: int) -> bytes:
+        """Return the value of a truncate, which has no key, with its numbers in the transaction and of its table, from 1."""
+        return b'{"before":null,"after":null,%b0%b%08x%b%b}}' % (
+            self.envelope.middle(transaction), transaction.place, ordinal, envelope.end(b"t", transaction, now_ms),
+            transaction.number(total, of_table),
         )  # fmt: skip
 
     def keys(self, m: bytes, p: int, e: int) -> set[bytes | None]:
@@ -111,12 +112,27 @@ class Table:
     def copied(self, rows: list[bytes], transaction: Transaction, first: int, now_ms: int) -> list[bytes | None]:
         """Return the values of rows that a snapshot read, the first of which has this ordinal."""
         middle, place = self.envelope.middle(transaction, copied=True), transaction.place
-        end = envelope.end(b"r", transaction, now_ms)
+        end, numbers = envelope.end(b"r", transaction, now_ms), transaction.number
         return [
-            b'{"before":null,"after":%b,%b%d%b%08x%b%d}}'
-            % (row, middle, number, place, first + number, end, number + 1)
+            b'{"before":null,"after":%b,%b%d%b%08x%b%b}}'
+            % (row, middle, number, place, first + number, end, numbers(number + 1, number + 1))
             for number, row in enumerate(rows)
         ]
+
+    def changes(
+        self, kind: int, m: bytes, p: int, e: int
+    ) -> Iterator[tuple[bytes | None, bytes | None, bytes | None, bytes | None]]:
+        """Yield for each change former key and old row, key and new row; None for those that it does not have."""
+        images, size = self._keyed, self._bytes
+        while p < e:
+            former = old = key = new = None
+            if kind not in events.INSERTS:
+                p, former, old = images[m[p : p + size]](m, p + size)
+            if kind not in events.DELETES:
+                p, key, new = images[m[p : p + size]](m, p + size)
+            yield former, old, key, new
+        if p != e:
+            raise ValueError("rows do not end where their event does")
 
     def images_at(self, event: bytes, at: int, *, is_update: bool) -> int:
         """Return where the images begin, `at` being where the number of columns is.

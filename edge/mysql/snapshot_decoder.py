@@ -92,7 +92,7 @@ class SnapshotDecoder(Decoder):
         """Put a truncate of the table here."""
         held = self._tables.current_table(table)
         with self._writer.copy_begins():
-            return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, number=0)])
+            return self._put(held, [None], lambda to, first: [held.truncate(to, first, self._now_ms, 1, 1)])
 
     def mark_copy(self, table: Copied, mark: str) -> Position:
         """Put a mark of the table's copy here."""
@@ -155,7 +155,7 @@ class SnapshotDecoder(Decoder):
         """Begin a transaction of our own here; return the ordinal of its first change, and the transaction."""
         # Where END records are sent, they have positions of their own.
         first = self._ordinals.take(self.passed, count + self._sends_ends)
-        transaction = Transaction(
+        transaction = self._transaction(
             epoch=self._epoch,
             commit=self.passed,
             commit_ms=self._clock_ms,

@@ -167,6 +167,8 @@ class TransactionWriter(Generic[T]):
 
     def next_numbers(self, table: bytes) -> tuple[int, int]:
         """Return the next record's number in the transaction, and among those of a table, by its name; both from 1."""
+        if not self._with_numbers:
+            return self.ordinal + 1, self.ordinal + 1
         return self._total + 1, self._numbers.get(table, 0) + 1
 
     def _count(self, table: Table[T] | None, count: int) -> None:

@@ -48,7 +48,7 @@ _IN_AVRO: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: Those that edges of every engine follow; others are for PostgreSQL.
-EVERY_ENGINE: Final = frozenset({"truncates", "tombstones", "decimal", "time", "binary"})
+EVERY_ENGINE: Final = frozenset({"envelope", "key_change", "truncates", "tombstones", "decimal", "time", "binary"})
 
 
 class Records(Section, frozen=True, kw_only=True):
@@ -63,7 +63,8 @@ class Records(Section, frozen=True, kw_only=True):
     #: written for them. `headrace` is shorter, and keeps every value exactly.
     profile: Profile = "headrace"
     #: `debezium` adds `ts_us`, `ts_ns`, `source.sequence`, `source.xmin`, `transaction.data_collection_order` and each change's
-    #: own `source.lsn`, and schema records say which columns are NOT NULL.
+    #: own `source.lsn`, and schema records say which columns are NOT NULL; for MariaDB and MySQL also `source.thread`,
+    #: `source.query` and each change's own `source.pos`.
     envelope: Profile | None = None
     #: A change of a key: one `u` under the new key, or, as Debezium writes it, a `d` of the old key and a `c` of the new one,
     #: each with a header that has the other key.

@@ -235,7 +235,9 @@ def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
         maria + '\n[records]\ntombstones = true\ntruncates = false\ndecimal = "precise"\ntime = "connect"\n'
     )
     assert load(file, EdgeFile).records.tombstones
-    for other in ('profile = "debezium"', 'messages = ["a"]', 'key_change = "delete-create"', 'time = "isostring"'):
+    file.write_text(maria + '\n[records]\nenvelope = "debezium"\nkey_change = "delete-create"\n')
+    assert load(file, EdgeFile).records.key_change == "delete-create"
+    for other in ('profile = "debezium"', 'messages = ["a"]', 'types = "debezium"', 'time = "isostring"'):
         file.write_text(maria + f"\n[records]\n{other}\n")
         with pytest.raises(ConfigurationError, match="'records' is for 'postgresql'"):
             load(file, EdgeFile)

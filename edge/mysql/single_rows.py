@@ -1,0 +1,72 @@
+"""Changes of rows events, added one by one: where each record has its own numbers, or a change of a key is two records.
+
+For `[records] envelope = "debezium"` and `key_change = "delete-create"`. Other settings add the rows of an event together
+(edge/mysql/rows.py), which takes a fraction of the time.
+"""
+
+from edge.mysql import envelope
+from edge.mysql.debezium_envelope import DebeziumTransaction
+from edge.mysql.envelope import Transaction
+from edge.mysql.rows import Table
+from edge.records.transaction_writer import TransactionWriter
+from headrace.configuration.records import Records
+
+_NULL = b"null"
+
+
+class SingleRows:
+    """Adds the changes of one source to its writer."""
+
+    def __init__(self, writer: TransactionWriter[Transaction], records: Records) -> None:
+        self._writer = writer
+        self._splits_keys = records.key_change == "delete-create"
+
+    @staticmethod
+    def are_wanted(records: Records) -> bool:
+        """Whether changes have to be added so."""
+        return records.envelope == "debezium" or records.key_change == "delete-create"
+
+    def begin_event(self, transaction: Transaction, found: bytes) -> None:
+        """Note where the event begins whose rows follow.
+
+        MariaDB does not write that within a transaction, nor MySQL in a compressed one: they have the transaction's place.
+        """
+        end = int.from_bytes(found[13:17], "little")
+        if isinstance(transaction, DebeziumTransaction) and end:
+            transaction.move_to(end - int.from_bytes(found[9:13], "little"))
+
+    def add(self, table: Table, kind: int, images: bytes, at: int, until: int, now_ms: int) -> None:
+        """Add the changes that the images of a rows event of this kind are; raise as the table's functions do."""
+        writer = self._writer
+        for row, (former, old, key, new) in enumerate(table.changes(kind, images, at, until)):
+            if old is None:
+                writer.add(table, key, self._record(table, _NULL, new or _NULL, b"c", row, now_ms))
+            elif new is None:
+                value = self._record(table, old, _NULL, b"d", row, now_ms)
+                writer.add(table, former, value, is_delete=True)
+            elif former == key or not self._splits_keys or former is None or key is None:
+                writer.add(table, key, self._record(table, old, new, b"u", row, now_ms))
+            else:
+                deleted = self._record(table, old, _NULL, b"d", row, now_ms)
+                created = self._record(table, _NULL, new, b"c", row, now_ms, 1, b'"former_key":%b,' % former)
+                writer.add_key_change(table, (former, deleted), (key, created))
+
+    def _record(
+        self,
+        table: Table,
+        before: bytes,
+        after: bytes,
+        op: bytes,
+        row: int,
+        now_ms: int,
+        behind: int = 0,
+        more: bytes = b"",
+    ) -> bytes:
+        """Return a change's value; `behind` is how many records of the same change are ahead of it."""
+        writer, transaction = self._writer, self._writer.transaction
+        assert transaction is not None
+        total, of_table = (number + behind for number in writer.next_numbers(table.name))
+        return b'{"before":%b,"after":%b,%b%b%d%b%08x%b%b}}' % (
+            before, after, more, table.envelope.middle(transaction), row, transaction.place, writer.ordinal,
+            envelope.end(op, transaction, now_ms), transaction.number(total, of_table),
+        )  # fmt: skip
