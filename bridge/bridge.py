@@ -28,7 +28,6 @@ from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
 from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker
-from bridge.schemas.client import RegistryClient
 from bridge.schemas.registered import RegisteredSchemas
 from bridge.service import BridgeService
 from bridge.source.route import first_places, learn, routes
@@ -38,6 +37,8 @@ from headrace.certificates.expiry import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
+from headrace.registry.client import RegistryClient
+from headrace.stop_request import StopRequest
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Bridge:
     def __init__(self, file: BridgeFile, *, recommit_seconds: float = RECOMMIT_SECONDS) -> None:
         self._file = file
         self._recommit_seconds = recommit_seconds
-        self._stopping = threading.Event()
+        self._stopping = StopRequest()
         # Whether the file is to be read again.
         self._reload = False
         #: Identifies this run of a bridge; it goes with every committed position.

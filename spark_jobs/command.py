@@ -6,7 +6,6 @@ Spark is started only by what needs it, so `--help`, a wrong file and a failed c
 import json
 import logging
 import signal
-import threading
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -16,6 +15,7 @@ from rich.console import Console
 
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
+from headrace.stop_request import StopRequest
 from spark_jobs import command_options, query_command
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         show(done)
         done.check()
         return
-    stopped = threading.Event()
+    stopped = StopRequest()
     for interruption in (signal.SIGTERM, signal.SIGINT):
         signal.signal(interruption, lambda *_: stopped.set())
     while not stopped.is_set():

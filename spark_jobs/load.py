@@ -5,7 +5,6 @@ Called by the command and by submit.py. What a step committed stays when the nex
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from threading import Event
 from time import monotonic
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
+from headrace.stop_request import StopRequest
 from spark_jobs import run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
@@ -93,7 +93,7 @@ def follow(
     stream: str,
     *,
     every: float,
-    stopped: Event,
+    stopped: StopRequest,
     on_progress: Callable[[Report], None],
 ) -> None:
     """Load until `stopped` is set: bronze as records come, silver if anything came.

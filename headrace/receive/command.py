@@ -2,13 +2,13 @@
 
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
 from headrace import logs
+from headrace.stop_request import StopRequest
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -76,7 +76,7 @@ def receive(
     from headrace.receive.receiver import receive as receive_all
 
     logs.serve("receive")
-    stopping = threading.Event()
+    stopping = StopRequest()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
     handle = piping(command, as_json=as_json) if command else printing(as_json=as_json)

@@ -18,6 +18,7 @@ from headrace.errors import NotConnected
 from headrace.receive.connection import Receiving
 from headrace.receive.handling import Handle
 from headrace.receive.inbox import Inbox, Waiting
+from headrace.stop_request import StopRequest
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class Rules(NamedTuple):
 
 
 def receive(
-    urls: Sequence[str], settings: Client, address: str, handle: Handle, rules: Rules, stopping: threading.Event
+    urls: Sequence[str], settings: Client, address: str, handle: Handle, rules: Rules, stopping: StopRequest
 ) -> bool:
     """Receive until `stopping`, `messages` or `timeout`; return False after a failure to handle, or where too few came.
 
@@ -75,7 +76,7 @@ def receive(
             connector.stop(_CLOSE_SECONDS)
 
 
-def _handle_all(inbox: Inbox, handle: Handle, rules: Rules, stopping: threading.Event, worked: threading.Event) -> bool:
+def _handle_all(inbox: Inbox, handle: Handle, rules: Rules, stopping: StopRequest, worked: threading.Event) -> bool:
     handled, last_at, attached = 0, time.monotonic(), False
     while not stopping.is_set() and (rules.messages is None or handled < rules.messages):
         waiting = inbox.take(_TURN_SECONDS)
