@@ -16,6 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _MARK = "headrace-corrupt"
+#: What is wrong with a record in Avro while its schema is not known.
+AVRO = "avro"
 _PLACE = re.compile(rf"{_MARK} topic (\S+) partition (\d+) offset (\d+) what \"([^\"]*)\"")
 _CONCURRENT = re.compile(
     r"\b(Concurrent\w+Exception|DELTA_CONCURRENT\w*|MetadataChangedException|ProtocolChangedException)"
@@ -35,17 +37,18 @@ _UNREACHABLE = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconn
 
 def corrupt(what: str) -> Column:
     """Return an expression that fails the job, naming the record's place in Kafka and `what` is wrong, never its value."""
-    return F.raise_error(
-        F.concat(
-            F.lit(f"{_MARK} topic "),
-            F.col("topic"),
-            F.lit(" partition "),
-            F.col("partition").cast("string"),
-            F.lit(" offset "),
-            F.col("offset").cast("string"),
-            F.lit(f' what "{what}"'),
-        )
-    )
+    at = (F.col("topic"), F.col("partition").cast("string"), F.col("offset").cast("string"))
+    texts = mark("\0", "\0", "\0", what).split("\0")
+    pieces = [
+        F.lit(texts[0]),
+        *(piece for place, text in zip(at, texts[1:], strict=True) for piece in (place, F.lit(text))),
+    ]
+    return F.raise_error(F.concat(*pieces))
+
+
+def mark(topic: str, partition: str, offset: str, what: str) -> str:
+    """Return the text of a failure at a record, by which `explain` knows it again."""
+    return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
 
 
 class Conflict(Retryable):
@@ -142,7 +145,9 @@ _CURE = (
 )
 _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",
-    "avro": 'it is in Avro ([records] format = "avro" at its edge), which the lake does not load: it loads JSON',
+    AVRO: 'it is in Avro ([records] format = "avro" at its edge), and no schema of it is known',
+    "avro-form": "it is in Avro, and not as the schema of its id has it: the registry gave the id to another schema, or it is no "
+    "record of ours",
     "row": "the row is not of the table's declared types",
 }
 

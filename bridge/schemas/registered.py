@@ -11,9 +11,9 @@ import threading
 import time
 from typing import NamedTuple
 
-from bridge.schemas.client import Incompatible, NotThere, RegistryClient
 from headrace.batch import WrittenWith
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.registry.client import Incompatible, NotThere, RegistryClient
 from headrace.schemas import avro
 from headrace.schemas.avro import Schemas
 

@@ -17,6 +17,7 @@ from headrace.configuration.kafka_settings import Value, as_texts, check_java, c
 from headrace.configuration.load import File, Section
 from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.registry import Registry
 from headrace.configuration.requests import RequestTopics
 from headrace.configuration.texts import URI
 from headrace.errors import ConfigurationError
@@ -248,6 +249,8 @@ class LakeFile(File, frozen=True, kw_only=True):
     #: How sources are verified that are not verified by their edges.
     sources: dict[SourceName, VerifiedSource] = {}
     requests: RequestTopics = RequestTopics()
+    #: The registry that the bridge registers schemas in, for streams whose changes are in Avro.
+    registry: Registry | None = None
     verify: Verify = Verify()
     maintenance: Maintenance = Maintenance()
 

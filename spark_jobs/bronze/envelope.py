@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.kafka import KafkaConnection
 from spark_jobs.bronze import envelope_fast_path
 from spark_jobs.bronze.batches import Batch, bounds, partitions
-from spark_jobs.errors import corrupt
+from spark_jobs.errors import AVRO, corrupt
 
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
 _RECORDS_PER_TASK = 250_000
@@ -110,7 +110,7 @@ def _position(position: Column) -> Column:
     """Return the position; fail at a value that is not a record of ours, by its place. A tombstone has none."""
     return (
         F.when(F.octet_length(position) == _POSITION_LENGTH, position)
-        .when(F.col("value").startswith("\0"), corrupt("avro"))
+        .when(F.col("value").startswith("\0"), corrupt(AVRO))
         .when(F.col("value").isNotNull(), corrupt("envelope"))
     )
 

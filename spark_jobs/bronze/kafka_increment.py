@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
-from spark_jobs.bronze.envelope import records, rows
+from spark_jobs.bronze import avro_records
+from spark_jobs.errors import explained
 from spark_jobs.kafka import client, preflight
 from spark_jobs.state.offsets import Progress
 
@@ -30,7 +31,7 @@ _PATIENCE, _REST = 5.0, 60.0
 _resting: dict[tuple[str, str], float] = {}
 
 
-def beyond(lake: LakeFile, stream: str, held: Progress) -> Beyond:
+def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress) -> Beyond:
     """Return which records come after those that bronze holds; empty where there are none, or none that a query can read."""
     place = (lake.kafka.bootstrap, stream)
     if lake.stream(stream).topic_per_table or monotonic() < _resting.get(place, 0.0):
@@ -44,9 +45,24 @@ def beyond(lake: LakeFile, stream: str, held: Progress) -> Beyond:
     known = held.of(topic.name)
     follows = known.id == topic.id and not preflight.gaps(known.offsets, topic)
     found = {p: (known.offsets.get(p, 0), end) for p, end in topic.ends.items() if end > known.offsets.get(p, 0)}
-    return found if follows and sum(end - start for start, end in found.values()) <= _MOST else {}
+    few = sum(end - start for start, end in found.values()) <= _MOST
+    return found if found and follows and few and _readable(spark, lake, stream, found) else {}
 
 
 def read(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> DataFrame:
     """Return the rows of these records, without the time at which they were loaded."""
-    return rows(records(spark, lake.kafka, {lake.topic(stream): found}))
+    return avro_records.rows_of(spark, lake, stream, {lake.topic(stream): found})
+
+
+def _readable(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> bool:
+    """Whether the schemas of the records are known, where they may be in Avro."""
+    if lake.registry is None:
+        return True
+    try:
+        with explained(f"live rows of stream {stream}"):
+            avro_records.learn(spark, lake, stream, {lake.topic(stream): found})
+    except ReplicationError as error:
+        _resting[lake.kafka.bootstrap, stream] = monotonic() + _REST
+        _log.warning("live rows of stream %s are those of bronze alone: %s", stream, error.message)
+        return False
+    return True

@@ -16,12 +16,14 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import batches, increment
+from spark_jobs.bronze import avro_records, batches, increment
 from spark_jobs.bronze.batches import Batch
-from spark_jobs.bronze.envelope import ordered, records, rows
+from spark_jobs.bronze.envelope import ordered
 from spark_jobs.errors import Conflict
 from spark_jobs.kafka import groups
 from spark_jobs.kafka.client import Place, Topic
@@ -116,10 +118,14 @@ class Sink:
 
     def write(self, batch: Batch, topics: list[Topic]) -> None:
         """Read a batch from Kafka and commit it with its note."""
-        frame = rows(records(self._spark, self._lake.kafka, batch, group=self._group))
-        files = self._files(batches.records_of(batch))
         after = self._passed(batches.done(self.progress, topics, batch))
-        self.progress, info = self._commit(ordered(frame.coalesce(files)), after)
+        try:
+            info = self._write(batch, after)
+        except (PySparkException, Py4JError) as error:
+            if not avro_records.is_unread(error):
+                raise
+            avro_records.learn(self._spark, self._lake, self._stream, batch)
+            info = self._write(batch, after)
         metrics = info.get("operationMetrics") or {}
         self.records += int(metrics.get("numOutputRows", 0))
         self.files += int(metrics.get("numFiles", 0))
@@ -128,6 +134,11 @@ class Sink:
             self.mirror()
         if self._on_progress:
             self._on_progress(self.records)
+
+    def _write(self, batch: Batch, after: Progress) -> dict[str, Any]:
+        frame = avro_records.rows_of(self._spark, self._lake, self._stream, batch, group=self._group)
+        self.progress, info = self._commit(ordered(frame.coalesce(self._files(batches.records_of(batch)))), after)
+        return info
 
     def mirror(self) -> None:
         """Let lag tools see what the table holds."""

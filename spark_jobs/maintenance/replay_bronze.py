@@ -14,8 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
+from spark_jobs.bronze import avro_records
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze.envelope import COLUMNS, ordered, records, rows
+from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.bronze.sink import commit
 from spark_jobs.errors import explained
@@ -84,7 +85,9 @@ def _overwrite(
         for p, (start, _) in sorted(found.items())
     )
     after = replace(held, rewritten=delta_log.version(spark, path) + 1)
-    source = rows(records(spark, lake.kafka, ranges))
+    if lake.registry is not None:
+        avro_records.learn(spark, lake, stream, ranges)
+    source = avro_records.rows_of(spark, lake, stream, ranges)
     _, info = commit(spark, path, stream, ordered(source), held, after, replaceWhere=places)
     return info.get("operationMetrics") or {}
 

@@ -92,7 +92,8 @@ def moment(
     held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
     if held and (found := delta_log.note(spark, path, offsets.NOTE)):
         # A commit may have come since.
-        version, beyond = max(version, found[0]), kafka_increment.beyond(lake, base.stream, offsets.parse(found[1]))
+        version = max(version, found[0])
+        beyond = kafka_increment.beyond(spark, lake, base.stream, offsets.parse(found[1]))
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
     if held:

@@ -141,7 +141,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     source.commit(source.insert(id=2, name="lost", balance="1.00"), source.insert(id=3, name="kept", balance="1.00"))
     held = offsets.of_table(spark, bronze.table_path(lake, "bank"), "bank", [])
     end = held.of(source.topic).offsets[0]
-    found = kafka_increment.beyond(lake, "bank", held)
+    found = kafka_increment.beyond(spark, lake, "bank", held)
     assert list(found) == [0]
     assert found[0][0] == end
     assert asked(desks(lake), "accounts", "silver_live") != asked(desks(lake), "accounts", "silver")
@@ -152,12 +152,12 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     )
     admin.delete_records([place])[place].result(60)
     # then
-    assert kafka_increment.beyond(lake, "bank", held) == {}
+    assert kafka_increment.beyond(spark, lake, "bank", held) == {}
     assert desks(lake).ask("SELECT name FROM silver_live.accounts").collect() == [("a",)]
     # or the topic is another one
     source.commit(source.insert(id=4, name="next", balance="1.00"))
     other = Progress({source.topic: Held(held.of(source.topic).offsets, "another")})
-    assert kafka_increment.beyond(lake, "bank", other) == {}
+    assert kafka_increment.beyond(spark, lake, "bank", other) == {}
 
 
 def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, desks):

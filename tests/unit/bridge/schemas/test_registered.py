@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.schemas.client import Incompatible, NotThere
 from bridge.schemas.registered import RegisteredSchemas, wanted
 from headrace.batch import WrittenWith
 from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.registry.client import Incompatible, NotThere
 from tests.unit.bridge.schemas.test_sharing_out import WRITTEN
 
 

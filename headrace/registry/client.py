@@ -106,7 +106,7 @@ class RegistryClient:
                 if secret is not None:
                     secret.expire()
             return NeedsOperator(
-                f"{where} refuses the bridge ({error.code}): {reason}",
+                f"{where} refuses the login ({error.code}): {reason}",
                 hint="Correct the user, token or certificate in [registry], or what it may do there.",
             )
         if error.code == _NOT_FOUND:

@@ -1,0 +1,106 @@
+"""Kafka's records in Avro, as the JSON that their edges would have written: everything behind is the same for both.
+
+Only a stream in which Avro was met takes a turn through Python. A schema that is not known yet fails the reading of a batch; it
+is looked up in the registry then, noted, and the batch is read again. A record whose schema is another table's, or that is not
+of its schema, fails by its place in Kafka.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.registry.client import NotThere, RegistryClient
+from headrace.schemas import avro_json
+from spark_jobs.bronze.batches import Batch
+from spark_jobs.bronze.envelope import records, rows
+from spark_jobs.errors import AVRO, mark
+from spark_jobs.state import avro_schemas
+
+#: What a failure has when a schema is missing: of a stream that was JSON until now, and of one that was not.
+_UNKNOWN = "headrace-unknown-schema"
+_UNREAD = re.compile(rf'{_UNKNOWN}|what "{AVRO}"')
+_RECORD = "struct<key: binary, value: binary>"
+
+# Executors need not have our packages: the reader goes with the plan.
+cloudpickle.register_pickle_by_value(avro_json)
+
+
+def rows_of(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, *, group: str = "") -> DataFrame:
+    """Return bronze's rows of Kafka's committed records in some ranges, as `envelope.rows` has them.
+
+    Reading fails where a schema is not known yet: see `is_unread` and `learn`.
+    """
+    found = records(spark, lake.kafka, batch, group=group)
+    return rows(as_json(found, avro_schemas.noted(spark, lake, stream)))
+
+
+def as_json(source: DataFrame, schemas: Mapping[int, str]) -> DataFrame:
+    """Return Kafka's records with keys and values in JSON."""
+    if not schemas:
+        return source
+    # Not by Arrow: executors may not have it.
+    read = F.udf(_reader(schemas), _RECORD, useArrow=False)
+    found = source.withColumn("_json", read("topic", "partition", "offset", "key", "value"))
+    own = {"key": F.col("_json.key"), "value": F.col("_json.value")}
+    return found.select(*(own.get(name, F.col(name)).alias(name) for name in source.columns))
+
+
+def is_unread(error: Exception) -> bool:
+    """Whether reading failed because a schema is not known yet."""
+    return bool(_UNREAD.search(str(error)))
+
+
+def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch) -> None:
+    """Look up and note the schemas of records in some ranges that are not noted.
+
+    Raises NeedsOperator when the lake's file has no registry, when the registry refuses, or has not one of them; NotConnected
+    when it does not answer; CorruptInput for a schema that is none of an edge's.
+    """
+    if lake.registry is None:
+        raise NeedsOperator(
+            f'bronze {stream}: its records are in Avro ([records] format = "avro" at an edge), and {lake.path} has no [registry]',
+            hint="Add [registry] with the url of the schema registry that the bridge's file has.",
+        )
+    ids = F.array(_id("key"), _id("value"))
+    source = records(spark, lake.kafka, batch)
+    found = {row[0] for row in source.select(F.explode(F.array_compact(ids))).distinct().collect()}
+    if not (unknown := sorted(found - avro_schemas.renew(spark, lake, stream).keys())):
+        return
+    client = RegistryClient(lake.registry)
+    avro_schemas.note(
+        spark, lake, stream, {number: _looked_up(client, lake.registry.url, stream, number) for number in unknown}
+    )
+
+
+def _looked_up(client: RegistryClient, url: str, stream: str, number: int) -> str:
+    try:
+        text = client.schema(number)
+    except NotThere as error:
+        raise NeedsOperator(
+            f"bronze {stream}: records were written with schema {number}, which the schema registry at {url} has not",
+            hint="Is it the registry of the bridge's file? If it was emptied, restore it.",
+        ) from error
+    try:
+        avro_json.reader_of(text)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise CorruptInput(
+            f"bronze {stream}: schema {number} of the schema registry at {url} is none of an edge's",
+            hint="See what else writes to the stream's topics.",
+        ) from error
+    return text
+
+
+def _id(name: str) -> Column:
+    """Return the id of the schema that a key or value begins with; null for JSON."""
+    data = F.col(name)
+    number = F.conv(F.hex(F.substring(data, 2, 4)), 16, 10).cast("int")
+    return F.when(F.hex(F.substring(data, 1, 1)) == "00", number)
+
+
+def _reader(schemas: Mapping[int, str]) -> avro_json.Reader:
+    return avro_json.Reader(dict(schemas), mark("{topic}", "{partition}", "{offset}", "avro-form"), _UNKNOWN)

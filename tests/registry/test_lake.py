@@ -1,0 +1,192 @@
+"""A stream in Avro becomes the same rows in the lake as one in JSON: a source, its edge, a bridge, the registry, and verify."""
+
+import pytest
+from confluent_kafka import Producer
+
+from bridge.kafka.client import admin
+from bridge.kafka.topics import make
+from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.errors import CorruptInput, NeedsOperator
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import replay_bronze
+from spark_jobs.query import engine, published_tables
+from spark_jobs.silver import load as silver
+from tests.bridge_file import bridge_file
+from tests.kafka_reading import read_committed
+from tests.registry.test_registry import SOURCE, settings
+from tests.waiting import eventually
+
+pytest_plugins = ["tests.fix_bridge", "tests.fix_verify"]
+
+pytestmark = pytest.mark.timeout(900)
+
+TABLES = """
+create table "every one" (
+    id bigint, part text, flag bool, small int2, number int4, ratio float8, single float4, exact numeric(18,2), free numeric,
+    day date, hour time, local timestamp, instant timestamptz, photo bytea, note jsonb, code uuid, large text, words text[],
+    "odd name-1" text, primary key (id, part)
+);
+alter table "every one" alter large set storage external;
+create table plain (id int primary key, a int);
+create table logged (a int, b text)
+"""
+INSERTED = r"""insert into "every one"
+    select n, 'é "' || n, n % 2 = 0, n, -n, n / 8.0 + 0.1, n / 3.0, n * 1.25, n * 1.125, date '2026-01-31' + n, '09:15:00.25',
+           timestamp '1969-12-31 23:59:59.999999' + n * interval '1 hour', timestamptz '2026-01-31 09:15:00.25+07', '\x00ff',
+           '{{"a": [1, "x"]}}', 'c0ffee00-0000-4000-8000-000000000001', repeat('x', 9000), array['a "b"', null], 'odd'
+    from generate_series({}, {}) n"""
+FIRST = [
+    INSERTED.format(1, 40),
+    "insert into plain select n, n from generate_series(1, 40) n; insert into logged values (1, null), (-70000, 'x')",
+]
+SECOND = [
+    """update "every one" set note = null, flag = null, free = 'NaN', ratio = 'Infinity' where id % 3 = 0""",
+    """update "every one" set id = id + 1000, part = 'moved' where id % 4 = 0""",
+    """update "every one" set day = 'infinity', local = '-infinity', instant = '0044-03-15 12:00:00+00 BC' where id = 5""",
+    """delete from "every one" where id % 5 = 1""",
+    "alter table plain add column later numeric; insert into plain values (100, 1, 2.5); update plain set a = 0 where id < 5",
+    "truncate logged; insert into logged values (7, 'after')",
+]
+THIRD = [
+    INSERTED.format(51, 60),
+    "delete from plain where id < 3; alter table plain drop column a",
+    "insert into plain values (200)",
+]
+
+
+@pytest.fixture
+def carried(database, edges, kafka, topic, inside, tmp_path, registry):
+    """A database whose changes a bridge with a registry takes; return what makes a lake, and what runs statements in a format."""
+
+    def make_all(*, per_table):
+        name = topic()
+        given = {"topic": name, "more": settings(registry.url)}
+        if per_table:
+            given["tables"] = {f"public.{table}": "delete" for table in ("every one", "plain", "logged")}
+        made = load(bridge_file(tmp_path, kafka.bootstrap, {SOURCE: [0]}, **given), BridgeFile)
+        make(admin(made.kafka), made)
+        bridge = inside(kafka.bootstrap, {SOURCE: [0]}, **given)
+        database.execute(TABLES)
+        edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more="[records]\nformat = 'json'")
+        edge.init()
+        file, moved = edge.path.read_text(), []
+
+        def run(format_, statements):
+            edge.path.write_text(file.replace("format = 'json'", f"format = '{format_}'"))
+            with edge.running():
+                for statement in statements:
+                    database.execute(statement)
+                moved.append(f"end {len(moved)}")
+                database.execute(f"select pg_logical_emit_message(true, 'headrace.marker', '{moved[-1]}')")
+                here = lambda: b"".join(record.value or b"" for record in read_committed(kafka.bootstrap, name))  # noqa: E731
+                eventually(lambda: here().count(b'"op":"m"') == len(moved), 120, every=0.2, saying="all is in Kafka")
+
+        return name, run
+
+    return make_all
+
+
+@pytest.fixture
+def made_lake(kafka, tmp_path):
+    def make_lake(name, url, *, per_table, section=True):
+        file = tmp_path / f"lake-{section}.toml"
+        file.write_text(
+            f'[lake]\nroot = "lake"\n[kafka]\nbootstrap = "{kafka.bootstrap}"\nprefix = "headrace.{name}"\n'
+            '[spark.settings]\n"spark.sql.shuffle.partitions" = "2"\n'
+            + (f'[registry]\nurl = "{url}"\ntimeout_seconds = 2\n' if section else "")
+            + f'[streams.bank]\ntopic = "{name}"\nsources = ["{SOURCE}"]\n'
+            + "topic_per_table = true\n" * per_table
+        )
+        return load(file, LakeFile)
+
+    return make_lake
+
+
+@pytest.mark.parametrize("per_table", [False, True], ids=["one topic", "a topic for each table"])
+def test_a_stream_in_avro_is_the_sources_rows(carried, made_lake, registry, spark, verified, per_table):
+    name, run = carried(per_table=per_table)
+    lake = made_lake(name, registry.url, per_table=per_table)
+    # given a first load of Avro, then altered tables, then JSON, and Avro again
+    run("avro", FIRST)
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    run("avro", SECOND)
+    run("json", THIRD)
+    run("avro", [INSERTED.format(71, 75), """update "every one" set flag = true where id > 55"""])
+    # when the registry has lost what was noted
+    bronze.load(spark, lake, "bank")
+    for subject in registry.subjects:
+        if name in subject:
+            registry.empty(subject)
+    assert silver.load(spark, lake, "bank").problems == {}
+    compared(spark, lake, verified)
+
+    # then bronze is read again as it was, without the registry
+    before = bronze_rows(spark, lake)
+    replay_bronze.of_bronze(spark, made_lake(name, "http://127.0.0.1:1", per_table=per_table), "bank", None)
+    assert bronze_rows(spark, lake) == before
+    assert not any(key and key.startswith("\0") for key, _ in before)
+
+
+def test_live_rows_are_there_in_avro_too(carried, made_lake, registry, spark):
+    name, run = carried(per_table=False)
+    lake = made_lake(name, registry.url, per_table=False)
+    run("json", ["insert into plain values (1, 1)"])
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    run("avro", ["insert into plain values (2, 2)"])
+    desk = engine.SqlEngine(spark, lake)
+    try:
+        found = desk.ask("SELECT id FROM silver_live.plain ORDER BY id").collect()
+    finally:
+        desk.close()
+    assert [row["id"] for row in found] == [1, 2]
+
+
+def test_a_load_without_the_schemas_commits_nothing_and_says_what_to_do(carried, made_lake, registry, spark, verified):
+    name, run = carried(per_table=False)
+    run("avro", FIRST)
+    for url, section, error, text in (
+        ("", False, NeedsOperator, r"has no \[registry\]"),
+        ("http://127.0.0.1:1", True, Exception, "does not answer"),
+    ):
+        with pytest.raises(error, match=text):
+            bronze.load(spark, made_lake(name, url, per_table=False, section=section), "bank")
+    lake = made_lake(name, registry.url, per_table=False)
+    assert bronze.load(spark, lake, "bank").records > 80
+    assert silver.load(spark, lake, "bank").problems == {}
+    compared(spark, lake, verified)
+
+
+def test_a_record_that_is_not_of_its_schema_is_named_by_its_place(carried, made_lake, registry, kafka, spark):
+    name, run = carried(per_table=False)
+    run("avro", ["insert into plain values (1, 1)"])
+    lake = made_lake(name, registry.url, per_table=False)
+    bronze.load(spark, lake, "bank")
+    written = next(record for record in read_committed(kafka.bootstrap, name) if record.value[:1] == b"\0")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(name, written.value[:-4] + b"secret", written.key, 0)
+    producer.flush(30)
+    with pytest.raises(CorruptInput, match=rf"topic {name}, partition 0, offset \d+: it is in Avro") as caught:
+        bronze.load(spark, lake, "bank")
+    assert "secret" not in str(caught.value)
+
+
+def compared(spark, lake, verified):
+    frames = {f"public__{table}": rows(spark, lake, table) for table in ("every one", "plain", "logged")}
+    found = verified(**frames)
+    assert set(found) == {"public.every one", "public.plain", "public.logged"}
+    for report in found.values():
+        assert (report.equal, report.differences, report.reasons) == (True, [], []), report
+
+
+def rows(spark, lake, table):
+    frame = published_tables.frame(spark, lake, "bank", f"public.{table}")
+    return frame.select(*(f"`{name}`" for name in frame.columns if not name.startswith("_")))
+
+
+def bronze_rows(spark, lake):
+    frame = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    return [tuple(row) for row in frame.orderBy("topic", "partition", "offset").select("key", "value").collect()]

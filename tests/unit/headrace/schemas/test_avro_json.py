@@ -1,0 +1,157 @@
+"""Records in Avro become the JSON that the edge would have written."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from edge.records.avro_records import AvroRecords
+from headrace.schema import Column, TableSchema
+from headrace.schemas.avro_json import Records, UnknownSchema
+from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
+from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
+
+NO_NAME = {"version": "1", "connector": "mariadb", "name": "a/b", "ts_ms": 1, "snapshot": "false", "db": "s", "schema": "s.x",
+           "table": "t t", "server_id": 1, "gtid": None, "file": "f", "pos": 1, "row": 0, "position": "p"}  # fmt: skip
+OF_POSTGRESQL = {"version": "1", "connector": "postgresql", "name": "a/b", "ts_ms": 1, "snapshot": "incremental", "db": "s",
+                 "schema": "public", "table": "9t", "txId": 3, "lsn": None, "position": "p"}  # fmt: skip
+
+
+def written(columns, *changes, key=(), source=NO_NAME):
+    """Return keys and values of changes in Avro, and what reads them with an id for each schema."""
+    schema = TableSchema(schema=source["schema"], table=source["table"], key=list(key), columns=columns)
+    announced = {"source": source, "tableChanges": [schema.change()]}
+    plain = [json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode() for each in (announced, *changes)]
+    rows = [change.get("after") or change.get("before") or {} for change in changes]
+    keys = [json.dumps({name: row[name] for name in key}).encode() if key else None for row in rows]
+    keys, values, (made,) = AvroRecords().encode([None, *keys], plain)
+    schemas = {1000: made.value} | ({1001: made.key} if made.key else {})
+    ids = [b"\0" + number.to_bytes(4, "big") for number in (1001, 1000)]
+    return (
+        [key and ids[0] + key[5:] for key in keys[1:]],
+        [ids[1] + value[5:] for value in values[1:]],
+        plain[1:],
+        Records(schemas),
+    )
+
+
+def column(type_name, form=None, *, name="c", position=1, scale=None, policy=None):
+    return Column(name=name, type_name=type_name, position=position, form=form, scale=scale, policy=policy)
+
+
+VALUES = [
+    ("BIGINT UNSIGNED", None, (1 << 64) - 1),
+    ("BIGINT UNSIGNED", None, 0),
+    ("BIGINT", None, -(1 << 63)),
+    ("int8", None, (1 << 63) - 1),
+    ("TINYINT", None, -1),
+    ("YEAR", None, 2026),
+    ("bool", None, False),
+    ("bool", None, True),
+    ("float4", None, 0.1),
+    ("float4", None, 3.4028235e38),
+    ("FLOAT", None, "NaN"),
+    ("float8", None, "-Infinity"),
+    ("float8", None, 0.1),
+    ("DOUBLE", None, 1e300),
+    ("DOUBLE", None, -0.0),
+    ("bytea", None, "AP8="),
+    ("BLOB", None, ""),
+    ("JSON", None, '{"a":"\\u00e9\\n"}'),
+    ("text", None, 'a "b" \\ \n\t é 🙂 \x7f'),
+    ("timestamptz", None, "2026-01-31T09:15:00.25Z"),
+    ("numeric", None, "12.50"),
+    ("numeric", "org.apache.kafka.connect.data.Decimal", "/2o="),
+    ("numeric", "io.debezium.data.VariableScaleDecimal", {"scale": 2, "value": "BOI="}),
+    ("numeric", "double", 12.5),
+    ("date", "io.debezium.time.Date", -2147472692),
+    ("timestamp", "io.debezium.time.MicroTimestamp", 1),
+    ("anything", None, None),
+]
+
+
+@pytest.mark.parametrize(("type_name", "form", "value"), VALUES, ids=[f"{v[0]}-{v[1]}-{v[2]!r:.20}" for v in VALUES])
+def test_a_value_of_each_type_is_as_in_json(type_name, form, value):
+    change = {"before": None, "after": {"c": value}, "source": NO_NAME, "op": "c", "ts_ms": 5,
+              "transaction": {"id": "7", "total_order": 2, "last": True}}  # fmt: skip
+    _, values, plain, records = written([column(type_name, form, scale=2 if form else None)], change)
+    assert json.loads(records.value(values[0])) == json.loads(plain[0])
+
+
+CHANGES = [
+    {"before": None, "after": {"id": 1, "a b": "x", "c": None}, "op": "c"},
+    {"before": {"id": 1}, "after": {"id": 2, "a b": "x"}, "op": "u", "unchanged": ["c"]},
+    {"before": {"id": 1, "a b": "x", "c": None}, "after": None, "op": "d"},
+    {
+        "before": None,
+        "after": {"id": 2},
+        "op": "u",
+        "unchanged": ["a b", "c"],
+        "too_large": {"bytes": 9, "sha256": "00"},
+    },
+    {"before": None, "after": {"id": 2, "a b": "x", "c": "y"}, "op": "c", "former_key": {"id": 1}},
+    {"before": None, "after": {"id": 2, "a b": "x", "c": "y"}, "op": "r"},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[f"{c['op']}-{'-'.join(list(c)[3:])}" for c in CHANGES])
+@pytest.mark.parametrize("source", [NO_NAME, OF_POSTGRESQL], ids=["mariadb", "postgresql"])
+def test_a_record_of_each_form_is_as_in_json(change, source):
+    columns = [column("int8", name="id"), column("text", name="a b", position=2), column("text", name="c", position=3)]
+    whole = {name: change[name] for name in ("before", "after")} | {
+        name: change[name] for name in ("former_key", "unchanged", "too_large") if name in change
+    } | {"source": source, "op": change["op"], "ts_ms": 5,
+         "transaction": {"id": "7:8", "total_order": 1, "data_collection_order": 1}}  # fmt: skip
+    keys, values, (plain,), records = written(columns, whole, key=["id"], source=source)
+    # Also the order of fields: bronze finds the envelope at the record's end, and the key at its beginning.
+    assert records.value(values[0]) == plain
+    row = change["after"] or change["before"]
+    assert json.loads(records.key(keys[0])) == {"id": row["id"]}
+
+
+def test_changes_of_the_binlog_are_as_in_json():
+    made, batcher = decoder()
+    feed(made, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, ANA + BUDI), rows(32, 2, ANA)))
+    keys, values, (schemas,) = AvroRecords().encode(batcher.keys, batcher.values)
+    number = int.from_bytes(values[1][1:5], "big")
+    of_keys, of_values = Records({number: schemas.key}), Records({number: schemas.value})
+    assert [of_keys.key(key) for key in keys] == list(batcher.keys)
+    assert [json.loads(of_values.value(value)) for value in values] == [json.loads(value) for value in batcher.values]
+
+
+def test_what_is_json_stays_as_it_is():
+    assert Records({}).value(b'{"a":1}') == b'{"a":1}'
+    assert Records({}).key(None) is None
+    assert Records({}).value(None) is None
+
+
+def test_a_schema_that_is_not_known_is_reported():
+    with pytest.raises(UnknownSchema, match="77"):
+        Records({}).value(b"\0\0\0\0\x4d\0")
+
+
+def test_a_record_that_is_not_of_its_schema_is_refused_without_its_values():
+    change = {"before": None, "after": {"c": "secret"}, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
+    _, (value,), _, records = written([column("text")], change)
+    for wrong in (value[:-3], value + b"\0", value[:20]):
+        with pytest.raises(ValueError) as caught:
+            records.value(wrong)
+        assert "secret" not in str(caught.value)
+
+
+def test_an_id_that_a_registry_gave_to_another_table_is_refused():
+    change = {"before": None, "after": {"c": "x"}, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
+    _, (value,), _, _ = written([column("text")], change)
+    other = {**NO_NAME, "table": "u"}
+    _, _, _, records = written([column("text")], {**change, "source": other}, source=other)
+    with pytest.raises(ValueError, match="another table"):
+        records.value(value)
+
+
+def test_spark_executors_need_nothing_but_the_standard_library():
+    code = (
+        "import sys, headrace.schemas.avro_json; print([n for n in ('msgspec', 'pyspark', 'edge') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
