@@ -1,4 +1,5 @@
-"""A column in the form that `[records] decimal`, `time` and `binary` give it: Debezium's, from the JSON that it has otherwise.
+"""A column in the form that `[records] decimal`, `time`, `binary` and `types` give it: Debezium's, from the JSON that it has
+otherwise.
 
 TIMESTAMP is text in UTC in each of Debezium's modes, as it is here. What is no day of the calendar, such as a date with a month
 of zero, is null, and the first of 1970 in a column that is NOT NULL, as Debezium's connectors have zero dates. In a column of a
@@ -15,7 +16,13 @@ from edge.mysql.column_codec import ColumnCodec
 from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
 from headrace.configuration.records import Records
 
-_CONNECT, _TIME_NAMES = "org.apache.kafka.connect.data.", "io.debezium.time."
+_CONNECT, _TIME_NAMES, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
+#: Types that have a name in Debezium, and the values that they have otherwise.
+_NAMED: Final = {
+    "YEAR": f"{_TIME_NAMES}Year", "ENUM": f"{_DATA}Enum", "SET": f"{_DATA}EnumSet", "JSON": f"{_DATA}Json",
+}  # fmt: skip
+_EPOCH_MOMENT: Final = b'"1970-01-01T00:00:00Z"'
+_SRID_BYTES: Final = 4
 _BYTES: Final = frozenset({"BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"})
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _DAY_MICROSECONDS: Final = 86_400_000_000
@@ -35,6 +42,7 @@ def with_debezium_form(
 
     Raises ConfigurationError for a column of a key whose values `records` rounds.
     """
+    found: tuple[str, Write | None] | None
     if codec.type_name == "DECIMAL":
         found = _decimal(records)
     elif codec.type_name in {"DATE", "DATETIME", "TIME"}:
@@ -42,10 +50,12 @@ def with_debezium_form(
     elif codec.type_name in _BYTES:
         found = _binary(records)
     else:
-        found = None
+        found = _other(codec, nullable=nullable or in_key) if records.types == "debezium" else None
     if found is None:
         return codec
     name, write = found
+    if write is None:
+        return codec._replace(form_name=name)
     if in_key:
         table, _, last = column.rpartition(".")
         check_keys_differ(table, [(last, _rounded_by(codec, records))])
@@ -96,6 +106,38 @@ def _binary(records: Records) -> tuple[str, Write] | None:
     if records.binary == "base64-url-safe":
         return "base64-url-safe", lambda value: b'"%b"' % urlsafe_b64encode(b64decode(value))
     return None
+
+
+def _other(codec: ColumnCodec, *, nullable: bool) -> tuple[str, Write | None] | None:
+    kind, length = codec.type_name, codec.length or 0
+    if kind == "TIMESTAMP":
+        return f"{_TIME_NAMES}ZonedTimestamp", partial(_zoned, b"null" if nullable else _EPOCH_MOMENT)
+    if kind == "BIT":
+        return ("boolean", _bit) if length == 1 else (f"{_DATA}Bits", partial(_bits, (length + 7) // 8))
+    if kind == "GEOMETRY":
+        return f"{_DATA}geometry.Geometry", _geometry
+    return (_NAMED[kind], None) if kind in _NAMED else None
+
+
+def _zoned(zero: bytes, value: bytes) -> bytes:
+    """Return a TIMESTAMP, which is in UTC; zero is no moment."""
+    return value if value.endswith(b'Z"') else zero
+
+
+def _bit(value: bytes) -> bytes:
+    return b"true" if value == b'"1"' else b"false"
+
+
+def _bits(size: int, value: bytes) -> bytes:
+    """Return bits, given as digits, in so many bytes, the lowest first."""
+    return b'"%b"' % b64encode(int(value[1:-1], 2).to_bytes(size, "little"))
+
+
+def _geometry(value: bytes) -> bytes:
+    """Return what the server has, SRID and WKB, as a structure; an SRID of 0 is none."""
+    data = b64decode(value)
+    srid = int.from_bytes(data[:_SRID_BYTES], "little")
+    return b'{"wkb":"%b","srid":%b}' % (b64encode(data[_SRID_BYTES:]), b"%d" % srid if srid else b"null")
 
 
 def _unscaled(value: bytes) -> bytes:

@@ -170,7 +170,7 @@ class Decoder:
                 self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
 
     def _begin(self, found: bytes, _end: int = 0) -> None:
-        timestamp, _kind, server_id, _size, log_pos, _flags = events.HEADER(found)
+        timestamp, _kind, server_id, size, log_pos, _flags = events.HEADER(found)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
         group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
@@ -178,16 +178,17 @@ class Decoder:
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
         self._group, self._explicit = group, False
-        self._writer.begin(
-            self._transaction(
-                epoch=self._epoch,
-                commit=commit,
-                commit_ms=timestamp * 1000,
-                server_id=server_id,
-                gtid=group.text,
-                file=file_name(self._base, self._number),
-            )
+        transaction = self._transaction(
+            epoch=self._epoch,
+            commit=commit,
+            commit_ms=timestamp * 1000,
+            server_id=server_id,
+            gtid=group.text,
+            file=file_name(self._base, self._number),
         )
+        if isinstance(transaction, DebeziumTransaction):
+            transaction.move_to(log_pos - size)
+        self._writer.begin(transaction)
         self.xa.begun(commit - len(found), group)
 
     def _end(self, found: bytes, _end: int = 0) -> None:

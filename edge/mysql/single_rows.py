@@ -29,7 +29,7 @@ class SingleRows:
     def begin_event(self, transaction: Transaction, found: bytes) -> None:
         """Note where the event begins whose rows follow.
 
-        MariaDB does not write that within a transaction, nor MySQL in a compressed one: they have the transaction's place.
+        MariaDB does not write that within a transaction, nor MySQL in a compressed one: they have the place where it begins.
         """
         end = int.from_bytes(found[13:17], "little")
         if isinstance(transaction, DebeziumTransaction) and end:

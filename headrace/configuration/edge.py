@@ -164,8 +164,10 @@ class EdgeFile(File, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse settings that would not be followed."""
         if self.source.postgresql is None:
-            for name in ("profile", "messages", *PROFILES["headrace"].keys() - EVERY_ENGINE):
-                if getattr(self.records, name) != getattr(Records(), name):
+            # What the profile sets is for columns that these servers do not have.
+            usual = {"messages": []} | PROFILES[self.records.profile]
+            for name in ("messages", *PROFILES["headrace"].keys() - EVERY_ENGINE):
+                if getattr(self.records, name) != usual[name]:
                     raise ValueError(f"'{name}' of 'records' is for 'postgresql' sources")
             if self.records.time == "isostring":
                 # A TIME of these servers may be negative or longer than a day, which that form does not have.

@@ -48,7 +48,9 @@ _IN_AVRO: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: Those that edges of every engine follow; others are for PostgreSQL.
-EVERY_ENGINE: Final = frozenset({"envelope", "key_change", "truncates", "tombstones", "decimal", "time", "binary"})
+EVERY_ENGINE: Final = frozenset(
+    {"envelope", "key_change", "truncates", "tombstones", "decimal", "time", "binary", "types"}
+)
 
 
 class Records(Section, frozen=True, kw_only=True):
@@ -89,7 +91,8 @@ class Records(Section, frozen=True, kw_only=True):
     interval: Literal["text", "numeric", "string"] | None = None
     #: How `hstore` is written: the database's text, or as Debezium's `hstore.handling.mode`.
     hstore: Literal["text", "json", "map"] | None = None
-    #: How other types are written that have a form of their own in Debezium: arrays, bits, money, `timetz`, geometric types.
+    #: How other types are written that have a form of their own in Debezium: arrays, bits, money, `timetz`, geometric types,
+    #: `ENUM`, `SET` and `YEAR`.
     types: Profile | None = None
     #: Prefixes of `pg_logical_emit_message` whose messages become records; `*` for all.
     messages: list[str] = []

@@ -169,7 +169,11 @@ CAMEL = Group(
 #: Debezium's own connectors, which the edge's records are compared with: archives with all that they need.
 CONNECTORS = Group(
     name="connectors",
-    pins=tuple(f"io.debezium:debezium-connector-{name}:3.6.0.Final:plugin" for name in ("postgres", "mysql")),
+    # The plugin for MariaDB of 3.6 is not in Maven's central repository.
+    pins=(
+        "io.debezium:debezium-connector-postgres:3.6.0.Final:plugin",
+        "io.debezium:debezium-connector-mariadb:3.5.0.Final:plugin",
+    ),
     extension="tar.gz",
 )
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), the demo, what tests

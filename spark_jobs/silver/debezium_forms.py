@@ -14,7 +14,9 @@ from spark_jobs.silver import types
 
 _DATA, _TIME, _KAFKA = "io.debezium.data.", "io.debezium.time.", "org.apache.kafka.connect.data."
 #: Forms that are a name alone.
-NAMES = frozenset(f"{_DATA}{name}" for name in ("Uuid", "Json", "Xml", "TsVector", "Ltree"))
+NAMES = frozenset({
+    *(f"{_DATA}{name}" for name in ("Uuid", "Json", "Xml", "TsVector", "Ltree", "Enum", "EnumSet")), f"{_TIME}Year",
+})  # fmt: skip
 _DECIMAL, _VARIABLE, _BOOLEAN = f"{_KAFKA}Decimal", f"{_DATA}VariableScaleDecimal", "boolean"
 _DATES = (f"{_TIME}Date", f"{_KAFKA}Date")
 _ISO = tuple(f"{_TIME}{name}" for name in ("IsoDate", "IsoTime", "IsoTimestamp"))
@@ -51,13 +53,16 @@ class Form(NamedTuple):
     name: str
     #: Of a decimal.
     scale: int = 0
+    #: Of a second, which a TIME of MariaDB and MySQL has always; None for those of others, without zeros at their end.
+    digits: int | None = None
 
 
 def of(column: SourceColumn) -> Form | None:
     """Return the form to read a column by; None where its values are ordinary text."""
     if column.form is None or column.form in {_ZONED, *NAMES}:
         return None
-    return Form(_CONNECT.get(column.form, column.form), column.scale or 0)
+    digits = column.length or 0 if column.type_name == "TIME" else None
+    return Form(_CONNECT.get(column.form, column.form), column.scale or 0, digits)
 
 
 def readable(column: SourceColumn) -> bool:
@@ -70,15 +75,15 @@ def readable(column: SourceColumn) -> bool:
     if form in _CONNECT:
         return column.length is not None and column.length <= _MILLISECOND_DIGITS
     if form == _DECIMAL:
-        return kind == "numeric" and isinstance(types.of(column), T.DecimalType)
-    return form == _BOOLEAN and kind in {"bit", "varbit"}
+        return kind in {"numeric", "DECIMAL"} and isinstance(types.of(column), T.DecimalType)
+    return form == _BOOLEAN and kind in {"bit", "varbit", "BIT"}
 
 
 def text(value: Column, form: Form) -> Column:
     """Return a parsed value, as text, in the ordinary form; null where it is no value of this form."""
     name = form.name
     if name in {*_DATES, *_TIMESTAMPS, *_CLOCKS, *_ISO}:
-        return _temporal(value, name)
+        return _temporal(value, form)
     if name == _DECIMAL:
         return _decimal(value, F.lit(form.scale))
     if name == _VARIABLE:
@@ -88,13 +93,14 @@ def text(value: Column, form: Form) -> Column:
     return _array(value, is_boolean=name == "array<boolean>")
 
 
-def _temporal(value: Column, name: str) -> Column:
+def _temporal(value: Column, form: Form) -> Column:
+    name = form.name
     if name in _DATES:
         return _days(value.try_cast("int"))
     if name in _TIMESTAMPS:
         return _moment(value.try_cast("bigint"), name)
     if name in _CLOCKS:
-        return _clock(_in_micros(value.try_cast("bigint"), _CLOCKS[name]))
+        return _clock(_in_micros(value.try_cast("bigint"), _CLOCKS[name]), form.digits)
     local = F.rtrim(value, F.lit("Z"))
     return _infinite(local, _INFINITE_TEXTS.get(name, ("", "")), local)
 
@@ -119,12 +125,16 @@ def _in_micros(number: Column, unit: int) -> Column:
     return number * unit if unit > 0 else F.call_function("div", number, F.lit(-unit))
 
 
-def _clock(micros: Column) -> Column:
-    """Return a time of day as the database prints it."""
-    seconds, fraction = F.floor(micros / 1_000_000), micros % 1_000_000
+def _clock(micros: Column, digits: int | None) -> Column:
+    """Return a time as the database prints it; those of MariaDB and MySQL may be negative, or longer than a day."""
+    size = F.abs(micros)
+    seconds, fraction = F.floor(size / 1_000_000), size % 1_000_000
     shown = F.format_string("%02d:%02d:%02d", F.floor(seconds / 3600), F.floor(seconds / 60) % 60, seconds % 60)
-    digits = F.rtrim(F.lpad(fraction.cast("string"), 6, "0"), F.lit("0"))
-    return F.when(fraction == 0, shown).otherwise(F.concat(shown, F.lit("."), digits))
+    shown = F.concat(F.when(micros < 0, "-").otherwise(""), shown)
+    part = F.lpad(fraction.cast("string"), 6, "0")
+    if digits is not None:
+        return F.concat(shown, F.lit("."), part.substr(1, digits)) if digits else shown
+    return F.when(fraction == 0, shown).otherwise(F.concat(shown, F.lit("."), F.rtrim(part, F.lit("0"))))
 
 
 def _decimal(value: Column, scale: Column) -> Column:

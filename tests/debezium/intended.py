@@ -26,3 +26,25 @@ VALUES = {
 }
 #: With `decimal = "string"`.
 TEXTS = {"value.after.n": "Debezium's text of NaN is NAN; ours is PostgreSQL's"}
+#: Of all records of MariaDB.
+MARIADB_ENVELOPE = {
+    "headers.__debezium.context.*": "names Debezium's own connector, task and run",
+    "value.source.version": "each product has its own",
+    "value.source.name": "Debezium's is the prefix of its topics; ours is the source, REGION/NAME",
+    "value.source.schema": "added: repeats the database, since tables of every engine are named by a schema",
+    "value.source.position": "added: the position of the change, by which records are in order and unique",
+    "value.transaction.last": "added: ends a transaction",
+    "value.former_key.*": "added to the second record of a changed key: its former key",
+    "value.after.later": "Connect's JSON converter writes a column's default in place of null; ours is the row's value",
+}
+#: Of values of MariaDB.
+MARIADB_VALUES = {
+    "value.after.p.*": "the log does not say which geometries a column takes: ours has no x and y of a POINT, which its WKB has",
+    "value.before.p.*": "as in the new row",
+}
+#: With `time = "connect"`.
+MARIADB_CONNECT = {
+    f"value.{row}.{column}": "Connect's Time is within one day: of others Debezium has null; ours is the milliseconds"
+    for row in ("before", "after")
+    for column in ("ti", "ti3")
+}

@@ -44,9 +44,9 @@ def test_changes_have_debeziums_fields_and_changed_keys_are_two_records(maria_ed
         assert [(it["total_order"], it["data_collection_order"]) for it in numbers] == [
             (number, number) for number in range(1, len(event) + 1)
         ]
-    # This server does not write where events within a transaction are: it is the end of its GTID event.
+    # This server does not write where events within a transaction are: it is the beginning of its GTID event.
     log = maria.execute(f"show binlog events in '{inserts[0]['source']['file']}'")
-    assert {change["source"]["pos"] for change in changes} <= {row[4] for row in log if row[2] == "Gtid"}
+    assert {change["source"]["pos"] for change in changes} <= {row[1] for row in log if row[2] == "Gtid"}
     deleted, created = updates[1], updates[2]
     assert (deleted["before"]["id"], deleted["after"], created["before"], created["after"]["id"]) == (2, None, None, 20)
     assert deleted["source"]["position"] == created["source"]["position"]

@@ -237,10 +237,15 @@ def test_records_of_a_source_that_does_not_follow_them_are_refused(tmp_path):
     assert load(file, EdgeFile).records.tombstones
     file.write_text(maria + '\n[records]\nenvelope = "debezium"\nkey_change = "delete-create"\n')
     assert load(file, EdgeFile).records.key_change == "delete-create"
-    for other in ('profile = "debezium"', 'messages = ["a"]', 'types = "debezium"', 'time = "isostring"'):
+    file.write_text(maria + '\n[records]\nprofile = "debezium"\nbinary = "hex"\n')
+    assert load(file, EdgeFile).records.types == "debezium"
+    for other in ('messages = ["a"]', 'unavailable = "placeholder"', 'interval = "numeric"', 'time = "isostring"'):
         file.write_text(maria + f"\n[records]\n{other}\n")
         with pytest.raises(ConfigurationError, match="'records' is for 'postgresql'"):
             load(file, EdgeFile)
+    file.write_text(maria + '\n[records]\nprofile = "debezium"\nhstore = "text"\n')
+    with pytest.raises(ConfigurationError, match="'hstore' of 'records' is for 'postgresql'"):
+        load(file, EdgeFile)
 
 
 def test_files_of_secrets_and_of_authorities_are_relative_to_the_file(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
-"""Values of the binlog in Debezium's forms, by `[records]` decimal, time and binary."""
+"""Values of the binlog in Debezium's forms, by `[records]` decimal, time, binary and types."""
 
+import base64
 import json
 
 import pytest
@@ -125,3 +126,47 @@ def test_nanoseconds_that_do_not_fit_into_64_bits_stop_the_source():
     far = FIRST.replace(moment(2026, 1, 31, AT, b"\0\0\1"), moment(9999, 12, 31, AT, b"\0\0\1"))
     with pytest.raises(NeedsOperator, match=r"accounts\.m has a time before 1678 or after 2261"):
         keyed(far, Records(time="nanoseconds"), "n")
+
+
+OTHERS = (
+    Column("id", 3, unsigned=False), Column("one", 16, b"\x01\x00"), Column("ten", 16, b"\x02\x01"), Column("y", 13),
+    Column("at", 17, b"\x00"), Column("g", 255, b"\x04"), Column("u", 3, unsigned=True),
+)  # fmt: skip
+POINT = b"\1\1\0\0\0" + b"\0" * 16
+
+
+def others(at, srid=0, nullable=None, **records):
+    made, batcher = decoder(records=Records(**records))
+    row = (
+        b"\0\1\0\0\0" + b"\1" + b"\2\1" + b"\x7e" + at + (25).to_bytes(4, "little") + srid.to_bytes(4, "little") + POINT
+    )
+    row += b"\xff\xff\xff\xff"
+    described = table_map(*OTHERS, nullable=nullable)
+    feed(made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, row), xid(500))
+    columns = json.loads(batcher.values[0])["tableChanges"][0]["table"]["columns"]
+    return {it["name"]: it.get("form") for it in columns}, json.loads(batcher.values[1])["after"]
+
+
+def test_other_types_are_as_debezium_has_them():
+    forms, row = others((1769850900).to_bytes(4, "big"), 4326, types="debezium")
+    wkb = base64.b64encode(POINT).decode()
+    assert row == {
+        "id": 1, "one": True, "ten": "AQI=", "y": 2026, "at": "2026-01-31T09:15:00Z", "g": {"wkb": wkb, "srid": 4326},
+        "u": 4294967295,
+    }  # fmt: skip
+    data = "io.debezium.data."
+    assert forms == {
+        "id": None, "one": "boolean", "ten": f"{data}Bits", "y": f"{TIME}Year", "at": f"{TIME}ZonedTimestamp",
+        "g": f"{data}geometry.Geometry", "u": None,
+    }  # fmt: skip
+
+
+def test_a_zero_timestamp_is_null_or_the_first_of_1970():
+    zero = b"\0\0\0\0"
+    assert others(zero, types="debezium")[1]["at"] is None
+    assert others(zero, types="debezium", nullable=b"\0")[1]["at"] == "1970-01-01T00:00:00Z"
+    assert others(zero)[1]["at"] == "0000-00-00 00:00:00"
+
+
+def test_a_geometry_without_an_srid_has_none():
+    assert others(b"\0\0\0\1", types="debezium")[1]["g"]["srid"] is None
