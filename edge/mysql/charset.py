@@ -21,6 +21,11 @@ _CODECS: Final = {
     "cp932": "cp932", "ujis": "euc_jp", "euckr": "euc_kr", "ucs2": "utf_16_be", "utf16": "utf_16_be",
     "utf16le": "utf_16_le", "utf32": "utf_32_be",
 }  # fmt: skip
+#: Most bytes of a character, where it is not one: the log has a column's length in bytes.
+_WIDTHS: Final = {
+    "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "big5": 2, "gbk": 2, "gb2312": 2,
+    "gb18030": 4, "sjis": 2, "cp932": 2, "ujis": 3, "euckr": 2,
+}  # fmt: skip
 #: The servers' latin1 is Windows' code page 1252, with its five holes filled by the control characters of ISO 8859-1.
 _LATIN1 = "".join(
     bytes([byte]).decode("latin1" if byte in {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252") for byte in range(256)
@@ -30,6 +35,11 @@ _LATIN1 = "".join(
 def known() -> frozenset[str]:
     """Return the character sets that are read."""
     return UTF8 | _CODECS.keys() | {"latin1", BINARY}
+
+
+def width(charset: str) -> int:
+    """Return how many bytes a character of a character set takes at most."""
+    return _WIDTHS.get(charset, 1)
 
 
 def decoder(charset: str, column: str) -> str:

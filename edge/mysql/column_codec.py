@@ -146,7 +146,8 @@ def _characters(
         read = (*read, "{v} = inflated({v})")
     binary, text = names
     of = charset.BINARY if field.collation == types.BINARY else charset_of(field.collation)
-    length = field.meta if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
+    # As declared, in characters.
+    length = field.meta // charset.width(of) if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
     if of == charset.BINARY:
         # The log leaves zeros at the end of a BINARY out.
         padded = f".ljust({field.meta}, b'\\0')" if field.type == types.STRING else ""
