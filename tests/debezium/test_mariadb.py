@@ -107,7 +107,8 @@ def both(maria, maria_edges, brokers, inside, connect, tmp_path):
         maria.execute("set time_zone = '+00:00'")
         for statement in tables_sql:
             maria.execute(statement)
-        prefixes = [f"{product}-{maria.name}" for product in ("ours", "theirs")]
+        # Not the names of the other test's connectors, whose offsets the worker keeps.
+        prefixes = [f"{product}-maria-{maria.name}" for product in ("ours", "theirs")]
         given = {"topic": prefixes[0], "tables": {f"{maria.name}.{table}": "delete" for table in tables}}
         file = load(bridge_file(tmp_path, brokers.bootstrap, {"jakarta/bank": [0]}, **given), BridgeFile)
         make(admin(file.kafka), file)

