@@ -11,6 +11,9 @@ import re
 import struct
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+
+# `json.dumps` without its arguments, which make an encoder of Python's for each text.
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 #: Reads a value at a place: its JSON, and the place after it.
@@ -43,7 +46,11 @@ _LARGEST: Final = 1 << 63
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
+    byte = data[at]
+    at += 1
+    if byte < _CONTINUED:
+        return byte >> 1 ^ -(byte & 1), at
+    number, shift = byte & 0x7F, 7
     while True:
         byte = data[at]
         at += 1
@@ -72,7 +79,7 @@ def _plain_text(data: bytes, at: int) -> tuple[str, int]:
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
     found, at = _data(data, at)
-    return json.dumps(found.decode(), ensure_ascii=False), at
+    return encode_basestring(found.decode()), at
 
 
 def _boolean(data: bytes, at: int) -> tuple[str, int]:
@@ -144,7 +151,7 @@ class _Field:
 
     def __init__(self, field: Mapping[str, Any]) -> None:
         self.name = field.get("headrace.column", field["name"])
-        self.start = json.dumps(self.name, ensure_ascii=False) + ":"
+        self.start = encode_basestring(self.name) + ":"
         kind = field["type"]
         #: The number of the union's branch that is null; None where the field is required.
         self.null = kind.index("null") if isinstance(kind, list) else None
@@ -153,10 +160,12 @@ class _Field:
     def value(self, data: bytes, at: int) -> tuple[str | None, int]:
         """Return the JSON of the value, None for null, and the place after it."""
         if self.null is not None:
-            branch, at = _long(data, at)
-            if branch == self.null:
+            # Of two branches: a byte.
+            branch = data[at]
+            at += 1
+            if branch == 2 * self.null:
                 return None, at
-            if branch != 1 - self.null:
+            if branch != 2 - 2 * self.null:
                 raise ValueError("a union has no such branch")
         return self.read(data, at)
 
@@ -214,6 +223,8 @@ class ValueReader:
         self._row = _Row(fields["before"][1]["fields"])
         self._former = _Row(fields["former_key"][1]["fields"]) if keyed else None
         self._source = [_Field(field) for field in fields["source"]["fields"]]
+        #: The table that records were of, as they name it.
+        self._table = ("", "")
 
     def read(self, data: bytes) -> bytes:
         """Return a change as JSON."""
@@ -231,10 +242,11 @@ class ValueReader:
         after, at = _optional(self._row.read, data, at)
         last, at = _optional(_boolean, data, at)
         _ends(data, at)
-        left_out = frozenset(unchanged or ())
+        if unchanged and after is not None:
+            after = [each for each in after if each[0].name not in unchanged]
         return "".join((
             '{"before":', "null" if before is None else _object(_key_alone(before)),
-            ',"after":', "null" if after is None else _object([each for each in after if each[0].name not in left_out]), ",",
+            ',"after":', "null" if after is None else _object(after), ",",
             "" if former is None else f'"former_key":{_object(former)},',
             "" if unchanged is None else f'"unchanged":{json.dumps(unchanged, ensure_ascii=False, separators=(",", ":"))},',
             "" if too_large is None else f'"too_large":{too_large},',
@@ -249,10 +261,13 @@ class ValueReader:
             value, at = field.value(data, at)
             if value is not None or field.name not in _IF_THERE:
                 found[field.name] = field.start + ("null" if value is None else value)
-        names = [json.loads(found[name].partition(":")[2] or "null") or "" for name in ("schema", "table")]
-        if not self._namespace.endswith("".join(f".{_adjusted(name)}" for name in names)):
-            # An id that a registry gave again, after it was emptied.
-            raise ValueError("the schema is of another table")
+        table = found["schema"], found["table"]
+        if table != self._table:
+            names = [json.loads(each.partition(":")[2]) or "" for each in table]
+            if not self._namespace.endswith("".join(f".{_adjusted(name)}" for name in names)):
+                # An id that a registry gave again, after it was emptied.
+                raise ValueError("the schema is of another table")
+            self._table = table
         position = found.pop("position")
         first = [found.pop(name) for name in _FIRST if name in found]
         return '"source":{' + ",".join([*first, *found.values(), position]) + "},", at
