@@ -136,7 +136,9 @@ def verify(bank, monkeypatch, capsys, spark):
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             command.main()
-        said = json.loads(capsys.readouterr().out)
+        answer = capsys.readouterr()
+        assert answer.out, f"exit code {ended.value.code}: {answer.err}"
+        said = json.loads(answer.out)
         return ended.value.code, {each["table"].removeprefix("public."): each for each in said["tables"]}
 
     return run

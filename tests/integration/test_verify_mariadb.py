@@ -178,7 +178,9 @@ def verify(pay, monkeypatch, capsys, spark):
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             command.main()
-        said = json.loads(capsys.readouterr().out)
+        answer = capsys.readouterr()
+        assert answer.out, f"exit code {ended.value.code}: {answer.err}"
+        said = json.loads(answer.out)
         return ended.value.code, {each["table"].partition(".")[2]: each for each in said["tables"]}
 
     return run
