@@ -15,7 +15,7 @@ import pytest
 from headrace.amqp.transport import Condition, Delivery, Endpoint
 from headrace.batch import Batch, decode
 from headrace.position import Position
-from headrace.schemas import avro_json
+from headrace.schemas.avro_json.records import Records
 from infra.local.ports import free_port
 from tests.amqp_peer import Listener
 
@@ -182,8 +182,8 @@ class Interconnect(Listener):
         index = batch.index_after(tail)
         positions = list(batch.positions())
         # What is in Avro is looked at as the JSON that it would have been.
-        keys = avro_json.Records({each.number: each.key for each in batch.written if each.key})
-        values = avro_json.Records({each.number: each.value for each in batch.written})
+        keys = Records({each.number: each.key for each in batch.written if each.key})
+        values = Records({each.number: each.value for each in batch.written})
         for number in range(index, len(batch)):
             key, value = batch.keys[number], batch.values[number]
             self.records.append((positions[number], _plain(keys.key(key)), _plain(values.value(value))))

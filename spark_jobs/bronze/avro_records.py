@@ -16,6 +16,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.registry.client import NotThere, RegistryClient
 from headrace.schemas import avro_json
+from headrace.schemas.avro_json.records import Reader, reader_of
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import records, rows
 from spark_jobs.errors import AVRO, mark
@@ -86,7 +87,7 @@ def _looked_up(client: RegistryClient, url: str, stream: str, number: int) -> st
             hint="Is it the registry of the bridge's file? If it was emptied, restore it.",
         ) from error
     try:
-        avro_json.reader_of(text)
+        reader_of(text)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CorruptInput(
             f"bronze {stream}: schema {number} of the schema registry at {url} is none of an edge's",
@@ -102,5 +103,5 @@ def _id(name: str) -> Column:
     return F.when(F.hex(F.substring(data, 1, 1)) == "00", number)
 
 
-def _reader(schemas: Mapping[int, str]) -> avro_json.Reader:
-    return avro_json.Reader(dict(schemas), mark("{topic}", "{partition}", "{offset}", "avro-form"), _UNKNOWN)
+def _reader(schemas: Mapping[int, str]) -> Reader:
+    return Reader(dict(schemas), mark("{topic}", "{partition}", "{offset}", "avro-form"), _UNKNOWN)

@@ -8,7 +8,7 @@ import pytest
 
 from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
-from headrace.schemas.avro_json import Records, UnknownSchema
+from headrace.schemas.avro_json.records import Records, UnknownSchema
 from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
 
@@ -151,7 +151,8 @@ def test_an_id_that_a_registry_gave_to_another_table_is_refused():
 
 def test_spark_executors_need_nothing_but_the_standard_library():
     code = (
-        "import sys, headrace.schemas.avro_json; print([n for n in ('msgspec', 'pyspark', 'edge') if n in sys.modules])"
+        "import sys, headrace.schemas.avro_json.records\n"
+        "print([n for n in ('msgspec', 'pyspark', 'edge') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
