@@ -59,8 +59,8 @@ def is_unread(error: Exception) -> bool:
 def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch) -> None:
     """Look up and note the schemas of records in some ranges that are not noted.
 
-    Raises NeedsOperator when the lake's file has no registry, when the registry refuses, or has not one of them; NotConnected
-    when it does not answer; CorruptInput for a schema that is none of an edge's.
+    Raises NeedsOperator when the lake's file has no registry, and when the registry refuses or does not have one of them;
+    NotConnected when it does not answer; CorruptInput for a schema that no edge writes.
     """
     if lake.registry is None:
         raise NeedsOperator(
@@ -83,14 +83,14 @@ def _looked_up(client: RegistryClient, url: str, stream: str, number: int) -> st
         text = client.schema(number)
     except NotThere as error:
         raise NeedsOperator(
-            f"bronze {stream}: records were written with schema {number}, which the schema registry at {url} has not",
+            f"bronze {stream}: records were written with schema {number}, which the schema registry at {url} does not have",
             hint="Is it the registry of the bridge's file? If it was emptied, restore it.",
         ) from error
     try:
         reader_of(text)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CorruptInput(
-            f"bronze {stream}: schema {number} of the schema registry at {url} is none of an edge's",
+            f"bronze {stream}: schema {number} of the schema registry at {url} was not written by an edge",
             hint="See what else writes to the stream's topics.",
         ) from error
     return text

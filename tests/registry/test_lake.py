@@ -1,5 +1,7 @@
 """A stream in Avro becomes the same rows in the lake as one in JSON: a source, its edge, a bridge, the registry, and verify."""
 
+import json
+
 import pytest
 from confluent_kafka import Producer
 
@@ -172,6 +174,21 @@ def test_a_record_that_is_not_of_its_schema_is_named_by_its_place(carried, made_
     with pytest.raises(CorruptInput, match=rf"topic {name}, partition 0, offset \d+: it is in Avro") as caught:
         bronze.load(spark, lake, "bank")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["an id that is not there", "a schema that no edge writes"])
+def test_a_schema_that_the_lake_cannot_use_stops_the_load(topic, made_lake, registry, kafka, spark, is_there):
+    name, number = topic(), 999_999
+    if is_there:
+        foreign = {"type": "record", "name": "Envelope", "fields": [{"name": "op", "type": "string"}]}
+        number = registry.request("POST", f"/subjects/{name}-value/versions", {"schema": json.dumps(foreign)})["id"]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(name, b"\0" + number.to_bytes(4, "big") + b"\2c")
+    producer.flush(30)
+    lake = made_lake(name, registry.url, per_table=False)
+    error, text = (CorruptInput, "was not written by an edge") if is_there else (NeedsOperator, "does not have")
+    with pytest.raises(error, match=f"schema {number}.*{text}"):
+        bronze.load(spark, lake, "bank")
 
 
 def compared(spark, lake, verified):

@@ -56,7 +56,7 @@ def _read(reader: KeyReader | ValueReader, data: bytes) -> bytes:
 
 
 def reader_of(schema: str) -> KeyReader | ValueReader:
-    """Return what reads records of a schema; raise ValueError, KeyError or TypeError for one that is none of an edge's."""
+    """Return what reads records of a schema; raise ValueError, KeyError or TypeError for one that no edge writes."""
     return ValueReader(schema) if json.loads(schema).get("name") == "Envelope" else KeyReader(schema)
 
 
