@@ -32,6 +32,8 @@ from bridge.schemas.registered import RegisteredSchemas
 from bridge.service import BridgeService
 from bridge.source.route import first_places, learn, routes
 from bridge.stalls import Stalls
+from bridge.withheld.reader import KafkaReader
+from bridge.withheld.releaser import Releaser
 from headrace.backoff import Backoff
 from headrace.certificates.expiry import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
@@ -152,6 +154,8 @@ class Bridge:
             self._start("membership", self._membership.turn)
             if (schemas := self.schemas) is not None:
                 self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
+                releaser = Releaser(self.registry, schemas, KafkaReader(file.kafka, file.group, self._admin))
+                self._start("withheld", lambda: releaser.turn(_TURN_SECONDS))
             self.deliveries.start(self._start)
             if (requests := self.requests) is not None:
                 self._start("requests", lambda: requests.turn(0.1))

@@ -104,15 +104,18 @@ def doctor(path: Path, as_json: bool) -> None:
 @_CONFIG
 @_JSON
 def positions(path: Path, as_json: bool) -> None:
-    """Show each source's committed position, by whom and when it was committed."""
+    """Show each source's committed position, by whom and when it was committed, and which tables are withheld."""
     from bridge.kafka.survey import survey
 
     known = survey(load(path, BridgeFile))
     if as_json:
         print(json.dumps(known, indent=2))
         return
-    columns = ("source", "position", "epoch", "partitions", "committed_at", "bridge")
-    _table(columns, [{**each, "partitions": _listed(each["offsets"])} for each in known])
+    columns = ("source", "position", "epoch", "partitions", "committed_at", "bridge", "withheld")
+    _table(
+        columns,
+        [{**each, "partitions": _listed(each["offsets"]), "withheld": ", ".join(each["withheld"])} for each in known],
+    )
 
 
 @bridge.command()
@@ -200,17 +203,19 @@ def move(path: Path, source: str) -> None:
 
 @bridge.command()
 @_CONFIG
+@click.option("--discard-withheld", is_flag=True, help="Give up records that wait for the schema registry.")
 @click.argument("source")
-def forget(path: Path, source: str) -> None:
+def forget(path: Path, source: str, *, discard_withheld: bool) -> None:
     """Forget the committed position of SOURCE, which was retired; its records stay.
 
     First take it out of the files of all bridges that share sources with this one, and stop these bridges: refused while one of
     them runs, which may serve it. Its partitions are free for another source afterwards.
     """
+    from bridge.kafka.client import admin
     from bridge.kafka.survey import forget as forget_source
 
     file = load(path, BridgeFile)
-    held = forget_source(file, source)
+    held = forget_source(file, admin(file.kafka), source, discard_withheld=discard_withheld)
     partitions = ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(held.offsets))
     print(f"source {source}: forgotten; it was at {held.position or 'no position'} in {partitions}, which are free now")
 

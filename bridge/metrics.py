@@ -79,6 +79,8 @@ class SourceMetrics:
     rate: Rate = field(default_factory=Rate)
     #: Tables that have no topic, in a stream with topics of tables: their records are in the stream's own one.
     without_topic: Collection[str] = ()
+    #: Tables whose records wait, because the registry refuses their schema; by name, with its reason.
+    withheld: Mapping[str, str] = field(default_factory=dict)
 
     edge_captured_lag = reported(
         "captured_lag_seconds",
@@ -154,6 +156,12 @@ class SourceMetrics:
         return len(self.without_topic)
 
     @property
+    @worked_out("tables_withheld", "Tables whose records wait, because the schema registry refuses their schema.")
+    def withheld_count(self) -> int | None:
+        """How many there are now; None where another bridge has to know."""
+        return len(self.withheld) if self.served else None
+
+    @property
     @worked_out("edge_heard", "1 while the edge is heard as often as it promises, 0 while not.")
     def heard(self) -> int | None:
         """Whether a batch came lately; None where another bridge has to know."""
@@ -201,7 +209,7 @@ class SourceMetrics:
         self.state, self.reason = "starting", ""
         self.started_at, self.heard_at = time.monotonic(), 0.0
         self.waiting_since = self.complete = None
-        self.edge = {}
+        self.edge, self.withheld = {}, {}
 
     def hear(self, figures: Figures, size: int) -> None:
         """Note that a batch came, with the figures that it carries, if any."""

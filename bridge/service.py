@@ -23,6 +23,8 @@ DELIVERY_PREFIX = "headrace_bridge_delivery"
 CONNECTION_PREFIX = PREFIX
 #: A bridge whose main thread did not turn for so long, in seconds, hangs.
 _HUNG_SECONDS = 60.0
+#: Tables that a warning names.
+_SHOWN = 5
 
 
 class BridgeService:
@@ -171,8 +173,14 @@ def _warnings(figures: SourceMetrics) -> list[str]:
         )
         warnings.insert(0, f"{why} for {figures.stalled_seconds:.0f} s")
     if figures.without_topic:
-        shown = ", ".join(sorted(figures.without_topic)[:5]) + ", ..." * (len(figures.without_topic) > 5)
+        shown = ", ".join(sorted(figures.without_topic)[:_SHOWN]) + ", ..." * (len(figures.without_topic) > _SHOWN)
         warnings.append(f"tables without a topic, whose records go to the stream's own: {shown}")
+    warnings += [
+        f"table {table} is withheld from its topic: {reason or 'the registry refused its schema'}"
+        for table, reason in sorted(figures.withheld.items())[:_SHOWN]
+    ]
+    if len(figures.withheld) > _SHOWN:
+        warnings.append(f"and {len(figures.withheld) - _SHOWN} other tables")
     if figures.silent is None:
         return [
             "its edge has not been heard since the bridge started",

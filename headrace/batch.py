@@ -32,7 +32,7 @@ A value in Avro begins with a byte of 0 and the number, in four bytes, of what i
 its tombstone. All other values are JSON, whose first byte is another one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,6 +52,9 @@ Figures = dict[str, int | float | str]
 #: Kafka headers of records, by the record's index.
 Headers = dict[int, list[tuple[str, bytes]]]
 
+#: The first byte of a value in Avro, and of its key.
+AVRO_MARK = b"\0"
+
 _LEVEL = 1
 
 
@@ -66,6 +69,16 @@ class WrittenWith(NamedTuple):
     #: None for a table without a key.
     key: str | None
     value: str
+
+    @property
+    def mark(self) -> bytes:
+        """The first five bytes of the table's values and keys in the batch."""
+        return AVRO_MARK + self.number.to_bytes(4, "big")
+
+    @property
+    def name(self) -> str:
+        """The table, `schema.table`."""
+        return f"{self.schema}.{self.table}"
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +131,36 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 return index
         return index
+
+    def part(self, indexes: Sequence[int]) -> "Batch":
+        """Return a batch of some of the records, named by their indexes in ascending order; there must be one."""
+        wanted = set(indexes)
+        segments: list[Segment] = []
+        at = 0
+        for commit, ordinal, count in self.segments:
+            # Those of one segment stay together where they were: others may have one position, and are apart for that.
+            length = 0
+            for number in range(count + 1):
+                if number < count and at + number in wanted:
+                    length += 1
+                elif length:
+                    segments.append((commit, ordinal + number - length, length))
+                    length = 0
+            at += count
+        epoch, (commit, ordinal, count) = self.last.epoch, segments[-1]
+        keys, values = ([each[index] for index in indexes] for each in (self.keys, self.values))
+        heads = {(value or key or b"")[:5] for key, value in zip(keys, values, strict=True)}
+        return msgspec.structs.replace(
+            self,
+            first=Position(epoch, *segments[0][:2]),
+            last=Position(epoch, commit, ordinal + count - 1),
+            segments=segments,
+            keys=keys,
+            values=values,
+            figures={},
+            headers={number: self.headers[index] for number, index in enumerate(indexes) if index in self.headers},
+            written=[each for each in self.written if each.mark in heads],
+        )
 
 
 def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:

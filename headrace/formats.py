@@ -65,10 +65,10 @@ SNAPSHOT_PLAN: Final = Format("snapshot plan", 2, 1)
 SNAPSHOT_REQUEST: Final = Format("snapshot request", 1, 1)
 TABLE_HISTORY: Final = Format("table history", 1, 1)
 SNAPSHOT_PLACE: Final = Format("snapshot place", 1, 1)
-#: Version 1, of releases up to 0.1, has no number in its text (bridge/kafka/position_text.py).
+#: Version 1, of releases up to 0.1, has no number in its text; version 3 has withheld tables (bridge/kafka/position_text.py).
 COMMITTED_POSITION: Final = Format(
     "committed position",
-    2,
+    3,
     1,
     newer_hint="A newer bridge wrote it: run that release of the bridge again, or a later one. Do not delete the group: "
     "its positions would be lost.",
@@ -96,10 +96,10 @@ VERIFICATION: Final = Format(
     newer_hint='Headquarters is newer than the edge: upgrade the edge, or verify with via = "direct".',
     older_hint="The edge is newer than headquarters: upgrade the lake.",
 )
-#: What `headrace bridge export` prints.
+#: What `headrace bridge export` prints; version 2 has withheld tables, and without any it is of version 1.
 EXPORTED_POSITIONS: Final = Format(
     "exported positions",
-    1,
+    2,
     1,
     newer_hint="Import them with that release of the bridge.",
 )

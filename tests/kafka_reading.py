@@ -24,7 +24,7 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
     A commit returns before its marker is written, and readers see nothing until then: transactions that are open now are waited
     for. Kafka itself ends those of a bridge that died.
     """
-    ends = _ends(bootstrap, topic)
+    places = ends(bootstrap, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -39,7 +39,7 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
     )
     try:
         records = []
-        for place, end in ends.items():
+        for place, end in places.items():
 
             def decided(place: TopicPartition = place, end: int = end) -> tuple[int, int] | None:
                 # By what this consumer may read.
@@ -66,7 +66,7 @@ def read_committed(bootstrap: str, topic: str) -> list[Record]:
         consumer.close()
 
 
-def _ends(bootstrap: str, topic: str) -> dict[TopicPartition, int]:
+def ends(bootstrap: str, topic: str) -> dict[TopicPartition, int]:
     """Return where each partition ends, what is not committed yet included."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     partitions = sorted(admin.list_topics(topic, timeout=60).topics[topic].partitions)

@@ -87,7 +87,8 @@ def newest_of(entries: Entries) -> Committed:
     """Return what entries of one source hold."""
     # All were committed at once, unless the assignment was changed: the newest counts.
     text = max((text for _, text in entries.values()), key=lambda text: text.at)
-    return Committed(text.position, text.at, text.bridge, {place: offset for place, (offset, _) in entries.items()})
+    offsets = {place: offset for place, (offset, _) in entries.items()}
+    return Committed(text.position, text.at, text.bridge, offsets, text.withheld)
 
 
 @contextmanager

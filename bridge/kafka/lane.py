@@ -234,7 +234,7 @@ class Lane:
                 reason = own[0] if own else error
             is_suspect = source in suspects
             if is_suspect:
-                self._registry.states[source].needs_records |= part.records > 0
+                self._registry.states[source].needs_records |= bool(part.partitions)
             waiting.append(self._registry.failed(part.session, reason, isolate=is_suspect, rest=is_suspect and rest))
         return [each for each in waiting if each is not None]
 

@@ -6,7 +6,7 @@ changes that it describes, and so does the mark of a table's copy. A source owns
 by a lane.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, pairwise
 from zlib import crc32
 
@@ -17,7 +17,12 @@ from headrace.schema import COPY_MARK_HEAD
 
 
 def shares(
-    batch: Batch, index: int, topic: str, partitions: Sequence[int], tables: TableRouter | None = None
+    batch: Batch,
+    index: int,
+    topic: str,
+    partitions: Sequence[int],
+    tables: TableRouter | None = None,
+    skipped: Collection[int] = (),
 ) -> list[Share]:
     """Return what of the batch, from record `index` on, goes to which partition of which topic.
 
@@ -27,6 +32,7 @@ def shares(
         topic: the stream's own.
         partitions: those that the source owns.
         tables: where a table's records go, if not there.
+        skipped: the indexes of records that go nowhere; only with `tables`.
 
     Raises CorruptInput for a record that does not name its table.
     """
@@ -40,6 +46,8 @@ def shares(
     ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
     home = topic
     for number in range(index, len(batch)):
+        if number in skipped:
+            continue
         key, value = batch.keys[number], batch.values[number]
         if number in ahead or (key is None and value is not None and value.startswith(COPY_MARK_HEAD)):
             owners, at = partitions, topic

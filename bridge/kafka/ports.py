@@ -15,6 +15,7 @@ raise errors of headrace/errors.py only, and the ones below.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from bridge.withheld.tables import Withheld
 from headrace.batch import Headers
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.position import Position
@@ -90,6 +91,8 @@ class Committed(NamedTuple):
     bridge: str
     #: The offset for each (topic, partition) of the source.
     offsets: dict[Partition, int]
+    #: The tables that are withheld; None where the group does not hold it.
+    withheld: Withheld | None = None
 
 
 class TransactionalProducer(Protocol):

@@ -18,6 +18,7 @@ from bridge.kafka.last_record import read_last_record
 from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.ports import Committed, Partition
 from bridge.source.route import SourceRoute
+from bridge.withheld.survey import known_withheld
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
@@ -65,7 +66,7 @@ class Positions:
                 self._leftovers.end(self._group, {place for source in sources for place in self._routes[source].places})
             raise
         self._add_ends(found)
-        return found
+        return found | known_withheld(self._client, self._admin, self._routes, found)
 
     def close(self) -> None:
         """Give the client up; the next call makes another one."""
@@ -113,7 +114,9 @@ class Positions:
         tail = read_last_record(self._client, source, list(route.topics), route.partitions)
         if tail is not None:
             _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
-        return Committed(tail, "", "", dict(own.offsets) if own is not None else {})
+        return Committed(
+            tail, "", "", dict(own.offsets) if own is not None else {}, own.withheld if own is not None else None
+        )
 
     def _former(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
         """Return what a release of before the shared group committed for a source."""

@@ -1,7 +1,7 @@
 """What Kafka holds for each source of a file, whether or not a bridge runs; moving and forgetting a source."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from bridge.kafka.former import read_former
 from bridge.kafka.ports import Committed
 from bridge.kafka.position_text import position_text
 from bridge.source.route import routes
+from bridge.withheld.tables import NOTHING, Withheld
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
@@ -34,6 +35,7 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
             else None,
             "committed_at": held.at if held is not None else None,
             "bridge": held.bridge if held is not None else None,
+            "withheld": sorted(withheld_tables(held)),
             "offsets": [
                 {"topic": topic, "partition": partition, "offset": offset}
                 for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
@@ -56,13 +58,25 @@ def positions_of(file: BridgeFile, *, stable: bool = False) -> dict[str, Committ
     return {source: committed_of(source, entries) or read_former(file.kafka, route) for source, route in known.items()}
 
 
+def withheld_tables(held: Committed | None) -> Collection[str]:
+    """Return the tables whose records wait outside their topics, by a committed position."""
+    return held.withheld.tables.keys() if held is not None and held.withheld is not None else ()
+
+
 def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) -> Committed:
     """Commit a source's position in the partitions that the file names; return what was committed before.
 
-    Raises NeedsOperator when there is none, or when bridges of the group are running: they would commit it in the former ones.
+    Raises NeedsOperator when there is none, when tables of the source are withheld, or when bridges of the group are running:
+    they would commit it in the former ones.
     """
     route = routes(file)[source]
     held = positions_of(file, stable=True)[source]
+    if waiting := withheld_tables(held):
+        raise NeedsOperator(
+            f"{source} has withheld tables, whose records are in its former partition: {', '.join(sorted(waiting))}",
+            hint="Name the former partitions in the file, start the bridges, and have the registry take the tables' schemas; "
+            "move the source once 'headrace bridge positions' shows none.",
+        )
     if held is None or held.position is None:
         raise NeedsOperator(
             f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
@@ -93,20 +107,26 @@ def commit_position(
     """
     route = routes(file)[source]
     with translated(f"read the ends of {route.topic}"):
+        wanted = [*route.places, *([route.withheld_place] if route.withheld_place is not None else [])]
         asked = admin.list_offsets(
-            {TopicPartition(*place): OffsetSpec.latest() for place in route.places}, request_timeout=seconds
+            {TopicPartition(*place): OffsetSpec.latest() for place in wanted}, request_timeout=seconds
         )
-        ends = {place: answer.result().offset for place, answer in asked.items()}
-    text = position_text(source, position, by)
-    offsets = [TopicPartition(place.topic, place.partition, end, metadata=text) for place, end in ends.items()]
+        ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
+    # Nothing is withheld, and what is there already is none of this source's any more.
+    withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
+    text = position_text(source, position, by, withheld)
+    offsets = [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
     _commit(file, [*offsets, *former], seconds)
 
 
-def forget(file: BridgeFile, source: str, *, seconds: float = 20.0) -> Committed:
+def forget(
+    file: BridgeFile, admin: Any, source: str, *, discard_withheld: bool = False, seconds: float = 20.0
+) -> Committed:
     """Forget the committed position of a source that the file has no more; return what was committed.
 
-    Its records stay. Raises NeedsOperator when the file still has the source, when the group holds nothing of it, or when bridges
-    of the group are running: one of them may serve it.
+    Its records stay, but for withheld ones. Raises NeedsOperator when the file still has the source, when the group holds nothing
+    of it, when tables of it are withheld (unless `discard_withheld`), or when bridges of the group are running: one of them may
+    serve it.
     """
     if any(source in stream.sources for stream in file.streams.values()):
         raise NeedsOperator(
@@ -122,9 +142,27 @@ def forget(file: BridgeFile, source: str, *, seconds: float = 20.0) -> Committed
             hint="Check the name: it is REGION/NAME, as the edge's file has it in [source] name. The file has to have "
             "the stream that the source was in.",
         )
+    if (waiting := withheld_tables(held)) and not discard_withheld:
+        raise NeedsOperator(
+            f"{source} has withheld tables, whose records are in no other topic: {', '.join(sorted(waiting))}",
+            hint="Give the source back to the bridges, have the registry take the tables' schemas, and forget it once "
+            "'headrace bridge positions' shows none; or give the records up with --discard-withheld.",
+        )
     nobody = position_text(NOBODY, None, "headrace bridge forget")
     _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()], seconds)
+    if held.withheld is not None:
+        _delete_withheld(file, admin, held)
     return held
+
+
+def _delete_withheld(file: BridgeFile, admin: Any, held: Committed) -> None:
+    """Leave no records of a source that is gone to whoever gets its partitions."""
+    topic, partition = min(held.offsets)
+    withheld = next(file.withheld_topic(stream) for stream in file.streams if file.topic(stream) == topic)
+    if withheld and held.withheld is not None:
+        with translated(f"delete withheld records in {withheld}[{partition}]"):
+            for answer in admin.delete_records([TopicPartition(withheld, partition, held.withheld.end)]).values():
+                answer.result()
 
 
 def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:

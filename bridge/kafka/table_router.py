@@ -64,6 +64,13 @@ def _pattern(rule: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, rule.split("*"))), re.DOTALL)
 
 
+def _decoded(names: re.Match[bytes]) -> tuple[str, str]:
+    try:
+        return json.decode(names[1], type=str), json.decode(names[2], type=str)
+    except DecodeError as error:
+        raise CorruptInput("the name of a record's table is no text") from error
+
+
 class TableRouter:
     """The topics of a stream's tables, and the one for everything else; of one source, and so of one thread."""
 
@@ -108,6 +115,15 @@ class TableRouter:
             self._turn(value, at)
         return self._topics[key is None]
 
+    def table_of(self, value: bytes) -> str:
+        """Return the table, `schema.table`, that a record in JSON names; empty where it names none."""
+        at = value.rfind(_SOURCE)
+        names = _NAMES.search(value, at) if at >= 0 else None
+        if names is None:
+            return ""
+        schema, table = _decoded(names)
+        return f"{schema}.{table}" if table else ""
+
     def _turn(self, value: bytes, at: int) -> None:
         names = _NAMES.search(value, at) if at >= 0 else None
         if names is None:
@@ -120,11 +136,7 @@ class TableRouter:
         self._names, self._ahead, self._topics = names[0], names.start() - at, known
 
     def _find(self, names: re.Match[bytes]) -> tuple[str, str]:
-        try:
-            schema, table = json.decode(names[1], type=str), json.decode(names[2], type=str)
-        except DecodeError as error:
-            raise CorruptInput("the name of a record's table is no text") from error
-        return self.topics_of(schema, table)
+        return self.topics_of(*_decoded(names))
 
     def topic_of_no_table(self, value: bytes) -> str:
         """Return the topic of a record that is about no table, in a batch whose changes are not JSON."""

@@ -5,7 +5,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
@@ -15,6 +15,9 @@ from headrace.configuration.bridge import BridgeFile, Stream
 from headrace.configuration.requests import Requests
 from headrace.errors import ConfigurationError, NeedsOperator
 
+#: Settings of a topic from which Kafka removes nothing.
+_UNLIMITED: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
 
 class Wanted(NamedTuple):
     """What a topic has to be."""
@@ -22,6 +25,8 @@ class Wanted(NamedTuple):
     partitions: int
     #: Its `cleanup.policy`.
     cleanup: str = "delete"
+    #: Whether it keeps records until they are deleted by the bridge, whatever their age and size.
+    keeps: bool = False
 
 
 class Made(NamedTuple):
@@ -47,8 +52,9 @@ def names(admin: Any, patience: float = PATIENCE) -> Collection[str]:
 
 
 def topics_of(file: BridgeFile, stream: str, admin: Any) -> list[str]:
-    """Return all topics of a stream, its own one first, those included that patterns of the file are for."""
-    return list(_wanted(file, stream, names(admin) if file.patterns(stream) else ()))
+    """Return all topics of a stream that have records to read, its own one first, those that patterns are for included."""
+    there = names(admin) if file.patterns(stream) else ()
+    return [topic for topic in _wanted(file, stream, there) if topic != file.withheld_topic(stream)]
 
 
 def _found(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, str]:
@@ -61,10 +67,18 @@ def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[
     partitions = 1 + max(partition for owned in file.stream(stream).sources.values() for partition in owned)
     tables = file.tables(stream).values()
     own = [topic for topic in (file.topic(stream), file.transaction_topic(stream)) if topic]
-    return dict.fromkeys(own, Wanted(partitions, "delete")) | {
-        topic: Wanted(partitions, cleanup)
-        for topic, cleanup in [*_found(file, stream, there).items(), *((each.topic, each.cleanup) for each in tables)]
-    }
+    withheld = [topic for topic in (file.withheld_topic(stream),) if topic]
+    return (
+        dict.fromkeys(own, Wanted(partitions))
+        | dict.fromkeys(withheld, Wanted(partitions, keeps=True))
+        | {
+            topic: Wanted(partitions, cleanup)
+            for topic, cleanup in [
+                *_found(file, stream, there).items(),
+                *((each.topic, each.cleanup) for each in tables),
+            ]
+        }
+    )
 
 
 def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) -> dict[str, int]:
@@ -80,21 +94,23 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
         NeedsOperator: a topic is missing, has too few partitions, or has another cleanup.policy than the file.
     """
     there = _partitions(admin, patience)
-    for topic, (needed, _) in topics.items():
+    for topic, need in topics.items():
         if topic not in there:
             raise NeedsOperator(f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
-        if there[topic] < needed:
+        if there[topic] < need.partitions:
             raise NeedsOperator(
-                f"topic {topic!r} has {there[topic]} partitions, its sources own {needed}",
+                f"topic {topic!r} has {there[topic]} partitions, its sources own {need.partitions}",
                 hint="Run 'headrace bridge init' to add partitions, or correct the sources in the bridge's file.",
             )
     limits = {}
     with translated("read the topics' configuration"):
         asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=patience)
         for resource, answer in asked.items():
-            settings = answer.result()
+            settings, need = answer.result(), topics[resource.name]
             limits[resource.name] = int(settings["max.message.bytes"].value)
-            _check_cleanup(resource.name, settings["cleanup.policy"].value, topics[resource.name].cleanup)
+            _check_cleanup(resource.name, settings["cleanup.policy"].value, need.cleanup)
+            if need.keeps:
+                _check_kept(resource.name, {name: settings[name].value for name in _UNLIMITED})
     return limits
 
 
@@ -108,6 +124,15 @@ def _check_cleanup(topic: str, there: str, needed: str) -> None:
     )
 
 
+def _check_kept(topic: str, there: Mapping[str, str]) -> None:
+    if there != _UNLIMITED:
+        limited = ", ".join(f"{name}={value}" for name, value in there.items() if value != _UNLIMITED[name])
+        raise NeedsOperator(
+            f"topic {topic!r} has {limited}: Kafka would remove records that are in no other topic yet",
+            hint=f"Set {' and '.join(f'{name}=-1' for name in _UNLIMITED)} on it; the bridge deletes what it has released.",
+        )
+
+
 def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]:
     """Make the topics that are missing, add partitions where there are too few, and return what was done.
 
@@ -117,9 +142,9 @@ def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]
     expected = {*there, *_of_patterns(file, tables)}
     made = []
     for name, stream in file.streams.items():
-        for topic, (needed, cleanup) in _wanted(file, name, expected).items():
+        for topic, (needed, cleanup, keeps) in _wanted(file, name, expected).items():
             if topic not in there:
-                settings = _settings(stream) | {"cleanup.policy": cleanup}
+                settings = _settings(stream) | {"cleanup.policy": cleanup} | (_UNLIMITED if keeps else {})
                 _wait(
                     admin.create_topics([NewTopic(topic, needed, stream.replication, config=settings)]), f"make {topic}"
                 )
@@ -235,9 +260,9 @@ def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
 
 
 def _holds(file: BridgeFile, stream: str, there: Collection[str]) -> list[tuple[str, str]]:
-    """Return the topics of a stream, each with the table that it is of, or `all`, `transactions`, or `the rest`."""
+    """Return the topics of a stream, each with the table that it is of, or `all`, `transactions`, `withheld` or `the rest`."""
     named = {found.topic: table for table, found in file.tables(stream).items()}
     matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _found(file, stream, there)}
     own = (file.topic(stream), "the rest" if file.stream(stream).tables else "all")
-    ends = file.transaction_topic(stream)
-    return [own, *([(ends, "transactions")] if ends else []), *(matched | named).items()]
+    others = ((file.transaction_topic(stream), "transactions"), (file.withheld_topic(stream), "withheld"))
+    return [own, *(each for each in others if each[0]), *(matched | named).items()]

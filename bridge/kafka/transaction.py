@@ -9,7 +9,6 @@ import time
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.pacing import Pacing
 from bridge.kafka.ports import Partition, TransactionalProducer
-from bridge.kafka.position_text import position_text
 from bridge.kafka.record_limits import RecordLimits
 from bridge.source.part import Part
 from bridge.source.session import Session
@@ -74,19 +73,15 @@ class Transaction:
             return 0.0
         self._begin()
         began = time.monotonic()
-        ends = self._producer.flush(COMMIT_SECONDS) if any(part.records for part in parts) else {}
-        positions = [
-            each
-            for part in parts
-            for each in part.positions(ends, position_text(part.session.source, part.tail, bridge))
-        ]
+        ends = self._producer.flush(COMMIT_SECONDS) if any(part.partitions for part in parts) else {}
+        positions = [each for part in parts for each in part.positions(ends, bridge)]
         leases = {part.session.source: part.session.token for part in parts}
         self._producer.commit(positions, registry.ownership.metadata_for(leases), COMMIT_SECONDS)
         return time.monotonic() - began
 
     def _take(self, part: Part, until: float) -> None:
-        while (delivery := part.session.inbox.take()) is not None:
-            if shares := part.take(delivery):
+        while (shares := part.next()) is not None:
+            if shares:
                 self._begin()
                 for share in shares:
                     self._producer.produce(share)

@@ -13,7 +13,7 @@ from bridge.kafka.entries import read_entries, reading
 from bridge.kafka.last_record import read_last_record
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_free
-from bridge.kafka.survey import commit_position, positions_of
+from bridge.kafka.survey import commit_position, positions_of, withheld_tables
 from bridge.source.route import routes
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
@@ -28,6 +28,8 @@ class SourcePosition(msgspec.Struct, frozen=True):
     position: str
     #: ISO 8601, UTC.
     committed_at: str = ""
+    #: The tables whose records were in no topic but that of withheld ones.
+    withheld: list[str] = []
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -44,11 +46,13 @@ def export_positions(file: BridgeFile) -> Export:
     held = {
         source: each for source, each in positions_of(file).items() if each is not None and each.position is not None
     }
-    return Export(
-        EXPORTED_POSITIONS.version,
-        file.group,
-        [SourcePosition(source, str(each.position), each.at) for source, each in held.items()],
-    )
+    sources = [
+        SourcePosition(source, str(each.position), each.at, sorted(withheld_tables(each)))
+        for source, each in held.items()
+    ]
+    # Releases that know nothing of withheld tables read all others.
+    version = EXPORTED_POSITIONS.version if any(each.withheld for each in sources) else EXPORTED_POSITIONS.oldest
+    return Export(version, file.group, sources)
 
 
 def read_export(data: bytes, where: str) -> Export:
@@ -72,7 +76,8 @@ def import_positions(
     """Commit the positions of a file's sources; return (source, what was done) for each of the export.
 
     Everything is checked before anything is committed. Raises NeedsOperator when another position is committed for a source, when
-    its partitions hold records beyond the position, or (unless `accept_gap`) end before it, and when bridges of the group run.
+    its partitions hold records beyond the position, or (unless `accept_gap`) end before it or tables were withheld, and when
+    bridges of the group run.
     """
     known, wanted = routes(file), {each.source: each for each in export.sources if not only or each.source in only}
     missing = sorted((set(only) - set(wanted)) | (set(wanted) - set(known)))
@@ -96,8 +101,20 @@ def import_positions(
             "with --source.",
         )
     absent = [each for each in wanted.values() if (there := held[each.source]) is None or there.position is None]
+    _check_withheld(absent, accept_gap=accept_gap)
     _check(file, {each.source: Position.parse(each.position) for each in absent}, accept_gap=accept_gap)
     return [(source, _put(file, admin, source, each, held[source])) for source, each in wanted.items()]
+
+
+def _check_withheld(sources: Sequence[SourcePosition], *, accept_gap: bool) -> None:
+    """Refuse sources of which records were in no topic that can be gone on with."""
+    waiting = [f"{table} of {each.source}" for each in sources for table in each.withheld]
+    if waiting and not accept_gap:
+        raise NeedsOperator(
+            f"tables were withheld when the positions were exported: {', '.join(waiting)}",
+            hint="Their records from then on are in the former cluster's topic of withheld records alone. If that is lost, use "
+            "--accept-gap, and copy these tables again with 'headrace edge snapshot TABLE --replace'.",
+        )
 
 
 def _check(file: BridgeFile, wanted: Mapping[str, Position], *, accept_gap: bool) -> None:

@@ -157,28 +157,27 @@ class RegisteredSchemas:
             self._settle(needed, Ids(key, value), None)
 
     def _in_subject(self, subject: str, schema: str | None, rule: str) -> int | None:
+        """Register a schema, and set the stream's rule for what comes after it.
+
+        Not ahead of it: an operator may have made an exception for this change, of which another bridge knows nothing. Only a
+        change that the subject's rule refuses has the stream's tried, once: the file may have a looser one by now.
+        """
         if schema is None:
             return None
         client, change = self._client, (subject, schema)
-        if change in self._incompatible:
-            # Setting the rule first would undo an exception that an operator made for this change.
-            number = client.register(subject, schema)
-            if rule:
-                client.set_compatibility(subject, rule)
-            self._incompatible.discard(change)
-            return number
         try:
+            number = client.register(subject, schema)
+        except Incompatible:
+            if not rule or change in self._incompatible:
+                raise
+            client.set_compatibility(subject, rule)
+            self._incompatible.add(change)
+            number = client.register(subject, schema)
+        else:
             if rule:
                 client.set_compatibility(subject, rule)
-            return client.register(subject, schema)
-        except NotThere:
-            # Some registries know no rule of a subject that does not exist.
-            number = client.register(subject, schema)
-            client.set_compatibility(subject, rule)
-            return number
-        except Incompatible:
-            self._incompatible.add(change)
-            raise
+        self._incompatible.discard(change)
+        return number
 
     def _settle(self, needed: Wanted, ids: Ids | None, error: ReplicationError | None) -> None:
         with self._changed:

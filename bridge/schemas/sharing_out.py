@@ -4,6 +4,7 @@ A record names what it was written with, which names its table. Its key is share
 partition when an id changes. What is JSON in such a batch is about no table, and goes to the stream's own topic.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 from zlib import crc32
 
@@ -11,11 +12,19 @@ from bridge.kafka.partitioner import glued
 from bridge.kafka.ports import Share
 from bridge.schemas.registered import SchemaIds, wanted
 from bridge.source.route import SourceRoute
-from headrace.batch import Batch, WrittenWith
-from headrace.errors import CorruptInput
+from headrace.batch import AVRO_MARK, Batch, WrittenWith
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.registry.client import Incompatible
 from headrace.schema import COPY_MARK_HEAD
 
-_MARK = b"\0"
+
+class TableRefused(NeedsOperator):
+    """The registry refuses the schema of a table that has a topic of its own: its records can be withheld."""
+
+    def __init__(self, table: str, error: Incompatible) -> None:
+        super().__init__(error.message, hint=error.hint)
+        #: `schema.table`.
+        self.table = table
 
 
 class Target(NamedTuple):
@@ -30,14 +39,14 @@ class Targets:
     """The targets of one batch's records, each looked up when it is first needed."""
 
     def __init__(self, written: list[WrittenWith], schemas: SchemaIds, route: SourceRoute) -> None:
-        self._written = {_MARK + each.number.to_bytes(4, "big"): each for each in written}
+        self._written = {each.mark: each for each in written}
         self._schemas, self._route = schemas, route
         self._known: dict[tuple[bytes, bool], Target] = {}
 
     def of(self, head: bytes, *, has_key: bool) -> Target:
         """Return the target of records that begin with five bytes.
 
-        Raises errors as `RegisteredSchemas.ids` does, and CorruptInput for what the batch does not name.
+        Raises errors as `RegisteredSchemas.ids` does, TableRefused, and CorruptInput for what the batch does not name.
         """
         known = self._known.get((head, has_key))
         if known is not None:
@@ -49,8 +58,13 @@ class Targets:
         topics = (route.topic,) * 2 if route.tables is None else route.tables.topics_of(written.schema, written.table)
         topic = topics[not has_key]
         needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
-        ids = self._schemas.ids(needed)
-        heads = (_MARK + number.to_bytes(4, "big") for number in (ids.key or 0, ids.value))
+        try:
+            ids = self._schemas.ids(needed)
+        except Incompatible as error:
+            if topic == route.topic or not route.withheld:
+                raise
+            raise TableRefused(written.name, error) from error
+        heads = (AVRO_MARK + number.to_bytes(4, "big") for number in (ids.key or 0, ids.value))
         found = self._known[head, has_key] = Target(topic, *heads)
         return found
 
@@ -59,7 +73,7 @@ def _of_one_table(batch: Batch, index: int, partition: int, targets: Targets) ->
     """Return the records of a batch whose records are all of one table, with keys; None for any other batch."""
     keys, values = batch.keys[index:], batch.values[index:]
     heads = {value and value[:5] for value in values}
-    if len(heads) != 1 or batch.headers or not all(keys) or not (head := heads.pop()) or head[:1] != _MARK:
+    if len(heads) != 1 or batch.headers or not all(keys) or not (head := heads.pop()) or head[:1] != AVRO_MARK:
         return None
     target = targets.of(head, has_key=True)
     return Share(
@@ -70,20 +84,31 @@ def _of_one_table(batch: Batch, index: int, partition: int, targets: Targets) ->
     )
 
 
-def shares(batch: Batch, index: int, route: SourceRoute, schemas: SchemaIds) -> list[Share]:
-    """Return what of the batch, from record `index` on, goes to which partition of which topic; raise errors as `Targets.of`."""
+def shares(
+    batch: Batch, index: int, route: SourceRoute, schemas: SchemaIds, skipped: Collection[int] = ()
+) -> list[Share]:
+    """Return what of the batch goes to which partition of which topic, from record `index` on but for those `skipped`.
+
+    Raises errors as `Targets.of`.
+    """
     targets = Targets(batch.written, schemas, route)
     partitions = route.partitions
-    if len(partitions) == 1 and (share := _of_one_table(batch, index, partitions[0], targets)) is not None:
+    if (
+        len(partitions) == 1
+        and not skipped
+        and (share := _of_one_table(batch, index, partitions[0], targets)) is not None
+    ):
         return [share]
     split: dict[tuple[str, int], Share] = {}
     ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
     for number in range(index, len(batch)):
+        if number in skipped:
+            continue
         key, value = batch.keys[number], batch.values[number]
         # A tombstone has its delete's key.
         head = (value if value is not None else key or b"")[:5]
         topic, owners = route.topic, partitions
-        if head[:1] == _MARK:
+        if head[:1] == AVRO_MARK:
             target = targets.of(head, has_key=key is not None)
             topic = target.topic
             owners = (partitions[crc32(key[5:]) % len(partitions)] if key is not None else partitions[0],)

@@ -1,4 +1,5 @@
-"""A part: what one transaction holds of one source. It takes deliveries through the chain and keeps their outcomes.
+"""A part: what one transaction holds of one source. It takes deliveries through the chain and keeps their outcomes; or, while the
+source's session releases a withheld table, what was withheld of it.
 
 Nothing of it counts before the transaction is committed: the session's position moves then, and the outcomes go to the edge. Made
 and used by one lane (bridge/kafka/lane.py) for one transaction.
@@ -8,15 +9,18 @@ import logging
 from collections.abc import Sequence
 
 from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
-from bridge.kafka.partitioner import shares
 from bridge.kafka.ports import Partition, PositionCommit, Share
+from bridge.kafka.position_text import position_text
 from bridge.kafka.record_limits import RecordLimits
 from bridge.metrics import Complete, number
-from bridge.schemas import sharing_out
 from bridge.schemas.registered import SchemaIds
+from bridge.schemas.sharing_out import TableRefused
 from bridge.source.chain import Gap, Next, Repeat, Stale, judge
 from bridge.source.session import Session
 from bridge.source.state import SourceState
+from bridge.withheld.dividing import divide, whole
+from bridge.withheld.release import Released
+from bridge.withheld.tables import WithheldTable
 from headrace.batch import Batch, decode
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
@@ -33,19 +37,73 @@ class Part:
         self.refused: ReplicationError | None = None
         self._state = state
         self._limits = limits
-        #: The position after this transaction.
+        #: The position and the withheld tables after this transaction; where withheld records end is known once they are written.
         self.tail = session.tail
+        self.withheld = session.withheld
+        #: Records of deliveries; those that are released were counted when they came.
         self.records = 0
         self.bytes = 0
         #: The partitions that records go to.
         self.partitions: set[Partition] = set()
         self._outcomes: list[tuple[int, Outcome]] = []
         self._complete: Complete | None = None
+        # Why tables are withheld since this transaction, by table.
+        self._reasons: dict[str, str] = {}
 
     @property
     def has_commit(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self.records) or self.session.dirty or self.tail != self.session.tail
+        return (
+            bool(self.partitions)
+            or self.session.dirty
+            or (self.tail, self.withheld) != (self.session.tail, self.session.withheld)
+        )
+
+    def next(self) -> Sequence[Share] | None:
+        """Return the records to write of what comes next; None when nothing waits."""
+        if self.session.release.table:
+            step = self.session.release.take()
+            return None if step is None else self.release(step)
+        delivery = self.session.inbox.take()
+        return None if delivery is None else self.take(delivery)
+
+    def release(self, step: Released) -> Sequence[Share]:
+        """Go on with the release of a withheld table; return the records to write."""
+        release, known = self.session.release, self.withheld.tables.get(step.table)
+        if known is None or known.next != step.begin:
+            # Of a state that is over: the release begins again from the committed one.
+            release.end()
+            return ()
+        found: Sequence[Share] = ()
+        complete = known.complete
+        if step.batch is not None:
+            complete = step.batch.last
+            try:
+                found = whole(step.batch, 0, self._state.route, self._schemas)
+            except TableRefused as refused:
+                # Its schema was altered once more, while it was withheld.
+                self._reasons[step.table] = refused.message
+                release.end()
+                return ()
+            except (NotConnected, Retryable, NeedsOperator, CorruptInput) as error:
+                self.refused = error
+                return ()
+            if any(self._limits.exceeded_by(share) for share in found):
+                self.refused = NeedsOperator(
+                    f"a withheld record of {step.table} is larger than max.message.bytes of its topic",
+                    hint="Raise it on the topic; the bridge goes on by itself.",
+                )
+                self._limits.refresh(share.topic for share in found)
+                return ()
+        # As long as this transaction withholds more of it, its end is not known.
+        is_done = step.next >= self.session.withheld.end and self._state.route.withheld_place not in self.partitions
+        if is_done:
+            self.withheld = self.withheld.without(step.table)
+        else:
+            self.withheld = self.withheld.put(step.table, WithheldTable(complete, step.next))
+        self.bytes += step.size
+        self.partitions |= {(share.topic, share.partition) for share in found}
+        return found
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
         """Judge one delivery; return the records to write."""
@@ -83,17 +141,24 @@ class Part:
             self._outcomes.append((delivery.ticket, Accept()))
         return ()
 
-    def positions(self, ends: dict[Partition, int], text: str) -> list[PositionCommit]:
-        """Return what to commit for the source's partitions, given the offsets after its records."""
+    def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
+        """Return what a bridge commits for the source's partitions, given the offsets after its records."""
         self.session.offsets |= {place: end for place, end in ends.items() if place in self.session.offsets}
+        place = self._state.route.withheld_place
+        if place is not None and place in self.partitions:
+            self.withheld = self.withheld._replace(end=ends[place])
+        text = position_text(self.session.source, self.tail, bridge, self.withheld)
         return [PositionCommit(*place, offset, text) for place, offset in self.session.offsets.items()]
 
     def commit(self, seconds: float) -> list[tuple[int, Outcome]]:
         """Note that the transaction is committed, if there was anything to commit; return the outcomes."""
         session, figures = self.session, self._state.figures
         if self.has_commit:
-            session.tail, session.dirty = self.tail, False
-            self._state.committed(session, self.records, seconds)
+            session.tail, session.withheld, session.dirty = self.tail, self.withheld, False
+            if session.release.table and session.release.table not in session.withheld.tables:
+                session.release.end()
+            self._state.withhold(session, self._reasons)
+            self._state.committed(session, self.records, seconds, wrote=bool(self.partitions))
         figures.settle(self._complete)
         settled, self._outcomes = self._outcomes, []
         return settled
@@ -119,7 +184,10 @@ class Part:
         tables = self._state.route.tables
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
-            found = [share for share in self._shares(batch, verdict.begin) if share.values]
+            found, withheld, reasons = divide(
+                batch, verdict.begin, self._state.route, self._schemas, self.withheld, self.tail or batch.follows
+            )
+            found = [share for share in found if share.values]
         except (NotConnected, Retryable, NeedsOperator) as error:
             self.refused = error
             self._outcomes.append((delivery.ticket, Release()))
@@ -146,21 +214,12 @@ class Part:
             _log.warning("%s: epoch %08x begins after %s", batch.source, batch.last.epoch, self.tail or "nothing")
         self._state.next_link(batch.follows)
         self._outcomes.append((delivery.ticket, Accept()))
-        self.tail = batch.last
+        self.tail, self.withheld = batch.last, withheld
+        self._reasons |= reasons
         self.bytes += len(delivery.body)
         self.records += len(batch) - verdict.begin
         self.partitions |= {(share.topic, share.partition) for share in found}
         return found
-
-    def _shares(self, batch: Batch, begin: int) -> Sequence[Share]:
-        """Return the records from `begin` on by topic and partition.
-
-        Raises CorruptInput, and, for records in Avro, what keeps their schemas from being registered.
-        """
-        route = self._state.route
-        if batch.written:
-            return sharing_out.shares(batch, begin, route, self._schemas)
-        return shares(batch, begin, route.topic, route.partitions, route.tables)
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:
         self._state.figures.rejected += 1

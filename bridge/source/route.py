@@ -19,6 +19,8 @@ class SourceRoute(NamedTuple):
     #: What the names of its records in Avro begin with, and which changes of their schemas the registry takes.
     prefix: str = ""
     compatibility: str = ""
+    #: Where the records of its withheld tables wait, in the lowest of its partitions; empty where none can be withheld.
+    withheld: str = ""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -29,6 +31,11 @@ class SourceRoute(NamedTuple):
     def places(self) -> list[tuple[str, int]]:
         """The partitions of the stream's own topic that the source owns."""
         return [(self.topic, partition) for partition in self.partitions]
+
+    @property
+    def withheld_place(self) -> tuple[str, int] | None:
+        """The partition of its withheld records; None where no table can be withheld."""
+        return (self.withheld, min(self.partitions)) if self.withheld else None
 
 
 def routes(file: BridgeFile) -> dict[str, SourceRoute]:
@@ -41,6 +48,7 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
             _router(file, name) if stream.tables else None,
             file.prefix(name),
             stream.compatibility,
+            file.withheld_topic(name),
         )
         for name, stream in file.streams.items()
         for source, partitions in stream.sources.items()

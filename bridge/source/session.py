@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from bridge.kafka.ports import Committed, Partition
 from bridge.source.inbox import Inbox
+from bridge.withheld.release import Release
+from bridge.withheld.tables import NOTHING
 
 
 class Session:
@@ -31,6 +33,9 @@ class Session:
         #: The offset to commit for each partition of the source.
         self.offsets: dict[Partition, int] = dict(committed.offsets)
         self.inbox = Inbox(lambda: notify(self))
+        #: Its withheld tables by the last committed transaction, and what of them is released.
+        self.withheld = committed.withheld or NOTHING
+        self.release = Release()
         #: Whether the position has to be committed although there are no records: at the start, and now and then.
         self.dirty = True
         #: When the position was last committed, by the monotonic clock.
@@ -43,4 +48,5 @@ class Session:
     @property
     def has_work(self) -> bool:
         """Whether a lane should take it."""
-        return not self.closed and (self.dirty or len(self.inbox) > 0)
+        work = self.release if self.release.table else self.inbox
+        return not self.closed and (self.dirty or len(work) > 0)

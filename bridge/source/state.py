@@ -5,6 +5,7 @@ No thread and no socket. Changed by the registry, under its lock, and, while a l
 
 import logging
 import time
+from collections.abc import Mapping
 
 from bridge.metrics import SourceMetrics
 from bridge.source.chain import Gap
@@ -19,6 +20,10 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between attempts while an operator is needed: what they do is noticed without a restart.
 OPERATOR_PAUSE = 5.0
+_WITHHELD = (
+    "%s: table %s is withheld from its topic, which is complete up to %s: %s. Its records wait in Kafka, other tables go on. "
+    "Allow the change: set the subject's compatibility to NONE in the registry. The bridge then releases the table by itself."
+)
 _AGAIN = "Trying again. If it lasts, 'headrace bridge doctor' shows what is wrong."
 
 
@@ -53,6 +58,7 @@ class SourceState:
         """Note that a session begins."""
         self.session = session
         self.figures.position = str(session.tail or "")
+        self.figures.withheld = {table: self.figures.withheld.get(table, "") for table in session.withheld.tables}
         at = session.tail or "no position: its first batch must start an epoch"
         # While one error repeats, so would this line.
         level = logging.DEBUG if self._trouble else logging.INFO
@@ -76,14 +82,36 @@ class SourceState:
         if self.figures.state == "gap":
             self.figures.state, self.figures.reason = "serving", ""
 
-    def committed(self, session: Session, records: int, seconds: float) -> None:
-        """Note that a transaction with records or the position of the source is committed."""
+    def withhold(self, session: Session, reasons: Mapping[str, str]) -> None:
+        """Note which tables are withheld by a committed transaction, and why those are that were not before."""
+        if session is not self.session:
+            return
+        before, now = self.figures.withheld, session.withheld.tables
+        for table in now.keys() - before.keys():
+            _log.error(
+                _WITHHELD, session.source, table, now[table].complete, reasons.get(table, "the registry refused it")
+            )
+        for table in before.keys() - now.keys():
+            _log.warning("%s: table %s is released: all of it is in its topic again", session.source, table)
+        if now or before:
+            self.figures.withheld = {table: reasons.get(table) or before.get(table, "") for table in now}
+
+    def refused(self, session: Session, table: str, reason: str) -> None:
+        """Note why a withheld table cannot be released."""
+        if session is self.session and table in self.figures.withheld:
+            self.figures.withheld = {**self.figures.withheld, table: reason}
+
+    def committed(self, session: Session, records: int, seconds: float, *, wrote: bool) -> None:
+        """Note that a transaction is committed with the position of the source, and with records if it `wrote` some.
+
+        `records` are those that are new: not those of a table that is released.
+        """
         session.committed_at = time.monotonic()
         if session is not self.session:
             return
         self.figures.commit(records, seconds)
         self.figures.position = str(session.tail or "")
-        if self.needs_records and not records:
+        if self.needs_records and not wrote:
             return
         self._backoff.reset()
         self._failures = 0

@@ -268,10 +268,17 @@ class BridgeFile(File, frozen=True, kw_only=True):
         """Return the topic of where transactions begin and end, named as Debezium does; empty where they have none."""
         return f"{self.prefix(stream)}.transaction" if self.stream(stream).transaction_topic else ""
 
+    def withheld_topic(self, stream: str) -> str:
+        """Return the topic in which records wait whose table's schema the registry refuses; empty where there is none.
+
+        Where all tables share a topic, a consumer has them in the order of their source, and so the source waits.
+        """
+        return f"{self.prefix(stream)}.withheld" if self.registry is not None and self.stream(stream).tables else ""
+
     def topics(self, stream: str) -> list[str]:
         """Return all topics of a stream, its own one first, but for those that patterns are for."""
-        ends = self.transaction_topic(stream)
-        return [self.topic(stream), *([ends] if ends else []), *(table.topic for table in self.tables(stream).values())]
+        others = filter(None, (self.transaction_topic(stream), self.withheld_topic(stream)))
+        return [self.topic(stream), *others, *(table.topic for table in self.tables(stream).values())]
 
     def stream_of(self, source: str) -> str:
         """Return the stream that a source joins; raise ConfigurationError when it is in none."""

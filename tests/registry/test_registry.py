@@ -92,55 +92,6 @@ def test_a_consumer_of_others_has_the_rows_of_the_database(
     assert all(value[:1] == b"{" for value in values(kafka, name))
 
 
-def test_a_change_that_the_registry_refuses_stops_its_source_alone_with_the_reason(
-    database, edges, kafka, topic, inside, tmp_path, registry, consumed, caplog
-):
-    other = "london/bank"
-    served, tables = (SOURCE, other), ("t", "accounts")
-    bridge, name = started(kafka, topic, inside, tmp_path, registry.url, served, tables, compatibility="BACKWARD")
-    database.execute("create table t (id int primary key, a int)")
-    edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more='[records]\nformat = "avro"')
-    edge.init()
-    peer = Edge(
-        bridge.port,
-        other,
-        [change(other, 10 + number, 0, "accounts", number) for number in range(100)],
-        sizes=lambda: 10,
-    )
-    with edge.running():
-        database.execute("insert into t values (1, 1)")
-        eventually(lambda: len(values(kafka, f"{name}.public.t")) == 1, saying="the first row is in Kafka")
-        database.execute("alter table t alter column a type text; insert into t values (2, 'two')")
-        eventually(lambda: bridge.figures(SOURCE)["state"] == "needs an operator", saying="the source waits")
-        assert f"{name}.public.t-value" in reason(bridge)
-        assert "ncompatible" in reason(bridge)
-        # then another source goes on
-        peer.start()
-        peer.finish()
-        assert len(values(kafka, f"{name}.public.t")) == 1
-        # and the one that waits is shown as such through all attempts, with one line in the log
-        seen, tried = set(), bridge.bridge.registry.states[SOURCE].figures.setbacks
-
-        def tried_again():
-            figures = bridge.bridge.registry.states[SOURCE].figures
-            seen.add((figures.state, f"{name}.public.t-value" in figures.reason))
-            return figures.setbacks >= tried + 2
-
-        eventually(tried_again, 60, every=0.001, saying="it was tried again")
-        assert seen == {("needs an operator", True)}
-        assert len([each for each in caplog.records if "as incompatible" in each.getMessage()]) == 1
-        # and goes on by itself, once the registry takes the change
-        config = f"/config/{name}.public.t-value"
-        registry.request("PUT", config, {"compatibility": "NONE"})
-        eventually(lambda: len(values(kafka, f"{name}.public.t")) == 2, 60, saying="the second row is in Kafka")
-    assert [value["after"] for _, value in consumed(f"{name}.public.t")] == [{"id": 1, "a": 1}, {"id": 2, "a": "two"}]
-    # then the stream's rule holds again, and what was taken is found again after a restart
-    eventually(lambda: registry.request("GET", config)["compatibilityLevel"] == "BACKWARD", saying="the rule is back")
-    newest = registry.request("GET", f"/subjects/{name}.public.t-value/versions/latest")
-    again = registry.request("POST", f"/subjects/{name}.public.t-value/versions", {"schema": newest["schema"]})
-    assert again["id"] == newest["id"]
-
-
 def test_a_registry_that_is_away_holds_up_sources_of_avro_alone(
     database, edges, kafka, topic, inside, tmp_path, registry, proxies
 ):

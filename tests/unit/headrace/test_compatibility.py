@@ -166,8 +166,8 @@ def test_checkpoint_of_a_release_that_is_too_old_names_the_way(monkeypatch, tmp_
 
 
 def test_position_of_a_newer_release_is_named_and_its_group_is_not_deleted():
-    with pytest.raises(NeedsOperator, match=r"bank\[0\] has version 3 .* reads versions 1 to 2") as raised:
-        parse("3 whatever it holds", "bank[0]")
+    with pytest.raises(NeedsOperator, match=r"bank\[0\] has version 4 .* reads versions 1 to 3") as raised:
+        parse("4 whatever it holds", "bank[0]")
     assert "Do not delete the group" in raised.value.hint
 
 

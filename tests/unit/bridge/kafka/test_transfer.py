@@ -18,5 +18,5 @@ def test_what_is_no_export_is_named(data):
 
 
 def test_a_newer_export_is_refused_by_its_version():
-    with pytest.raises(NeedsOperator, match="version 2 of the exported positions format"):
-        read_export(b'{"version": 2, "more": true}', "kept.json")
+    with pytest.raises(NeedsOperator, match="version 3 of the exported positions format"):
+        read_export(b'{"version": 3, "more": true}', "kept.json")

@@ -106,6 +106,25 @@ def test_a_change_that_an_operator_allows_is_registered_and_the_rule_of_the_stre
     assert registry.rules["s.public.t-value"] == "FULL"
 
 
+def test_an_exception_outlives_a_restart_of_the_bridge(registry, registered):
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    again = RegisteredSchemas(registry)
+    registry.rules["s.public.t-value"] = "NONE"
+    ask(again)
+    assert again.ids(NEEDED) == (1, 2)
+    assert registry.rules["s.public.t-value"] == "FULL"
+
+
+def test_a_rule_that_the_file_loosens_lets_the_change_pass(registry, registered):
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    again = RegisteredSchemas(registry)
+    loose = wanted("s.public.t", WRITTEN, "s", "NONE", of_one_table=True)
+    ask(again, loose)
+    assert again.ids(loose) == (1, 2)
+
+
 def test_what_is_registered_needs_no_registry_that_answers(registry, registered):
     ask(registered)
     registry.error = NotConnected("away")

@@ -1,0 +1,114 @@
+"""What of a batch goes to its tables' topics, and what is withheld: the records of tables that are withheld, or become it now.
+
+A table is withheld from the first record on whose schema the registry refuses, and with all that comes after it, so that its
+topic never has a later record ahead of an earlier one. Pure but for the registry's answers. Called by a source's part of a
+transaction.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from bridge.kafka import partitioner
+from bridge.kafka.partitioner import glued
+from bridge.kafka.ports import Share
+from bridge.schemas import sharing_out
+from bridge.schemas.registered import SchemaIds
+from bridge.schemas.sharing_out import TableRefused
+from bridge.source.route import SourceRoute
+from bridge.withheld import records
+from bridge.withheld.tables import Withheld, WithheldTable
+from headrace.batch import AVRO_MARK, Batch
+from headrace.position import Position
+from headrace.schema import COPY_MARK_HEAD
+
+
+class Divided(NamedTuple):
+    """A batch in two parts."""
+
+    shares: list[Share]
+    #: The state once both are committed, but for where the withheld records end.
+    withheld: Withheld
+    #: Why tables are withheld from this batch on.
+    reasons: dict[str, str]
+
+
+def divide(
+    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, known: Withheld, tail: Position
+) -> Divided:
+    """Return what is to be written of a batch from record `begin` on.
+
+    Args:
+        batch: the next of the source's chain.
+        begin: the index of the first record that is not in Kafka.
+        route: where the source's records go.
+        schemas: what the registry knows.
+        known: which tables are withheld, by the last committed transaction and what this one holds ahead of the batch.
+        tail: the position ahead of the batch, or what it follows where none is known.
+
+    Raises errors as `sharing_out.shares`; TableRefused too, for a table that would be one too many.
+    """
+    reasons: dict[str, str] = {}
+    withheld = known
+    # Without Avro, and as long as nothing is withheld, nobody looks into records here.
+    tables = _Tables(batch, route, begin) if known.tables else None
+    while True:
+        skipped = tables.indexes_of(withheld.tables) if tables is not None else set()
+        try:
+            found = whole(batch, begin, route, schemas, skipped)
+        except TableRefused as refused:
+            more = withheld.put(refused.table, WithheldTable(tail, known.end))
+            if refused.table in withheld.tables or not more.fits:
+                raise
+            withheld, reasons = more, {**reasons, refused.table: refused.message}
+            tables = tables or _Tables(batch, route, begin)
+        else:
+            parts = [] if tables is None else tables.parts(withheld.tables)
+            place = route.withheld_place
+            if parts and place is not None:
+                found.append(records.share(place, parts))
+            return Divided(found, withheld, reasons)
+
+
+def whole(
+    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, skipped: Collection[int] = ()
+) -> list[Share]:
+    """Return all of a batch from a record on, but for those `skipped`, by topic and partition.
+
+    Raises CorruptInput, and, for records in Avro, what keeps their schemas from being registered.
+    """
+    if batch.written:
+        return sharing_out.shares(batch, begin, route, schemas, skipped)
+    return partitioner.shares(batch, begin, route.topic, route.partitions, route.tables, skipped)
+
+
+class _Tables:
+    """The table of each change in a batch."""
+
+    def __init__(self, batch: Batch, route: SourceRoute, begin: int) -> None:
+        self._batch = batch
+        names = {each.mark: each.name for each in batch.written}
+        ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
+        self._indexes: dict[str, list[int]] = {}
+        before = ""
+        for number in range(begin, len(batch)):
+            key, value = batch.keys[number], batch.values[number]
+            head = value if value is not None else key or b""
+            if head[:1] == AVRO_MARK:
+                table = names.get(head[:5], "")
+            elif number in ahead or head.startswith(COPY_MARK_HEAD) or route.tables is None:
+                # About a table, but no change of it: always in the stream's own topic.
+                table = ""
+            else:
+                # A tombstone follows its delete.
+                table = before if value is None else route.tables.table_of(value)
+            if table:
+                self._indexes.setdefault(table, []).append(number)
+            before = table
+
+    def indexes_of(self, tables: Collection[str]) -> set[int]:
+        """Return the indexes of the changes of some tables."""
+        return {number for table in tables for number in self._indexes.get(table, ())}
+
+    def parts(self, tables: Collection[str]) -> list[tuple[str, Batch]]:
+        """Return what some tables have, each as a batch of its own."""
+        return [(table, self._batch.part(self._indexes[table])) for table in tables if table in self._indexes]

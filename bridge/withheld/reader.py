@@ -1,0 +1,111 @@
+"""Reads withheld records of one table, in order, up to where the source's withheld records end."""
+
+import time
+from typing import Any, NamedTuple, Protocol
+
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer
+from bridge.kafka.errors import translated
+from bridge.kafka.ports import Partition
+from bridge.withheld import records
+from headrace.batch import Batch
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NeedsOperator, NotConnected
+
+#: A step of a release is as large, in bytes, and a batch more.
+_MOST_BYTES = 1 << 20
+_MANY = 100
+
+
+class Found(NamedTuple):
+    """One withheld record."""
+
+    offset: int
+    batch: Batch
+    #: In bytes.
+    size: int
+
+
+class ReadsWithheld(Protocol):
+    """What a releaser needs of Kafka; used by one thread."""
+
+    def read(
+        self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
+    ) -> tuple[list[Found], int]:
+        """Return the next withheld records of a key from an offset on, and the offset to go on from: `end` where all is read.
+
+        Raises NotConnected, NeedsOperator for records that are gone, CorruptInput for one that no bridge wrote.
+        """
+
+    def delete(self, place: Partition, end: int) -> None:
+        """Delete what is before an offset: all of it is in other topics."""
+
+    def close(self) -> None:
+        """Give the connection up; the next call makes another one."""
+
+
+class KafkaReader:
+    """Implements `ReadsWithheld`; keeps a connection between calls."""
+
+    def __init__(self, connection: KafkaConnection, group: str, admin: Any) -> None:
+        self._connection, self._group, self._admin = connection, group, admin
+        self._client: Any = None
+
+    def read(
+        self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
+    ) -> tuple[list[Found], int]:
+        """Return the next withheld records of a key, and where to go on."""
+        if begin >= end:
+            return [], end
+        with translated(f"read withheld records in {place[0]}[{place[1]}]"):
+            if self._client is None:
+                self._client = consumer(self._connection, self._group)
+            low, _ = self._client.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE)
+            if low > begin:
+                raise NeedsOperator(
+                    f"withheld records of {key.decode()} are gone from {place[0]}[{place[1]}]: they began at offset {begin} or "
+                    f"after it, and the partition begins at {low}",
+                    hint="Restore the topic from a copy: these records are in no other one.",
+                )
+            self._client.assign([TopicPartition(*place, begin)])
+            try:
+                return self._read(place, key, begin, end, most)
+            finally:
+                self._client.unassign()
+
+    def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[Found], int]:
+        found: list[Found] = []
+        size, at = 0, begin
+        until = time.monotonic() + PATIENCE
+        while size < most:
+            if time.monotonic() > until:
+                # A transaction that is committed may lack its marker in this partition for a moment.
+                raise NotConnected(f"Kafka: {place[0]}[{place[1]}] could not be read up to offset {end}")
+            for record in self._client.consume(_MANY, timeout=0.1):
+                if record.error() is not None:
+                    if record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+                        continue
+                    raise KafkaException(record.error())
+                until = time.monotonic() + PATIENCE
+                if record.offset() >= end:
+                    return found, end
+                at = record.offset() + 1
+                if record.key() == key:
+                    where = f"{place[0]}[{place[1]}], offset {record.offset()},"
+                    batch = records.batch_of(record.headers(), record.value(), where)
+                    found.append(Found(record.offset(), batch, len(record.value())))
+                    size += found[-1].size
+                if at == end:
+                    return found, end
+        return found, at
+
+    def delete(self, place: Partition, end: int) -> None:
+        """Delete what is before an offset."""
+        with translated(f"delete released records in {place[0]}[{place[1]}]"):
+            for answer in self._admin.delete_records([TopicPartition(*place, end)], request_timeout=PATIENCE).values():
+                answer.result()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        gone, self._client = self._client, None
+        if gone is not None:
+            gone.close()

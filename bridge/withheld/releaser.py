@@ -1,0 +1,155 @@
+"""Releases withheld tables whose schema the registry takes by now, one table of a source at a time.
+
+It reads what was withheld and hands it to the session, whose lane writes it and moves the committed state in the same
+transaction: a release can be cut off anywhere, and goes on where it was, at whichever bridge has the source. No thread of its
+own: the bridge has one that calls `turn`.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from bridge.group.registry import SourceRegistry
+from bridge.kafka.ports import Partition
+from bridge.schemas.registered import SchemaIds, wanted
+from bridge.source.route import SourceRoute
+from bridge.source.session import Session
+from bridge.source.state import SourceState
+from bridge.withheld.reader import Found, ReadsWithheld
+from bridge.withheld.records import key
+from bridge.withheld.release import Released
+from headrace.errors import ReplicationError, Retryable
+
+_log = logging.getLogger(__name__)
+
+#: How soon it is looked again whether a table can be released, and how soon after an error, in seconds.
+_AGAIN_SECONDS = 2.0
+#: Of a session's release so much waits at most, in bytes.
+_MOST_WAITING = 4 << 20
+_PAUSE_SECONDS = 0.05
+
+
+class Releaser:
+    """Looks at the withheld tables of all sources that this bridge serves; for one thread."""
+
+    def __init__(
+        self,
+        registry: SourceRegistry,
+        schemas: SchemaIds,
+        reader: ReadsWithheld,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry, self._schemas, self._reader, self._clock = registry, schemas, reader, clock
+        self._again_at = 0.0
+        # Of releases under way: how far each has read.
+        self._read: dict[Session, int] = {}
+        # The first withheld record of tables, with the offset from which it was looked for.
+        self._first: dict[tuple[str, str], tuple[int, Found | None]] = {}
+        # Up to where released records of a source are deleted.
+        self._deleted: dict[str, int] = {}
+        self._trouble = ""
+
+    def turn(self, seconds: float) -> None:
+        """Go on with what is released, and look now and then what else can be; takes `seconds` when there is nothing to do."""
+        is_time = self._clock() >= self._again_at
+        sessions = [
+            (state, session) for state in self._registry.states.values() if (session := state.session) is not None
+        ]
+        self._read = {session: at for session, at in self._read.items() if session.release.table and not session.closed}
+        moved = False
+        for state, session in sessions:
+            place = state.route.withheld_place
+            if place is None:
+                continue
+            try:
+                if session.release.table:
+                    moved |= self._go_on(session, place)
+                elif is_time and session.withheld.tables:
+                    moved |= self._begin(state, session, place)
+                elif is_time and session.withheld.end:
+                    self._delete(session, place)
+                self._trouble = ""
+            except ReplicationError as error:
+                self._failed(session, error)
+        if is_time:
+            self._again_at = self._clock() + _AGAIN_SECONDS
+            if not any(session.withheld.tables for _, session in sessions):
+                self._reader.close()
+        if not moved:
+            time.sleep(min(seconds, _PAUSE_SECONDS if self._read else seconds))
+
+    def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
+        """Begin to release the first of a session's tables that can be; note why the others cannot."""
+        for table, known in session.withheld.tables.items():
+            first = self._look(session, place, table, known.next)
+            if first is not None and (refusal := self._refusal(state.route, table, first)):
+                state.refused(session, table, refusal)
+                continue
+            session.release.begin(table)
+            self._read[session] = known.next
+            _log.info("%s: table %s is released from offset %d of %s[%d] on", session.source, table, known.next, *place)
+            return self._go_on(session, place)
+        return False
+
+    def _look(self, session: Session, place: Partition, table: str, begin: int) -> Found | None:
+        """Return a table's first withheld record; None when there is none up to the end."""
+        at, first = self._first.get((session.source, table), (-1, None))
+        if at != begin or first is None:
+            found: list[Found] = []
+            end, upto = session.withheld.end, begin
+            while not found and upto < end:
+                found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
+            first = found[0] if found else None
+            self._first[session.source, table] = begin, first
+        return first
+
+    def _refusal(self, route: SourceRoute, table: str, first: Found) -> str:
+        """Return why the registry does not take the schemas of a withheld record; empty when it does."""
+        for written in first.batch.written:
+            assert route.tables is not None
+            for topic in dict.fromkeys(route.tables.topics_of(written.schema, written.table)):
+                needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
+                try:
+                    self._schemas.ids(needed)
+                except Retryable:
+                    return f"the registry is asked for the schemas of {table}"
+                except ReplicationError as error:
+                    return error.message
+        return ""
+
+    def _go_on(self, session: Session, place: Partition) -> bool:
+        """Give a session what comes next; return whether there was something."""
+        table, end = session.release.table, session.withheld.end
+        if not table or session.release.size >= _MOST_WAITING:
+            return False
+        begin = self._read.get(session)
+        if begin is None or begin >= end:
+            return False
+        found, upto = self._reader.read(place, key(session.source, table), begin, end)
+        steps = []
+        for each in found:
+            steps.append(Released(table, begin, each.offset + 1, each.batch, each.size))
+            begin = each.offset + 1
+        if begin < upto or not steps:
+            steps.append(Released(table, begin, upto, None))
+        self._read[session] = upto
+        session.release.put(steps)
+        self._registry.ready.notify(session)
+        return True
+
+    def _failed(self, session: Session, error: ReplicationError) -> None:
+        """Let deliveries be taken again, and try later."""
+        if error.message != self._trouble:
+            _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
+        self._trouble = error.message
+        self._reader.close()
+        self._read.pop(session, None)
+        session.release.end()
+        self._registry.ready.notify(session)
+
+    def _delete(self, session: Session, place: Partition) -> None:
+        """Delete what is in other topics by now."""
+        end = session.withheld.end
+        if self._deleted.get(session.source, 0) < end:
+            self._reader.delete(place, end)
+            self._deleted[session.source] = end
