@@ -56,11 +56,11 @@ def divide(
         try:
             found = whole(batch, begin, route, schemas, skipped)
         except TableRefused as refused:
-            more = withheld.put(refused.table, WithheldTable(tail, known.end))
+            tables = tables or _Tables(batch, route, begin)
+            more = withheld.put(refused.table, WithheldTable(tables.before(refused.table) or tail, known.end))
             if refused.table in withheld.tables or not more.fits:
                 raise
             withheld, reasons = more, {**reasons, refused.table: refused.message}
-            tables = tables or _Tables(batch, route, begin)
         else:
             parts = [] if tables is None else tables.parts(withheld.tables)
             place = route.withheld_place
@@ -85,7 +85,7 @@ class _Tables:
     """The table of each change in a batch."""
 
     def __init__(self, batch: Batch, route: SourceRoute, begin: int) -> None:
-        self._batch = batch
+        self._batch, self._begin = batch, begin
         names = {each.mark: each.name for each in batch.written}
         ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
         self._indexes: dict[str, list[int]] = {}
@@ -104,6 +104,13 @@ class _Tables:
             if table:
                 self._indexes.setdefault(table, []).append(number)
             before = table
+
+    def before(self, table: str) -> Position | None:
+        """Return the position ahead of a table's first change; None where the batch has none ahead of it."""
+        positions = list(self._batch.positions())
+        first = self._indexes[table][0]
+        # A schema record has the position of its change.
+        return max((each for each in positions[self._begin : first] if each < positions[first]), default=None)
 
     def indexes_of(self, tables: Collection[str]) -> set[int]:
         """Return the indexes of the changes of some tables."""

@@ -65,6 +65,7 @@ def ill(soon):
     }
     sources["a/silent"].heard_at = long_ago
     sources["a/gap"].state = "gap"
+    sources["a/gap"].withheld = {"public.t": "the registry refuses its schema"}
     return sources
 
 

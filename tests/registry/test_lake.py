@@ -1,6 +1,7 @@
 """A stream in Avro becomes the same rows in the lake as one in JSON: a source, its edge, a bridge, the registry, and verify."""
 
 import json
+from base64 import b64encode
 
 import pytest
 from confluent_kafka import Producer
@@ -11,13 +12,17 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import CorruptInput, NeedsOperator
+from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import replay_bronze
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
+from spark_jobs.verify.lake import LakeAt
+from spark_jobs.verify.verify import verify
 from tests.bridge_file import bridge_file
 from tests.kafka_reading import read_committed
 from tests.registry.test_registry import SOURCE, settings
+from tests.verify_sides import address
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge", "tests.fix_verify"]
@@ -82,8 +87,9 @@ def carried(database, edges, kafka, topic, inside, tmp_path, registry):
                     database.execute(statement)
                 moved.append(f"end {len(moved)}")
                 database.execute(f"select pg_logical_emit_message(true, 'headrace.marker', '{moved[-1]}')")
+                last = b64encode(moved[-1].encode())
                 here = lambda: b"".join(record.value or b"" for record in read_committed(kafka.bootstrap, name))  # noqa: E731
-                eventually(lambda: here().count(b'"op":"m"') == len(moved), 120, every=0.2, saying="all is in Kafka")
+                eventually(lambda: last in here(), 120, every=0.2, saying="all is in Kafka")
 
         return name, run
 
@@ -130,6 +136,48 @@ def test_a_stream_in_avro_is_the_sources_rows(carried, made_lake, registry, spar
     replay_bronze.of_bronze(spark, made_lake(name, "http://127.0.0.1:1", per_table=per_table), "bank", None)
     assert bronze_rows(spark, lake) == before
     assert not any(key and key.startswith("\0") for key, _ in before)
+
+
+def test_a_withheld_table_holds_its_source_where_it_was_and_all_goes_on_when_it_is_released(
+    database, carried, made_lake, registry, kafka, spark, verified
+):
+    name, run = carried(per_table=True)
+    lake = made_lake(name, registry.url, per_table=True)
+    run("avro", FIRST)
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    # given a table whose new schema the registry refuses, in transactions with a table that goes on
+    subject = f"{name}.public.plain-value"
+    registry.request("PUT", f"/config/{subject}", {"compatibility": "FORWARD"})
+    run(
+        "avro",
+        [
+            INSERTED.format(41, 41),
+            "alter table plain alter column a type bigint",
+            "begin; " + INSERTED.format(42, 42) + "; insert into plain values (42, 1::bigint << 40); commit",
+            INSERTED.format(43, 43) + "; update plain set a = -1 where id < 5",
+        ],
+    )
+    # when it is loaded meanwhile, twice
+    for _ in range(2):
+        bronze.load(spark, lake, "bank")
+        assert silver.load(spark, lake, "bank").problems == {}
+        # then what is published is the source before the first withheld change, and no transaction is half
+        assert {row["id"] for row in rows(spark, lake, "every one").collect()} & {41, 42, 43} == {41}
+        assert rows(spark, lake, "plain").count() == 40
+    # and verification knows that the lake is not as far
+    proven, verdicts = verification(spark, lake, database, lambda: run("avro", [INSERTED.format(44, 44)]))
+    assert (proven, set(verdicts.values())) == (False, {"not equal", "equal"})
+    # and all of it is there, once the registry takes the change
+    registry.request("PUT", f"/config/{subject}", {"compatibility": "NONE"})
+    released = lambda: not [one for one in read_committed(kafka.bootstrap, f"{name}.withheld") if one.value]  # noqa: E731
+    eventually(released, 60, saying="the table is released")
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    assert {row["id"] for row in rows(spark, lake, "every one").collect()} >= {41, 42, 43}
+    compared(spark, lake, verified)
+    proven, verdicts = verification(spark, lake, database, lambda: run("avro", [INSERTED.format(45, 45)]))
+    assert (proven, set(verdicts.values())) == (True, {"equal"})
 
 
 def test_live_rows_are_there_in_avro_too(carried, made_lake, registry, spark):
@@ -189,6 +237,18 @@ def test_a_schema_that_the_lake_cannot_use_stops_the_load(topic, made_lake, regi
     error, text = (CorruptInput, "was not written by an edge") if is_there else (NeedsOperator, "does not have")
     with pytest.raises(error, match=f"schema {number}.*{text}"):
         bronze.load(spark, lake, "bank")
+
+
+def verification(spark, lake, database, then):
+    """Return whether the lake is known to be as far as a snapshot after which something came, and what is found of each table."""
+    side = LakeAt(spark, lake, "bank")
+    try:
+        with SourceDatabase.connect(SOURCE, address(database.dsn), placed=True) as source:
+            then()
+            reached = side.advance(SOURCE, source, seconds=0, on_progress=print)
+            return reached.proven, {report.table: report.verdict for report in verify(SOURCE, source, side, ())}
+    finally:
+        side.close()
 
 
 def compared(spark, lake, verified):

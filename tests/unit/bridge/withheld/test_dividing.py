@@ -107,6 +107,17 @@ def test_what_follows_is_withheld_whatever_the_registry_says_by_then():
     assert (list(values), list(parts)) == (["s.public.u"], ["a/b public.t"])
 
 
+def test_the_table_is_complete_up_to_the_record_ahead_of_its_first_withheld_one():
+    given = batch(
+        avro("u", b"1", b"one"), (None, of_json("t", tableChanges=[{}])), avro("t", b"1", b"two"),
+        segments=[(10, 0, 1), (11, 3, 1), (11, 3, 1)],
+    )  # fmt: skip
+    divided = divide(given, 0, ROUTE, Refusing("t"), NOTHING, TAIL)
+    assert divided.withheld.tables == {"public.t": WithheldTable(Position(1, 10, 0), 0)}
+    divided = divide(given, 1, ROUTE, Refusing("t"), NOTHING, TAIL)
+    assert divided.withheld.tables == {"public.t": WithheldTable(TAIL, 0)}
+
+
 def test_repeats_are_not_withheld_again():
     divided = divide(batch(avro("t", b"1", b"one"), avro("t", b"2", b"two")), 1, ROUTE, Refusing("t"), NOTHING, TAIL)
     _, parts = found(divided)
