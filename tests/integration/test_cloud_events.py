@@ -8,6 +8,7 @@ from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from tests.bridge_file import bridge_file
+from tests.fix_edge import arrive
 from tests.integration.snapshots import copy
 from tests.kafka_reading import read_committed
 from tests.waiting import eventually
@@ -83,6 +84,30 @@ def test_changes_are_events_in_every_topic_and_partition(database, edges, kafka,
     assert sorted(bool(attributes(record)) for record in named) == [False, True, True]
     deleted, created = sorted(attributes(record)["ce_id"] for record in named if record.value)
     assert created == f"{deleted}-create"
+
+
+def test_changes_of_mariadb_are_events(maria_edges, maria, interconnect):
+    edge = maria_edges(maria, interconnect.url, rest="[records]\ncloudevents = true\nkey_change = 'delete-create'\n")
+    edge.init()
+    with edge.running():
+        maria.execute("insert into t values (1, 'a'), (2, 'b')")
+        maria.execute("update t set id = 3 where id = 1")
+        arrive(interconnect, 4)
+        copy(edge, f"{maria.name}.t")
+
+    found = []
+    for batch, _ in list(interconnect.arrived):
+        for index, value in enumerate(batch.values):
+            headers = {name: given.decode() for name, given in batch.headers.get(index, [])}
+            assert ("ce_id" in headers) == (value is not None and b'"op":' in value)
+            if headers:
+                source = json.loads(value)["source"]
+                assert headers["ce_id"].removesuffix("-create") == source["position"]
+                assert datetime.fromisoformat(headers["ce_time"]) == datetime.fromtimestamp(source["ts_ms"] / 1000, UTC)
+                assert (headers["ce_source"], headers["ce_subject"]) == (f"/headrace/{SOURCE}", f"{maria.name}.t")
+                found.append((headers["ce_id"], headers["ce_type"].removeprefix("headrace.change.")))
+    assert [kind for _, kind in found] == ["create", "create", "delete", "create", "read", "read"]
+    assert len({id_ for id_, _ in found}) == 6
 
 
 def records(kafka, topics):
