@@ -139,7 +139,7 @@ test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its example
 	@$(BIN)/python -m infra.local.jars consumers
 	@touch $@
 
-test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Flink, Paimon's parser, Quix Streams, ClickHouse, Pathway, Camel, MirrorMaker 2 (2.7 GB of disk)
+test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Flink, Paimon's parser, Quix Streams, ClickHouse, Pathway, Camel, CloudEvents' SDK, MirrorMaker 2 (2.7 GB of disk)
 	@$(BIN)/python -m pytest -q tests/consumers
 .setup/debezium/ready: tests/debezium/requirements.txt
 	@$(PYTHON) -m venv .setup/debezium

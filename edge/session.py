@@ -17,6 +17,7 @@ from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
+from edge.records.cloud_events import CloudEvents
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.coordinator import SnapshotCoordinator
 from edge.snapshot.store import SnapshotStore
@@ -93,6 +94,7 @@ class CaptureSession:
             repeat_schema_until=self._settings.begin(checkpoint.position, self._session.log_end),
             target_bytes=self._config.batches.kilobytes * 1024,
             avro=AvroRecords() if self._config.records.format == "avro" else None,
+            events=CloudEvents(source.name) if self._config.records.cloudevents else None,
             figures=self._due_figures,
         )
         # What this process has sent, and what a former one may have.

@@ -1,9 +1,8 @@
 """Which topic a record goes to, in a stream with a topic for each table.
 
-A record names its table in its `source` (docs/records.md). It is found there without decoding the record: a text of a
-row that holds the same bytes has them escaped. A record that is about no table goes to the stream's own topic, and so does one
-without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called where a
-batch is shared out.
+A record names its table (headrace/record_names.py). A record that is about no table goes to the stream's own topic, and so
+does one without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called
+where a batch is shared out.
 
 Where transactions begin and end is about no table; it has a topic of its own where the file asks for one.
 
@@ -15,17 +14,11 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 
-from msgspec import DecodeError, json
-
 from headrace.configuration.bridge import TableTopic, topic_of
-from headrace.errors import CorruptInput
+from headrace.record_names import SOURCE, find_names, schema_and_table
 
-#: How a record's own `source` begins, which is behind the rows.
-_SOURCE = b'"source":{"version":'
-_TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 #: How a record begins of where a transaction begins or ends (edge/records/envelope.py): no other one begins so.
 _ENDS = b'{"status":"'
-_NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
 _log = logging.getLogger(__name__)
 
@@ -62,13 +55,6 @@ class TablePatterns:
 
 def _pattern(rule: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, rule.split("*"))), re.DOTALL)
-
-
-def _decoded(names: re.Match[bytes]) -> tuple[str, str]:
-    try:
-        return json.decode(names[1], type=str), json.decode(names[2], type=str)
-    except DecodeError as error:
-        raise CorruptInput("the name of a record's table is no text") from error
 
 
 class TableRouter:
@@ -110,33 +96,23 @@ class TableRouter:
         """
         if self._transactions and value.startswith(_ENDS):
             return self._transactions
-        at = value.rfind(_SOURCE)
+        at = value.rfind(SOURCE)
         if not self._names or at < 0 or not value.startswith(self._names, at + self._ahead):
             self._turn(value, at)
         return self._topics[key is None]
 
     def table_of(self, value: bytes) -> str:
-        """Return the table, `schema.table`, that a record in JSON names; empty where it names none."""
-        at = value.rfind(_SOURCE)
-        names = _NAMES.search(value, at) if at >= 0 else None
-        if names is None:
-            return ""
-        schema, table = _decoded(names)
+        """Return the table, `schema.table`, that a record in JSON is about; empty for one that is about none."""
+        at = value.rfind(SOURCE)
+        schema, table = schema_and_table(find_names(value, at)) if at >= 0 else ("", "")
         return f"{schema}.{table}" if table else ""
 
     def _turn(self, value: bytes, at: int) -> None:
-        names = _NAMES.search(value, at) if at >= 0 else None
-        if names is None:
-            raise CorruptInput(
-                "a record does not name its table", hint="Edges of this release do: upgrade the source's."
-            )
+        names = find_names(value, at)
         known = self._known.get(names[0])
         if known is None:
-            known = self._known[names[0]] = self._find(names)
+            known = self._known[names[0]] = self.topics_of(*schema_and_table(names))
         self._names, self._ahead, self._topics = names[0], names.start() - at, known
-
-    def _find(self, names: re.Match[bytes]) -> tuple[str, str]:
-        return self.topics_of(*_decoded(names))
 
     def topic_of_no_table(self, value: bytes) -> str:
         """Return the topic of a record that is about no table, in a batch whose changes are not JSON."""

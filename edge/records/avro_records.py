@@ -63,6 +63,11 @@ _decode_key = json.Decoder(dict[str, Any]).decode
 _decode_schema = json.Decoder(_SchemaRecord).decode
 
 
+def avro_head(number: int) -> bytes:
+    """Return what keys and values begin with that were written with what has a number in the batch."""
+    return bytes([AVRO_MARK]) + number.to_bytes(4, "big")
+
+
 class AvroTable:
     """How one table's records become Avro."""
 
@@ -70,7 +75,7 @@ class AvroTable:
         self.schema = schema
         self.connector = connector
         #: What its keys and values begin with.
-        self.header = bytes([AVRO_MARK]) + number.to_bytes(4, "big")
+        self.header = avro_head(number)
         self.written = WrittenWith(number, schema.schema, schema.table, written.key, written.value)
         self._columns = _encoders(schema, of_key=False)
         self._key = _encoders(schema, of_key=True)

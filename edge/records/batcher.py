@@ -19,6 +19,7 @@ from headrace.position import Position
 
 if TYPE_CHECKING:
     from edge.records.avro_records import AvroRecords
+    from edge.records.cloud_events import CloudEvents
 
 #: Bounds of the open batch, in bytes before compression.
 SMALLEST, LARGEST = 16 * 1024, 4 * 1024 * 1024
@@ -59,6 +60,7 @@ class Batcher:
         target_bytes: int = 64 * 1024,
         repeat_schema_until: int = 0,
         avro: "AvroRecords | None" = None,
+        events: "CloudEvents | None" = None,
         figures: Callable[[], Figures] | None = None,
     ) -> None:
         # The decoder holds on to neither list: both are new in each batch.
@@ -77,6 +79,8 @@ class Batcher:
         self._repeat_schema_until = repeat_schema_until
         #: What puts changes into Avro; None where records are JSON.
         self.avro = avro
+        # What gives records the headers of CloudEvents; None where they have none.
+        self._events = events
         self._limit = 0
         self._source = source
         self._tail = tail
@@ -84,6 +88,8 @@ class Batcher:
         self._ratio = _FIRST_RATIO
         self._figures: Callable[[], Figures] = figures or dict
         self._segments: list[Segment] = []
+        # When the transaction of each segment was committed.
+        self._times: list[int] = []
         self._headers: Headers = {}
         self._confirm = 0
         # Of the present transaction, and of the newest change.
@@ -137,6 +143,7 @@ class Batcher:
         self.values.append(value)
         self.free_bytes -= len(value or b"")
         self._segments.append((self._commit, ordinal, 1))
+        self._times.append(self._commit_ms)
         self._since = len(self.values)
 
     def commit(self, end_lsn: int) -> None:
@@ -193,6 +200,7 @@ class Batcher:
         count = len(self.values) - self._since
         if count:
             self._segments.append((self._commit, self._ordinal, count))
+            self._times.append(self._commit_ms)
             self._last_ms = self._commit_ms
 
     def _sealed(self) -> SealedBatch:
@@ -223,10 +231,11 @@ class Batcher:
         # A small batch is no measure for large ones. What shrinks less than the last one did is noticed at once, what shrinks
         # more by and by: a batch too large is worse than one too small.
         if sealed.raw_bytes >= SMALLEST:
-            ratio = sealed.raw_bytes / len(sealed.body)
+            # The headers of events are not among the values that the open batch's size is counted by.
+            ratio = (sealed.raw_bytes if self._events is None else self.open_bytes) / len(sealed.body)
             self._ratio = min(ratio, self._ratio + _WEIGHT * (ratio - self._ratio))
         self._tail = sealed.last
-        self.keys, self.values, self._segments, self._headers = [], [], [], {}
+        self.keys, self.values, self._segments, self._times, self._headers = [], [], [], [], {}
         self._confirm = 0
         self._aim()
         return sealed
@@ -235,6 +244,8 @@ class Batcher:
         if self.avro is not None and len(batch):
             keys, values, written = self.avro.encode(batch.keys, batch.values)
             batch = replace(batch, keys=keys, values=values, written=written)
+        if self._events is not None and len(batch):
+            batch = replace(batch, headers=self._events.headers(batch, self._times))
         properties, body = encode(batch)
         return SealedBatch(
             properties=properties,

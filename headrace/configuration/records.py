@@ -100,6 +100,8 @@ class Records(Section, frozen=True, kw_only=True):
     transactions: bool = False
     #: Whether a record without a value follows a delete.
     tombstones: bool | None = None
+    #: Whether changes and messages have the headers of CloudEvents 1.0, Kafka's binding, binary mode.
+    cloudevents: bool = False
     #: Largest value of a record, in MB; the topic's `max.message.bytes` has to be greater.
     largest_megabytes: Annotated[int, Meta(ge=1, le=200)] = 15
     #: What becomes of a change that is larger: the edge stops, or a record without the row takes its place.

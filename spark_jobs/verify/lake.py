@@ -156,20 +156,16 @@ class LakeAt:
     def _reached(self, source: str, place: Place, database: Database) -> Reached:
         newest = whole = self._state.positions.get(source)
         # Where tables have topics of their own, one of them may lack what another one has beyond that.
-        complete = bronze.reach(self._spark, self._lake, self._stream)
+        loaded = bronze.reach(self._spark, self._lake, self._stream)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
             since = unfinished.since(self._state, {source} & self._state.unfinished.keys())
             new = increment.rows(self._spark, self._bronze, since, version)
             ended = F.when(F.col("last"), F.col("position"))
             mine = F.col("source") == source
-            if complete is not None:
-                mine &= F.col("position") <= complete.get(source, "")
-            (row,) = (
-                new.where(mine)
-                .agg(F.max("position").alias("position"), F.max(ended).alias("whole"))
-                .collect()
-            )
+            if loaded is not None:
+                mine &= F.col("position") <= loaded.get(source, "")
+            (row,) = new.where(mine).agg(F.max("position").alias("position"), F.max(ended).alias("whole")).collect()
             newest = max(newest or "", row["position"] or "") or None
             whole = max(whole or "", row["whole"] or "") or None
         if newest is None:

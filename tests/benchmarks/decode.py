@@ -8,13 +8,18 @@ slows it down, so compare only what was measured side by side.
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import click
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
 from edge.postgres.pgoutput import Decoder
+from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
+from edge.records.cloud_events import CloudEvents
+from headrace.configuration.records import Records
 from headrace.position import Position
 from tests.unit.edge.postgres import messages
 from tests.unit.edge.postgres.messages import INT4, INT8, NUMERIC, Column
@@ -25,6 +30,7 @@ _COLUMNS = [
 ]  # fmt: skip
 _TABLE = messages.relation(*(column._replace(key=True) for column in _COLUMNS), table="orders", identity="f")
 _PER_TRANSACTION = 50
+_SOURCE = "jakarta/shop"
 
 
 def _row(number: int, status: str) -> tuple[messages.Value, ...]:
@@ -75,25 +81,45 @@ class _Dropping(Batcher):
     """Takes records and makes no batch of them: what is left is the decoder's own cost."""
 
     def cut(self, ordinal: int) -> None:
-        self.keys, self.values, self._segments = [], [], []
+        self.keys, self.values, self._segments, self._times = [], [], [], []
         self._since, self._ordinal = 0, ordinal
         self._aim()
 
 
-def _seconds(log: list[bytes], batcher: Batcher) -> float:
-    decoder = Decoder(source="jakarta/shop", database="shop", epoch=1, batcher=batcher, key_of=lambda _: ["id"])
+class _Round(NamedTuple):
+    """What one log took: seconds, and bytes of its batches before and after zstd."""
+
+    seconds: float
+    raw: int
+    sent: int
+
+
+def _round(log: list[bytes], batcher: Batcher, records: Records) -> _Round:
+    decoder = Decoder(
+        source="jakarta/shop", database="shop", epoch=1, batcher=batcher, key_of=lambda _: ["id"], records=records
+    )
     feed, started = decoder.feed, time.process_time()
     for message in log:
         feed(message, messages.NOW_MS)
-    batcher.take()
-    batcher.seal()
-    return time.process_time() - started
+    sealed = [*batcher.take(), *filter(None, [batcher.seal()])]
+    seconds = time.process_time() - started
+    return _Round(seconds, sum(batch.raw_bytes for batch in sealed), sum(len(batch.body) for batch in sealed))
+
+
+def _batcher(records: Records) -> Batcher:
+    return Batcher(
+        source=_SOURCE,
+        tail=Position.start(1),
+        avro=AvroRecords() if records.format == "avro" else None,
+        events=CloudEvents(_SOURCE) if records.cloudevents else None,
+    )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--changes", default=50_000, show_default=True, help="Changes in a round.")
 @click.option("--rounds", default=5, show_default=True, help="Rounds, of which the middle one counts.")
-def decode(changes: int, rounds: int) -> None:
+@click.option("--avro", is_flag=True, help="[records] format = 'avro'.")
+def decode(changes: int, rounds: int, *, avro: bool) -> None:
     """Measure and print."""
     logs = {
         "80/16/4 mix": _log(_mixed, changes),
@@ -101,19 +127,31 @@ def decode(changes: int, rounds: int) -> None:
         "update, whole old row": _log(_update, changes),
         "delete, whole old row": _log(_delete, changes),
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in logs}
-    tail = Position.start(1)
+    plain = Records(format="avro" if avro else "json")
+    events = replace(plain, cloudevents=True)
+    found: dict[str, list[tuple[_Round, _Round, _Round]]] = {name: [] for name in logs}
     for _ in range(rounds):
         for name, log in logs.items():
-            alone = _seconds(log, _Dropping(source="jakarta/shop", tail=tail))
-            found[name].append((alone, _seconds(log, Batcher(source="jakarta/shop", tail=tail))))
-    table = Table(title=f"Microseconds of processor time a change, middle of {rounds}")
-    for column in ("change", "decode", "with batch and zstd"):
+            alone = _round(log, _Dropping(source=_SOURCE, tail=Position.start(1)), plain)
+            found[name].append((alone, *(_round(log, _batcher(records), records) for records in (plain, events))))
+    table = Table(title=f"Microseconds of processor time a change, middle of {rounds}, and its bytes")
+    for column in (
+        "change",
+        "decode",
+        "with batch and zstd",
+        "as CloudEvents",
+        "bytes",
+        "zstd",
+        "as CloudEvents",
+        "zstd",
+    ):
         table.add_column(column, justify="left" if column == "change" else "right")
     for name, figures in found.items():
-        middles = (statistics.median(column) / changes * 1e6 for column in zip(*figures, strict=True))
-        table.add_row(name, *(f"{middle:.2f}" for middle in middles))
-    Console().print(table)
+        kinds = list(zip(*figures, strict=True))
+        middles = [statistics.median(one.seconds for one in kind) / changes * 1e6 for kind in kinds]
+        sizes = [size / changes for kind in kinds[1:] for size in kind[0][1:]]
+        table.add_row(name, *(f"{middle:.2f}" for middle in middles), *(f"{size:.1f}" for size in sizes))
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,15 @@ def test_a_record_is_measured_with_its_key(keys, values, exceeded):
     assert not limits.exceeded_by(Share("other", 0, keys, values))
 
 
+def test_a_record_is_measured_with_its_headers():
+    limits = RecordLimits(None, {}, {"small": LIMIT})
+    headers = [("ce_id", b"i" * 35), ("ce_source", b"s" * 100)]
+    size = sum(len(name) + len(value) for name, value in headers)
+    for more, exceeded in ((0, False), (1, True)):
+        values = [b"v", b"v" * (LIMIT - FRAME_BYTES - size + more)]
+        assert limits.exceeded_by(Share("small", 0, [None, None], values, dict.fromkeys((0, 1), headers))) is exceeded
+
+
 def test_limits_are_read_again_and_kafka_that_does_not_answer_rejects_nothing(monkeypatch):
     limits = RecordLimits(None, {"small": Wanted(1)}, {"small": LIMIT})
     answers = iter([{"small": LIMIT}, {"small": 3 * LIMIT}])

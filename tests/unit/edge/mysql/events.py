@@ -8,7 +8,9 @@ from uuid import UUID
 
 from edge.mysql.decoder import Decoder
 from edge.mysql.table_cache import Chosen, TableCache
+from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
+from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from headrace.configuration.policy import Policy as Section
 from headrace.configuration.records import Records
@@ -125,14 +127,21 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> byte
 
 def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     until = options.get("repeat_schema_until", 0)
-    batcher = Batcher(source="jakarta/bank", tail=Position.start(1), repeat_schema_until=until)
+    records = options.get("records", Records())
+    batcher = Batcher(
+        source="jakarta/bank",
+        tail=Position.start(1),
+        repeat_schema_until=until,
+        avro=AvroRecords() if records.format == "avro" else None,
+        events=CloudEvents("jakarta/bank") if records.cloudevents else None,
+    )
     policy = Policy(options.get("policy", Section()))
     tables = TableCache(
         connector=engine,
         source="jakarta/bank",
         chosen=Chosen([], [], policy),
         policy=policy,
-        records=options.get("records", Records()),
+        records=records,
         charset_of=CHARSETS.__getitem__,
         kinds_of=lambda _database, _table: options.get("kinds", {}),
         type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),
@@ -149,7 +158,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         tables=tables,
         mariadb=engine == "mariadb",
         largest=largest,
-        records=options.get("records", Records()),
+        records=records,
         history=options.get("history"),
     )
     return made, batcher

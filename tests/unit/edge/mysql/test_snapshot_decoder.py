@@ -12,6 +12,7 @@ from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.table_cache import Chosen, TableCache
 from edge.records.batcher import Batcher
+from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.ports import Chunk
@@ -51,7 +52,8 @@ class Stream:
 
     def __init__(self, folder, mariadb=True, history=None, **records):
         policy = Policy(Section())
-        self.batcher = Batcher(source="jakarta/bank", tail=Position.start(1))
+        events_of = CloudEvents("jakarta/bank") if records.get("cloudevents") else None
+        self.batcher = Batcher(source="jakarta/bank", tail=Position.start(1), events=events_of)
         self.tables = TableCache(
             connector="mariadb" if mariadb else "mysql",
             source="jakarta/bank",

@@ -10,6 +10,7 @@ from edge.postgres.relations import Relation
 from edge.records.alterations import Catalog
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
+from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
 from headrace.batch import CONTENT_ENCODING, Batch, decode
@@ -162,6 +163,7 @@ class Log:
             target_bytes=target_bytes,
             repeat_schema_until=repeat_schema_until,
             avro=AvroRecords() if records.get("format") == "avro" else None,
+            events=CloudEvents("jakarta/bank") if records.get("cloudevents") else None,
         )
         self.decoder = kind(
             source="jakarta/bank",

@@ -104,6 +104,15 @@ class TestCut:
         assert len(bodies) > 10
         assert max(bodies[len(bodies) // 2 : -1]) < 1.3 * 32 * 1024
 
+    def test_headers_of_events_leave_batches_near_the_target(self):
+        noise = random.Random(1)
+        log = Log(target_bytes=32 * 1024, cloudevents=True)
+        log.transaction(TABLE, *(insert(number, noise.randbytes(10).hex()) for number in range(20_000)))
+        batches = log.sealed()
+        sizes = [len(batch.body) for batch in batches[len(batches) // 2 : -1]]
+        assert len(sizes) > 3
+        assert 0.7 * 32 * 1024 < min(sizes) <= max(sizes) < 1.3 * 32 * 1024
+
     def test_no_target_makes_batches_of_more_than_four_megabytes(self):
         log = Log(target_bytes=10**9)
         log.transaction(TABLE, *many(60, 100_000))
