@@ -22,6 +22,8 @@ class AvroReader:
         if isinstance(kind, list):
             for branch in kind:
                 self._learn(branch, namespace)
+        elif isinstance(kind, dict) and kind["type"] in {"array", "map"}:
+            self._learn(kind.get("items", kind.get("values")), namespace)
         elif isinstance(kind, dict) and kind["type"] == "record":
             namespace = kind.get("namespace", namespace)
             self._names[f"{namespace}.{kind['name']}"] = kind, namespace
@@ -50,6 +52,13 @@ class AvroReader:
             while count := self._long():
                 items += [self._value(kind["items"], namespace) for _ in range(count)]
             return items
+        if kind["type"] == "map":
+            pairs = {}
+            while count := self._long():
+                pairs |= {
+                    self._value("string", namespace): self._value(kind["values"], namespace) for _ in range(count)
+                }
+            return pairs
         return self._value(kind["type"], namespace)
 
     def _take(self, count: int) -> bytes:

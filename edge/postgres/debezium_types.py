@@ -206,6 +206,8 @@ def _array(name: str, modifier: int, records: Records) -> DebeziumType | None:
     elif form is None and name not in _ELEMENTS and name not in {"numeric", "date", "time", "timestamp"}:
         return None
     placeholder = _ARRAY_PLACEHOLDERS.get(name, values.NULL)
+    if placeholder == _NUMBERS and element.startswith(f"{_TIME_NAMES}Iso"):
+        placeholder = b"[%b]" % _TEXT
     return DebeziumType(f"array<{element}>", write, placeholder, b"[]", form.rounded_by if form is not None else None)
 
 

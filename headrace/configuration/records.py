@@ -38,14 +38,6 @@ PROFILES: Final[dict[str, dict[str, Any]]] = {
         "types": "debezium",
     },
 }
-#: The forms of values that records in Avro have; what is not named here has a form for each setting.
-_IN_AVRO: Final[dict[str, tuple[str, ...]]] = {
-    "time": ("iso", "adaptive", "connect"),
-    "binary": ("base64",),
-    "interval": ("text",),
-    "hstore": ("text",),
-    "types": ("headrace",),
-}
 
 #: Those that edges of every engine follow; others are for PostgreSQL.
 EVERY_ENGINE: Final = frozenset(
@@ -110,12 +102,6 @@ class Records(Section, frozen=True, kw_only=True):
         for name, value in PROFILES[self.profile].items():
             if getattr(self, name) is None:
                 force_setattr(self, name, value)
-        if self.format == "avro":
-            for name, known in _IN_AVRO.items():
-                if (given := getattr(self, name)) not in known:
-                    raise ValueError(
-                        f"'{name}' = '{given}' has no form in Avro yet: with 'format' = 'avro' set it to '{known[0]}'"
-                    )
 
     @property
     def largest_bytes(self) -> int:

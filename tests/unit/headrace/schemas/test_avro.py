@@ -6,6 +6,8 @@ import pytest
 
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
+from headrace.schemas.avro_types import type_of
+from headrace.schemas.connect_types import DECIMAL
 
 
 def table(*columns: Column, key=("id",), schema="public", name="accounts") -> TableSchema:
@@ -60,11 +62,11 @@ def test_a_column_of_the_key_is_required_and_every_other_one_may_be_null():
     ],
 )
 def test_a_column_has_the_type_that_its_values_have_in_records(declared, expected):
-    assert avro.type_of(declared) == expected
+    assert type_of(declared) == expected
 
 
 def test_a_decimal_has_its_scale_and_precision():
-    made = avro.type_of(column("numeric", length=10, scale=2, form=avro.DECIMAL))
+    made = type_of(column("numeric", length=10, scale=2, form=DECIMAL))
     assert (made["logicalType"], made["precision"], made["scale"]) == ("decimal", 10, 2)
     assert made["connect.parameters"] == {"scale": "2", "connect.decimal.precision": "10"}
 
