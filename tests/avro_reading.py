@@ -35,8 +35,9 @@ class AvroReader:
             return self._value(kind[self._long()], namespace)
         if isinstance(kind, dict):
             return self._complex(kind, namespace)
-        if kind in self._names:
-            return self._complex(*self._names[kind])
+        for name in (kind, f"{namespace}.{kind}"):
+            if name in self._names:
+                return self._complex(*self._names[name])
         return {
             "null": lambda: None, "boolean": lambda: self._take(1) == b"\1", "int": self._long, "long": self._long,
             "float": lambda: struct.unpack("<f", self._take(4))[0], "double": lambda: struct.unpack("<d", self._take(8))[0],

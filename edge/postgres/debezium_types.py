@@ -40,7 +40,7 @@ _KAFKA, _DATA, _TIME_NAMES = "org.apache.kafka.connect.data.", "io.debezium.data
 #: Types with a name of their own and ordinary text.
 _NAMED: Final = {
     "uuid": f"{_DATA}Uuid", "json": f"{_DATA}Json", "jsonb": f"{_DATA}Json", "xml": f"{_DATA}Xml",
-    "tsvector": f"{_DATA}TsVector", "ltree": f"{_DATA}Ltree",
+    "tsvector": f"{_DATA}Tsvector", "ltree": f"{_DATA}Ltree",
 }  # fmt: skip
 #: What the elements of arrays are in Kafka Connect, where they have no form.
 _ELEMENTS: Final = {

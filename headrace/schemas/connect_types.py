@@ -16,6 +16,8 @@ _TEXT: Final[Schema] = {"type": "string"}
 DECIMAL: Final = f"{_KAFKA}Decimal"
 #: Debezium gives money two digits.
 _MONEY_SCALE: Final = 2
+#: The length that it gives a `varbit` without one.
+_ANY_LENGTH: Final = (1 << 31) - 1
 
 
 def _named(kind: str, name: str, **more: object) -> Schema:
@@ -80,7 +82,7 @@ _TYPES: Final[dict[str, Schema]] = {
     },
     **dict.fromkeys(("json", "jsonb", "JSON"), _named("string", f"{_DATA}Json")),
     **dict.fromkeys(("timestamptz", "TIMESTAMP"), _named("string", f"{_TIME}ZonedTimestamp")),
-    "uuid": _named("string", f"{_DATA}Uuid"),
+    **dict.fromkeys(("uuid", "UUID"), _named("string", f"{_DATA}Uuid")),
     "xml": _named("string", f"{_DATA}Xml"),
 }
 
@@ -105,10 +107,11 @@ def _of_form(form: str, column: Column) -> Schema:
             parameters["connect.decimal.precision"] = str(column.length)
         return _named("bytes", form, parameters=parameters)
     if form == f"{_DATA}Bits":
-        return _named(
-            "bytes", form, **({} if column.length is None else {"parameters": {"length": str(column.length)}})
-        )
+        length = _ANY_LENGTH if column.length is None else column.length
+        return _named("bytes", form, parameters={"length": str(length)})
     if form in _FORMS:
         return _FORMS[form]
+    if column.enum_values is not None:
+        return _named("string", form, parameters={"allowed": ",".join(column.enum_values)})
     # Texts with a name, as `io.debezium.time.ZonedTimestamp`.
     return _named("string", form)
