@@ -56,7 +56,8 @@ SETTINGS = [
     {"decimal": "double", "time": "connect", "binary": "base64-url-safe", "key_change": "update"},
     {"time": "nanoseconds", "envelope": "headrace", "tombstones": False},
     {"time": "adaptive_time_microseconds", "envelope": "headrace", "unavailable": "absent", "tombstones": False},
-    {"time": "microseconds", "truncates": True},
+    {"time": "microseconds", "truncates": True, "decimal": "string"},
+    {"time": "isostring", "binary": "hex", "hstore": "map", "interval": "string"},
 ]
 
 
@@ -99,13 +100,19 @@ def made(found, **settings):
     return log.batches()
 
 
-def as_json(batch):
-    """The keys and values of a batch in Avro, made JSON by the lake's reader, by the schemas that the batch names."""
-    of_keys, of_values = (
-        Records({each.number: getattr(each, part) for each in batch.written}) for part in ("key", "value")
-    )
-    pairs = zip(batch.keys, batch.values, strict=True)
-    return [(of_keys.key(key), of_values.value(value)) for key, value in pairs]
+def plain(batches):
+    return [pair for batch in batches for pair in zip(batch.keys, batch.values, strict=True)]
+
+
+def made_json(batches):
+    """The keys and values of batches in Avro, made JSON by the lake's reader, by the schemas that each batch names."""
+    found = []
+    for batch in batches:
+        keys, values = (
+            Records({each.number: getattr(each, part) for each in batch.written}) for part in ("key", "value")
+        )
+        found += [(keys.key(key), values.value(value)) for key, value in plain([batch])]
+    return found
 
 
 def parsed(pairs, *, whole):
@@ -122,8 +129,7 @@ def parsed(pairs, *, whole):
 def test_a_record_in_avro_is_the_record_in_json(settings, identity):
     found = messages(identity)
     batches = made(found, format="avro", **settings)
-    in_avro = [pair for batch in batches for pair in as_json(batch)]
-    in_json = [pair for batch in made(found, **settings) for pair in zip(batch.keys, batch.values, strict=True)]
+    in_avro, in_json = made_json(batches), plain(made(found, **settings))
     assert len(in_avro) == len(in_json)
     whole = settings.get("unavailable") != "absent"
     for one, other in zip(parsed(in_avro, whole=whole), parsed(in_json, whole=whole), strict=True):
@@ -132,11 +138,50 @@ def test_a_record_in_avro_is_the_record_in_json(settings, identity):
     assert changes == sum(value is not None and b'"op"' in value for _, value in in_json)
 
 
+KEYS = {
+    "numeric": "12.50", "bool": "t", "float8": "0.5", "bytea": r"\x00ff", "timestamptz": "2026-01-31 09:15:00.25+00",
+    "timestamp": "2026-01-31 09:15:00", "uuid": "c0ffee00-0000-4000-8000-000000000001", "jsonb": '{"a": 1}', "bit": "101",
+    "money": "$1.50", "point": "(1,2)", "_int4": "{1,NULL}", "hstore": '"a"=>NULL',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_key_of_any_type_is_the_key_in_json(kind):
+    oids = OIDS | {name: oid for oid, name in OF_LOG.items()}
+    described = relation(Column("k", oids[kind], key=True), Column("other", oids[kind]))
+    value = KEYS[kind]
+    found = [
+        type_name(20001, "hstore"), described, insert(value, value), insert(value, None),
+        delete(key=(value, None)),
+    ]  # fmt: skip
+    logs = [Log(profile="debezium", format=each, key_of=lambda _: ["k"], hstore="map") for each in ("avro", "json")]
+    for log in logs:
+        log.transaction(*found)
+    in_avro, in_json = made_json(logs[0].batches()), plain(logs[1].batches())
+    assert parsed(in_avro, whole=True) == parsed(in_json, whole=True)
+    assert len(in_avro) == 5
+
+
+@pytest.mark.parametrize("unavailable", ["placeholder", "absent"])
+def test_a_change_that_is_too_large_has_the_key_alone(unavailable):
+    described = relation(Column("id", 20, key=True), Column("part", key=True), *columns())
+    types = [type_name(oid, name) for oid, name in OF_LOG.items()]
+    large = ["x" * (1 << 20) if kind == "xml" else None for kind in (declared.split()[1] for declared in TYPES)]
+    found = [*types, described, insert(7, "p", *large), update((8, "p", *large), key=(7, "p", *(None,) * len(large)))]
+    settings = {
+        "largest_megabytes": 1,
+        "on_too_large": "dead-letter",
+        "unavailable": unavailable,
+        "key_change": "update",
+    }
+    in_avro, in_json = made_json(made(found, format="avro", **settings)), plain(made(found, **settings))
+    assert parsed(in_avro, whole=True) == parsed(in_json, whole=True)
+    assert sum(b'"too_large"' in value for _, value in in_json) == 3
+
+
 def test_the_order_of_fields_is_that_of_json():
     found = messages("d")
-    in_avro = [value for batch in made(found, format="avro") for _, value in as_json(batch)]
-    in_json = [value for batch in made(found) for value in batch.values]
-    for one, other in zip(in_avro, in_json, strict=True):
+    for (_, one), (_, other) in zip(made_json(made(found, format="avro")), plain(made(found)), strict=True):
         assert [one and list(_names(json.loads(one)))] == [other and list(_names(json.loads(other)))]
 
 
