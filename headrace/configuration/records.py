@@ -77,7 +77,7 @@ class Records(Section, frozen=True, kw_only=True):
         Literal["iso", "adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
         | None
     ) = None
-    #: How binary values are written, as Debezium's `binary.handling.mode`; its `bytes` is base64 in JSON.
+    #: How binary values are written, as Debezium's `binary.handling.mode`; its `bytes` is base64 in JSON, and bytes in Avro.
     binary: Literal["base64", "base64-url-safe", "hex"] | None = None
     #: How `interval` is written: the database's text, or as Debezium's `interval.handling.mode`: microseconds, or ISO 8601.
     interval: Literal["text", "numeric", "string"] | None = None
