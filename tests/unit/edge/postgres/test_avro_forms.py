@@ -210,6 +210,15 @@ def test_a_consumer_has_values_of_avros_own_types():
     assert (unchanged["ints"], unchanged["n"]) == (list(b"__debezium_unavailable_value"), None)
 
 
+def test_a_record_that_ends_early_is_refused_without_its_values():
+    (batch,) = made(messages("f"), format="avro", hstore="map")[:1]
+    values = Records({each.number: each.value for each in batch.written})
+    value = next(value for value in batch.values if value and value[0] == 0)
+    for end in range(5, len(value)):
+        with pytest.raises(ValueError, match=r"^[a-z ]+$"):
+            values.value(value[:end])
+
+
 def test_an_hstore_is_a_map_where_it_is_asked_for():
     (batch,) = made(messages("d"), format="avro", hstore="map")[:1]
     value = next(value for value in batch.values if value[0] == 0)
