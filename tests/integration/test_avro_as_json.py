@@ -5,6 +5,7 @@ With Debezium's profile what is compared is what the lake's reader makes of the 
 
 import pytest
 
+from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive
 from tests.integration.snapshots import copy
 from tests.integration.test_mariadb_values import EDGES, TABLE
@@ -70,6 +71,23 @@ def test_of_debeziums_forms(database, edges, interconnects):
     changed = next(value for _, value, *_ in found if value and "blobs" in value.get("unchanged", ()))
     assert {"blobs", "ints"} <= set(changed["unchanged"])
     assert changed["after"]["ints"] == list(b"__debezium_unavailable_value")
+
+
+def test_an_array_of_arrays_stops_the_edge_which_goes_on_with_another_setting(database, edges, interconnect):
+    database.execute("create table every (id int primary key, ints int[])")
+    edge = edges(database, interconnect.url, more='[records]\nprofile = "debezium"\nformat = "avro"')
+    edge.init()
+    with edge.running() as agent:
+        database.execute("insert into every values (1, '{1}')")
+        arrive(interconnect, 1)
+        database.execute("insert into every values (2, '{{1,2},{3,4}}')")
+        error = agent.ended()
+    assert isinstance(error, NeedsOperator)
+    assert "public.every.ints has no form in Avro" in error.message
+    edge.path.write_text(edge.path.read_text().replace("[records]", '[records]\ntypes = "headrace"'))
+    with edge.running():
+        arrive(interconnect, 2)
+    assert [change["after"]["ints"] for change in interconnect.changes] == [[1], "{{1,2},{3,4}}"]
 
 
 def postgresql(database, edges, ends, profile):
