@@ -102,7 +102,7 @@ test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S
 	@.setup/registry/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, Confluent's deserializers and Debezium's JDBC sink (fetches 370 MB once)
+test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, Confluent's deserializers and Debezium's JDBC sink, and next to those of its connectors (fetches 430 MB once)
 	@$(BIN)/python -m infra.local.jars registry
 	@$(BIN)/python -m pytest -q tests/registry
 

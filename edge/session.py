@@ -85,7 +85,7 @@ class CaptureSession:
 
     def _begin(self, engine: Engine) -> None:
         """Start the stream where the checkpoint is, with nothing of a session before."""
-        source = self._config.source
+        source, records = self._config.source, self._config.records
         tail = self._progress.restart()
         checkpoint = self._progress.checkpoint
         self._batcher = Batcher(
@@ -93,8 +93,8 @@ class CaptureSession:
             tail=tail,
             repeat_schema_until=self._settings.begin(checkpoint.position, self._session.log_end),
             target_bytes=self._config.batches.kilobytes * 1024,
-            avro=AvroRecords() if self._config.records.format == "avro" else None,
-            events=CloudEvents(source.name) if self._config.records.cloudevents else None,
+            avro=AvroRecords(placeholders=records.unavailable == "placeholder") if records.format == "avro" else None,
+            events=CloudEvents(source.name) if records.cloudevents else None,
             figures=self._due_figures,
         )
         # What this process has sent, and what a former one may have.

@@ -32,6 +32,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     optional: bool = True
     #: How the records write its values, as Debezium names it; None for the ordinary way, and then not in the record.
     form: str | None = None
+    #: The members of an `ENUM` or a `SET` that is written in Debezium's form; else not in the record.
+    enum_values: list[str] | None = None
     #: What the edge's policy did to its values, `mask`, `hash` or `truncate`; None for nothing, and then not in the record.
     policy: str | None = None
 
@@ -91,7 +93,7 @@ def copy_mark(value: str | bytes) -> str | None:
 
 def _as_json(column: Column) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(column)
-    for name in ("form", "policy"):
+    for name in ("form", "policy", "enumValues"):
         if found[name] is None:
             del found[name]
     return found

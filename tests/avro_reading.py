@@ -22,6 +22,8 @@ class AvroReader:
         if isinstance(kind, list):
             for branch in kind:
                 self._learn(branch, namespace)
+        elif isinstance(kind, dict) and kind["type"] in {"array", "map"}:
+            self._learn(kind.get("items", kind.get("values")), namespace)
         elif isinstance(kind, dict) and kind["type"] == "record":
             namespace = kind.get("namespace", namespace)
             self._names[f"{namespace}.{kind['name']}"] = kind, namespace
@@ -33,8 +35,9 @@ class AvroReader:
             return self._value(kind[self._long()], namespace)
         if isinstance(kind, dict):
             return self._complex(kind, namespace)
-        if kind in self._names:
-            return self._complex(*self._names[kind])
+        for name in (kind, f"{namespace}.{kind}"):
+            if name in self._names:
+                return self._complex(*self._names[name])
         return {
             "null": lambda: None, "boolean": lambda: self._take(1) == b"\1", "int": self._long, "long": self._long,
             "float": lambda: struct.unpack("<f", self._take(4))[0], "double": lambda: struct.unpack("<d", self._take(8))[0],
@@ -50,6 +53,13 @@ class AvroReader:
             while count := self._long():
                 items += [self._value(kind["items"], namespace) for _ in range(count)]
             return items
+        if kind["type"] == "map":
+            pairs = {}
+            while count := self._long():
+                pairs |= {
+                    self._value("string", namespace): self._value(kind["values"], namespace) for _ in range(count)
+                }
+            return pairs
         return self._value(kind["type"], namespace)
 
     def _take(self, count: int) -> bytes:

@@ -32,6 +32,8 @@ class ColumnCodec(NamedTuple):
     scope: dict[str, Any] = {}
     length: int | None = None
     scale: int | None = None
+    #: Of an ENUM or a SET.
+    members: tuple[str, ...] = ()
     #: What the edge's policy does to the values; `exclude` for a column that is read and not sent.
     policy: str | None = None
     #: Debezium's name for a form that is not the ordinary one.
@@ -164,11 +166,13 @@ def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> Col
     # Members of binary columns are names all the same.
     codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where)
     texts = tuple(member.decode(codec) for member in field.members)
+    scope: dict[str, Any]
     if field.type == types.ENUM:
-        scope: dict[str, Any] = {"members_{v}": values.members(texts)}
-        return ColumnCodec("ENUM", "BH"[field.meta - 1], lines=("{v} = members_{v}[{v}]",), form="%b", scope=scope)
-    line = "{v} = sets_{v}[number({v}, 'little')]"
-    return ColumnCodec("SET", f"{field.meta}s", lines=(line,), form="%b", scope={"sets_{v}": values.Sets(texts)})
+        scope = {"members_{v}": values.members(texts)}
+        line, fixed = "{v} = members_{v}[{v}]", "BH"[field.meta - 1]
+        return ColumnCodec("ENUM", fixed, lines=(line,), form="%b", scope=scope, members=texts)
+    line, scope = "{v} = sets_{v}[number({v}, 'little')]", {"sets_{v}": values.Sets(texts)}
+    return ColumnCodec("SET", f"{field.meta}s", lines=(line,), form="%b", scope=scope, members=texts)
 
 
 def _decimal(field: Field) -> ColumnCodec:

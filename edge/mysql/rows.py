@@ -58,6 +58,7 @@ class Table:
                     optional=field.nullable,
                     policy=code.policy,
                     form=code.form_name,
+                    enum_values=list(code.members) if code.form_name and code.members else None,
                 )
                 for number, (field, code) in enumerate(sent, 1)
             ],

@@ -17,6 +17,8 @@ from headrace.errors import NeedsOperator
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 _HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
 _MOMENT_OR_ADDRESS = re.compile(r"[0-9a-f:. -]+")
+_MEMBER = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED, _ESCAPES = re.compile(r"\\(.)", re.DOTALL), {"0": "\0", "n": "\n", "r": "\r"}
 _MOMENTS = frozenset({"date", "time", "datetime", "timestamp"})
 _INTEGERS = {
     "tinyint": types.TINY, "smallint": types.SHORT, "mediumint": types.INT24, "int": types.LONG, "bigint": types.LONGLONG,
@@ -80,7 +82,15 @@ def field(column: Catalogued, where: str) -> Field:
         nullable=column.is_nullable == "YES",
         unsigned="unsigned" in column.column_type and code in types.NUMERIC,
         collation=types.BINARY if column.charset in {None, charset.BINARY} else 0,
+        members=_members(column) if kind in {"enum", "set"} else (),
     )
+
+
+def _members(column: Catalogued) -> tuple[bytes, ...]:
+    """Return the members of an ENUM or a SET, which the catalog prints as SQL: `enum('a','it''s')`."""
+    printed = (match[1].replace("''", "'") for match in _MEMBER.finditer(column.column_type))
+    texts = (_ESCAPED.sub(lambda match: _ESCAPES.get(match[1], match[1]), text) for text in printed)
+    return tuple(text.encode("latin1" if column.charset == charset.BINARY else "utf-8", "replace") for text in texts)
 
 
 def _coded(column: Catalogued, kind: str) -> tuple[int | None, int]:

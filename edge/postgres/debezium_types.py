@@ -40,7 +40,7 @@ _KAFKA, _DATA, _TIME_NAMES = "org.apache.kafka.connect.data.", "io.debezium.data
 #: Types with a name of their own and ordinary text.
 _NAMED: Final = {
     "uuid": f"{_DATA}Uuid", "json": f"{_DATA}Json", "jsonb": f"{_DATA}Json", "xml": f"{_DATA}Xml",
-    "tsvector": f"{_DATA}TsVector", "ltree": f"{_DATA}Ltree",
+    "tsvector": f"{_DATA}Tsvector", "ltree": f"{_DATA}Ltree",
 }  # fmt: skip
 #: What the elements of arrays are in Kafka Connect, where they have no form.
 _ELEMENTS: Final = {
@@ -206,6 +206,8 @@ def _array(name: str, modifier: int, records: Records) -> DebeziumType | None:
     elif form is None and name not in _ELEMENTS and name not in {"numeric", "date", "time", "timestamp"}:
         return None
     placeholder = _ARRAY_PLACEHOLDERS.get(name, values.NULL)
+    if placeholder == _NUMBERS and element.startswith(f"{_TIME_NAMES}Iso"):
+        placeholder = b"[%b]" % _TEXT
     return DebeziumType(f"array<{element}>", write, placeholder, b"[]", form.rounded_by if form is not None else None)
 
 

@@ -76,8 +76,8 @@ class Around:
         self.between = b"".join((
             NULL * 3, origin, avro.long(int(committed)), names, avro.long(_POSITION_LENGTH), position,
         ))  # fmt: skip
-        # No `sequence`, `txId`, `lsn`, no `xmin`.
-        self.behind = NULL + THERE + avro.long(int(xid)) + THERE + avro.long(int(lsn)) + NULL
+        # No `sequence`, `txId`, `lsn`, no `xmin`, `origin` and `origin_lsn`.
+        self.behind = NULL + THERE + avro.long(int(xid)) + THERE + avro.long(int(lsn)) + NULL * 3
         self.place, self.read = place, read
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import json
 
-from headrace.schemas.avro import DECIMAL
+from headrace.schemas.connect_types import DECIMAL
 
 Encode = Callable[[Any], bytes]
 
@@ -105,15 +105,53 @@ def optional(encode: Encode) -> Encode:
     return lambda value: NULL if value is None else THERE + encode(value)
 
 
-def encoder(kind: object) -> Encode:
-    """Return the function for a column's Avro type (headrace.schemas.avro)."""
-    if isinstance(kind, dict):
-        if kind.get("connect.name") == DECIMAL:
-            return _unscaled
-        if kind["type"] == "record":
-            return _variable
-        kind = kind["type"]
-    return _PLAIN[str(kind)]
+def encoder(kind: Any) -> Encode:
+    """Return the function for an Avro type (headrace.schemas.avro_types), from what JSON decodes to."""
+    if isinstance(kind, list):
+        # Of null and another type.
+        return optional(encoder(kind[1]))
+    if not isinstance(kind, dict):
+        return _PLAIN[kind]
+    if kind.get("connect.name") == DECIMAL:
+        return _unscaled
+    made = _WITH_PARTS.get(kind["type"])
+    return made(kind) if made is not None else _PLAIN[kind["type"]]
+
+
+def _record(kind: dict[str, Any]) -> Encode:
+    fields = [(field["name"], encoder(field["type"])) for field in kind["fields"]]
+
+    def encode(value: Any) -> bytes:
+        if not isinstance(value, dict) or len(value) != len(fields):
+            raise ValueError("a structure has other fields")
+        return b"".join(write(value[name]) for name, write in fields)
+
+    return encode
+
+
+def _array(kind: dict[str, Any]) -> Encode:
+    """Return the function for arrays: blocks, each with its count ahead, and a count of 0."""
+    write = encoder(kind["items"])
+
+    def encode(value: Any) -> bytes:
+        if not isinstance(value, list) or any(isinstance(each, list) for each in value):
+            # Kafka Connect has no type for what may be an array, or an array of arrays, from row to row.
+            raise ValueError("an array is none, or holds arrays")
+        return long(len(value)) + b"".join(map(write, value)) + NULL if value else NULL
+
+    return encode
+
+
+def _map(kind: dict[str, Any]) -> Encode:
+    write = encoder(kind["values"])
+
+    def encode(value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise ValueError("a map is none")  # noqa: TRY004 - of a value, not of an argument.
+        pairs = b"".join(text(name) + write(member) for name, member in value.items())
+        return long(len(value)) + pairs + NULL if value else NULL
+
+    return encode
 
 
 def _integer(value: Any) -> bytes:
@@ -156,12 +194,6 @@ def _unscaled(value: Any) -> bytes:
     return data(_decoded(value))
 
 
-def _variable(value: Any) -> bytes:
-    if not isinstance(value, dict):
-        raise ValueError("a decimal has no number")  # noqa: TRY004 - as above.
-    return long(value["scale"]) + data(_decoded(value["value"]))
-
-
 def _decoded(value: Any) -> bytes:
     try:
         return a2b_base64(value, strict_mode=True)
@@ -172,3 +204,4 @@ def _decoded(value: Any) -> bytes:
 _PLAIN: Final[dict[str, Encode]] = {
     "string": text, "int": _integer, "long": _integer, "float": _float, "double": _double, "boolean": _boolean, "bytes": _bytes,
 }  # fmt: skip
+_WITH_PARTS: Final[dict[str, Callable[[dict[str, Any]], Encode]]] = {"record": _record, "array": _array, "map": _map}

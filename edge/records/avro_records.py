@@ -129,16 +129,18 @@ class AvroTable:
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise NeedsOperator(
                 f"a value in column {self.schema.schema}.{self.schema.table}.{name} has no form in Avro: it is not of its "
-                "type there, or null in a key",
-                hint='NaN has no form in decimal = "precise", which is what a key needs: set [records] decimal = "string", which '
-                "has one for every value, or correct the row and start a new epoch.",
+                "type there, null in a key, or an array of arrays",
+                hint='NaN in a key has one with [records] decimal = "string", an array of arrays with types = "headrace"; '
+                "[policy] leaves a column out. The edge goes on from there with such a setting.",
             ) from error
 
 
 class AvroRecords:
     """The tables of a session whose records are in Avro."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, placeholders: bool = False) -> None:
+        """`placeholders`: rows have all columns, also those that the log does not carry."""
+        self._placeholders = placeholders
         self._numbers: dict[tuple[str, Schemas], AvroTable] = {}
         self._by_header: dict[bytes, AvroTable] = {}
         # What each table's records are written with, from the newest schema record on.
@@ -146,7 +148,7 @@ class AvroRecords:
 
     def table(self, schema: TableSchema, connector: str) -> AvroTable:
         """Return the table of a schema."""
-        written = schemas(schema, connector)
+        written = schemas(schema, connector, placeholders=self._placeholders)
         known = self._numbers.get((connector, written))
         if known is None or known.schema != schema:
             number = known.written.number if known is not None else len(self._by_header) + 1
@@ -190,23 +192,14 @@ class AvroRecords:
 
 
 def _encoders(schema: TableSchema, *, of_key: bool) -> list[tuple[str, Encode]]:
-    found = []
-    for column, field in fields(schema, of_key=of_key):
-        kind = field["type"]
-        nullable = isinstance(kind, list)
-        encode = avro.encoder(kind[1] if nullable else kind)
-        found.append((column.name, avro.optional(encode) if nullable else encode))
-    return found
+    return [(column.name, avro.encoder(field["type"])) for column, field in fields(schema, of_key=of_key)]
 
 
 def _source_field(field: dict[str, Any]) -> Encode:
-    kind = field["type"]
     if field["name"] == "snapshot":
         # The text is the first branch there.
         return lambda value: NULL + avro.text(value or "false")
-    if isinstance(kind, list):
-        return avro.optional(avro.encoder(kind[1]))
-    return avro.encoder(kind)
+    return avro.encoder(field["type"])
 
 
 def _transaction(place: _Place | None) -> bytes:

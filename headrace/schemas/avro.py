@@ -14,67 +14,20 @@ from typing import Any, Final, NamedTuple
 from msgspec import json
 
 from headrace.schema import Column, TableSchema
+from headrace.schemas.avro_types import NULL, Schema, optional, type_of
 
 #: What has the prefix's place in a schema until it is known.
 PREFIX: Final = "@prefix"
 
-Schema = dict[str, Any]
+#: What arrays and maps have the type of what they hold in.
+_PARTS: Final = ("items", "values")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
-_NULL: Final = "null"
-
-
-def _logical(kind: str, name: str, **more: object) -> Schema:
-    return {"type": kind, "connect.version": 1, "connect.name": name} | more
-
-
-def _optional(kind: object) -> list[object]:
-    return [_NULL, kind]
 
 
 def _nullable(name: str, kind: object) -> Schema:
-    return {"name": name, "type": _optional(kind), "default": None}
+    return {"name": name, "type": optional(kind), "default": None}
 
 
-_INT16: Final = {"type": "int", "connect.type": "int16"}
-_VARIABLE: Final = {
-    "type": "record",
-    "name": "VariableScaleDecimal",
-    "namespace": "io.debezium.data",
-    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
-    "connect.version": 1,
-    "connect.name": "io.debezium.data.VariableScaleDecimal",
-}
-#: Forms of columns (`Column.form`), but for decimals of a fixed scale, which have parameters.
-_FORMS: Final[dict[str, object]] = {
-    "double": "double",
-    "io.debezium.data.VariableScaleDecimal": _VARIABLE,
-    "io.debezium.time.Date": _logical("int", "io.debezium.time.Date"),
-    "io.debezium.time.Time": _logical("int", "io.debezium.time.Time"),
-    "io.debezium.time.Timestamp": _logical("long", "io.debezium.time.Timestamp"),
-    "io.debezium.time.MicroTime": _logical("long", "io.debezium.time.MicroTime"),
-    "io.debezium.time.MicroTimestamp": _logical("long", "io.debezium.time.MicroTimestamp"),
-    "org.apache.kafka.connect.data.Date": _logical("int", "org.apache.kafka.connect.data.Date", logicalType="date"),
-    "org.apache.kafka.connect.data.Time": _logical(
-        "int", "org.apache.kafka.connect.data.Time", logicalType="time-millis"
-    ),
-    "org.apache.kafka.connect.data.Timestamp": _logical(
-        "long", "org.apache.kafka.connect.data.Timestamp", logicalType="timestamp-millis"
-    ),
-}
-DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-#: The sources' types that are no text: PostgreSQL's in lower case, MariaDB's and MySQL's in upper case.
-_TYPES: Final[dict[str, object]] = {
-    "bool": "boolean", "int2": _INT16, "int4": "int", "int8": "long", "oid": "long", "float4": "float", "float8": "double",
-    "bytea": "bytes", "json": _logical("string", "io.debezium.data.Json"), "jsonb": _logical("string", "io.debezium.data.Json"),
-    "uuid": _logical("string", "io.debezium.data.Uuid"), "xml": _logical("string", "io.debezium.data.Xml"),
-    "timestamptz": _logical("string", "io.debezium.time.ZonedTimestamp"),
-    "TINYINT": _INT16, "TINYINT UNSIGNED": _INT16, "SMALLINT": _INT16, "SMALLINT UNSIGNED": "int", "MEDIUMINT": "int",
-    "MEDIUMINT UNSIGNED": "int", "INT": "int", "INT UNSIGNED": "long", "BIGINT": "long",
-    "YEAR": "int", "FLOAT": "float", "DOUBLE": "double", "JSON": _logical("string", "io.debezium.data.Json"),
-    "BINARY": "bytes", "VARBINARY": "bytes", "TINYBLOB": "bytes", "BLOB": "bytes", "MEDIUMBLOB": "bytes", "LONGBLOB": "bytes",
-    "GEOMETRY": "bytes", "TIMESTAMP": _logical("string", "io.debezium.time.ZonedTimestamp"),
-}  # fmt: skip
-_UNSIGNED_DIGITS: Final = 20
 _SNAPSHOT: Final = {
     "name": "snapshot",
     "type": [
@@ -87,7 +40,7 @@ _SNAPSHOT: Final = {
             "connect.default": "false",
             "connect.name": "io.debezium.data.Enum",
         },
-        _NULL,
+        NULL,
     ],
     "default": "false",
 }
@@ -116,7 +69,13 @@ _OF_MYSQL: Final[list[Schema]] = [
     _nullable("query", "string"),
 ]
 _SOURCES: Final[dict[str, list[Schema]]] = {
-    "postgresql": [_nullable("txId", "long"), _nullable("lsn", "long"), _nullable("xmin", "long")],
+    "postgresql": [
+        _nullable("txId", "long"),
+        _nullable("lsn", "long"),
+        _nullable("xmin", "long"),
+        _nullable("origin", "string"),
+        _nullable("origin_lsn", "long"),
+    ],
     "mysql": _OF_MYSQL,
     "mariadb": _OF_MYSQL,
 }
@@ -154,14 +113,18 @@ class Schemas(NamedTuple):
         return Schemas(key, value or "")
 
 
-def schemas(schema: TableSchema, connector: str) -> Schemas:
-    """Return the schemas of a table's keys and values; `connector` is the engine, as `source.connector` of a record has it."""
-    value = json.encode(envelope(schema, connector)).decode()
-    return Schemas(json.encode(key(schema)).decode() if schema.key else None, value)
+def schemas(schema: TableSchema, connector: str, *, placeholders: bool = False) -> Schemas:
+    """Return the schemas of a table's keys and values; `connector` is the engine, as `source.connector` of a record has it.
+
+    `placeholders`: rows have all columns, also those that the log does not carry (`[records] unavailable`). It changes nothing
+    but a property of the schema, for readers that make JSON of the record again.
+    """
+    value = envelope(schema, connector) | ({"headrace.unavailable": "placeholder"} if placeholders else {})
+    return Schemas(_text(key(schema)) if schema.key else None, _text(value))
 
 
 def envelope(schema: TableSchema, connector: str, prefix: str = PREFIX) -> Schema:
-    """Return the schema of a table's values."""
+    """Return the schema of a table's values. A record that several columns have is in each of them."""
     base = _namespace(schema, prefix)
     source = {
         "type": "record",
@@ -250,24 +213,23 @@ def _field(column: Column, name: str, *, required: bool) -> Schema:
     return made
 
 
-def type_of(column: Column) -> object:
-    """Return the Avro type of a column's values; text where the records have text."""
-    if column.policy is not None:
-        return "string"
-    if column.form == DECIMAL:
-        return _decimal(column.length, column.scale or 0)
-    if column.form is not None:
-        return _FORMS.get(column.form, "string")
-    if column.type_name == "BIGINT UNSIGNED":
-        # For readers that make JSON of it again, where a decimal in the form of Debezium is base64.
-        return _decimal(_UNSIGNED_DIGITS, 0) | {"headrace.json": "number"}
-    return _TYPES.get(column.type_name, "string")
+def _text(schema: Schema) -> str:
+    return json.encode(_defined_once(schema, set())).decode()
 
 
-def _decimal(precision: int | None, scale: int) -> Schema:
-    parameters = {"scale": str(scale)} | ({} if precision is None else {"connect.decimal.precision": str(precision)})
-    made = {"type": "bytes", "scale": scale, "precision": precision or 64, "connect.parameters": parameters}
-    return made | {"connect.version": 1, "connect.name": DECIMAL, "logicalType": "decimal"}
+def _defined_once(kind: Any, defined: set[str]) -> Any:
+    """Return a schema in which each record is defined where it is first, and named after that, as Avro wants it."""
+    if isinstance(kind, list):
+        return [_defined_once(branch, defined) for branch in kind]
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "record":
+        name = f"{kind['namespace']}.{kind['name']}"
+        if name in defined:
+            return name
+        defined.add(name)
+        return kind | {"fields": [each | {"type": _defined_once(each["type"], defined)} for each in kind["fields"]]}
+    return kind | {part: _defined_once(kind[part], defined) for part in _PARTS if part in kind}
 
 
 def same(one: str, other: str) -> bool:
@@ -289,9 +251,7 @@ def _in_full(kind: Any, namespace: str) -> Any:
         namespace = kind.get("namespace", namespace)
         found["name"] = f"{namespace}.{kind['name']}"
         found["fields"] = [each | {"type": _in_full(each["type"], namespace)} for each in kind["fields"]]
-    elif kind["type"] == "array":
-        found["items"] = _in_full(kind["items"], namespace)
-    return found
+    return found | {part: _in_full(kind[part], namespace) for part in _PARTS if part in kind}
 
 
 def source_fields(connector: str) -> list[Schema]:

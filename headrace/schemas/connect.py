@@ -4,79 +4,12 @@ Names are Debezium's, so that its sinks and transforms take the records for its 
 record may hold the key alone, and what the log does not carry is absent. JsonConverter passes over fields that a schema has not.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
+from headrace.schemas.connect_types import Schema, type_of
 
-Schema = dict[str, Any]
-
-_KAFKA: Final = "org.apache.kafka.connect.data."
-_DATA: Final = "io.debezium.data."
-_TIME: Final = "io.debezium.time."
-_TEXT: Final[Schema] = {"type": "string"}
-
-
-def _named(kind: str, name: str, **more: object) -> Schema:
-    return {"type": kind, "name": name, "version": 1} | more
-
-
-_POINT_FIELDS: Final = [
-    {"field": "x", "type": "double", "optional": False},
-    {"field": "y", "type": "double", "optional": False},
-    {"field": "wkb", "type": "bytes", "optional": True},
-    {"field": "srid", "type": "int32", "optional": True},
-]
-_VARIABLE_FIELDS: Final = [
-    {"field": "scale", "type": "int32", "optional": False},
-    {"field": "value", "type": "bytes", "optional": False},
-]
-#: Forms of columns (`Column.form`) by what their JSON is; forms that are no names are Connect's own types.
-_FORMS: Final[dict[str, Schema]] = {
-    **{name: {"type": name} for name in ("int16", "int32", "int64", "boolean", "bytes", "string", "double")},
-    "float32": {"type": "float"},
-    "float64": {"type": "double"},
-    "hex": _TEXT,
-    # JsonConverter reads the ordinary alphabet of base64 alone.
-    "base64-url-safe": _TEXT,
-    "map": {
-        "type": "map",
-        "keys": {"type": "string", "optional": False},
-        "values": {"type": "string", "optional": True},
-    },
-    f"{_DATA}VariableScaleDecimal": _named("struct", f"{_DATA}VariableScaleDecimal", fields=_VARIABLE_FIELDS),
-    f"{_DATA}geometry.Point": _named("struct", f"{_DATA}geometry.Point", fields=_POINT_FIELDS),
-    **{
-        name: _named("int32", name)
-        for name in (f"{_TIME}Date", f"{_TIME}Time", f"{_TIME}Year", f"{_KAFKA}Date", f"{_KAFKA}Time")
-    },
-    **{
-        f"{_TIME}{name}": _named("int64", f"{_TIME}{name}")
-        for name in ("Timestamp", "MicroTime", "MicroTimestamp", "NanoTime", "NanoTimestamp", "MicroDuration")
-    },
-    f"{_KAFKA}Timestamp": _named("int64", f"{_KAFKA}Timestamp"),
-}
-#: The sources' types that are no plain text: PostgreSQL's in lower case, MariaDB's and MySQL's in upper case.
-_TYPES: Final[dict[str, Schema]] = {
-    "bool": {"type": "boolean"},
-    **{key: {"type": "int16"} for key in ("int2", "TINYINT", "TINYINT UNSIGNED", "SMALLINT")},
-    **{
-        key: {"type": "int32"}
-        for key in ("int4", "SMALLINT UNSIGNED", "MEDIUMINT", "MEDIUMINT UNSIGNED", "INT", "YEAR")
-    },
-    # As Debezium's `long`: what is greater than 2^63 - 1 does not fit.
-    **{key: {"type": "int64"} for key in ("int8", "oid", "INT UNSIGNED", "BIGINT", "BIGINT UNSIGNED")},
-    **{key: {"type": "float"} for key in ("float4", "FLOAT")},
-    **{key: {"type": "double"} for key in ("float8", "DOUBLE")},
-    **{
-        key: {"type": "bytes"}
-        for key in ("bytea", "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY")
-    },
-    **dict.fromkeys(("json", "jsonb", "JSON"), _named("string", f"{_DATA}Json")),
-    **dict.fromkeys(("timestamptz", "TIMESTAMP"), _named("string", f"{_TIME}ZonedTimestamp")),
-    "uuid": _named("string", f"{_DATA}Uuid"),
-    "xml": _named("string", f"{_DATA}Xml"),
-}
 _OF_AVRO: Final = {"string": "string", "long": "int64", "int": "int32"}
 
 
@@ -103,35 +36,6 @@ def value(schema: TableSchema, connector: str, prefix: str) -> Schema:
         _optional({"type": "array", "items": {"type": "string", "optional": False}}, "unchanged"),
     ]
     return _struct(f"{base}.Envelope", fields) | {"version": 2}
-
-
-def type_of(column: Column) -> Schema:
-    """Return the type of a column's values, as a record has them; text where it has text."""
-    if column.policy is not None:
-        return _TEXT
-    if column.form is None:
-        return _TYPES.get(column.type_name, _TEXT)
-    return _of_form(column.form, column)
-
-
-def _of_form(form: str, column: Column) -> Schema:
-    if form.startswith("array<"):
-        element = _of_form(form.removeprefix("array<").removesuffix(">"), column)
-        return {"type": "array", "items": element | {"optional": True}}
-    if form == f"{_KAFKA}Decimal":
-        # Debezium gives money two digits.
-        parameters = {"scale": str(2 if column.type_name in {"money", "_money"} else column.scale or 0)}
-        if column.length is not None:
-            parameters["connect.decimal.precision"] = str(column.length)
-        return _named("bytes", form, parameters=parameters)
-    if form == f"{_DATA}Bits":
-        return _named(
-            "bytes", form, **({} if column.length is None else {"parameters": {"length": str(column.length)}})
-        )
-    if form in _FORMS:
-        return _FORMS[form]
-    # Texts with a name, as `io.debezium.time.ZonedTimestamp`.
-    return _named("string", form)
 
 
 def _base(schema: TableSchema, prefix: str) -> str:

@@ -7,7 +7,7 @@ are allowed, as a consumer has to allow them.
 from typing import Any, Final
 
 from headrace.schema import Column, TableSchema
-from headrace.schemas import connect
+from headrace.schemas import connect_types
 
 Schema = dict[str, Any]
 
@@ -62,11 +62,11 @@ def value(schema: TableSchema) -> Schema:
 
 def of_column(column: Column, *, required: bool) -> Schema:
     """Return the schema of a column's values."""
-    made = _of_type(connect.type_of(column))
+    made = _of_type(connect_types.type_of(column))
     return made if required else _nullable(made)
 
 
-def _of_type(kind: connect.Schema) -> Schema:
+def _of_type(kind: connect_types.Schema) -> Schema:
     name = kind["type"]
     if name == "array":
         return {"type": "array", "items": _nullable(_of_type(kind["items"]))}

@@ -15,7 +15,7 @@ from spark_jobs.silver import types
 _DATA, _TIME, _KAFKA = "io.debezium.data.", "io.debezium.time.", "org.apache.kafka.connect.data."
 #: Forms that are a name alone.
 NAMES = frozenset({
-    *(f"{_DATA}{name}" for name in ("Uuid", "Json", "Xml", "TsVector", "Ltree", "Enum", "EnumSet")), f"{_TIME}Year",
+    *(f"{_DATA}{name}" for name in ("Uuid", "Json", "Xml", "Tsvector", "Ltree", "Enum", "EnumSet")), f"{_TIME}Year",
 })  # fmt: skip
 _DECIMAL, _VARIABLE, _BOOLEAN = f"{_KAFKA}Decimal", f"{_DATA}VariableScaleDecimal", "boolean"
 _DATES = (f"{_TIME}Date", f"{_KAFKA}Date")

@@ -25,7 +25,7 @@ COLUMNS = [
     ("uuid", "'c0ffee00-0000-4000-8000-000000000001'", "c0ffee00-0000-4000-8000-000000000001", "io.debezium.data.Uuid"),
     ("jsonb", """'{"a":1}'""", '{"a": 1}', "io.debezium.data.Json"),
     ("ltree", "'a.b'", "a.b", "io.debezium.data.Ltree"),
-    ("tsvector", "'a'", "'a'", "io.debezium.data.TsVector"),
+    ("tsvector", "'a'", "'a'", "io.debezium.data.Tsvector"),
     ("inet", "'10.0.0.1'", "10.0.0.1", None),
     ("mood", "'busy'", "busy", None),
     ("int[]", "'{1,null,3}'", [1, None, 3], "array<int32>"),

@@ -20,7 +20,8 @@ truncates = false
 COLUMNS = (
     "n decimal(7,2), whole decimal(20,0), da date, must date not null, dt datetime, dt3 datetime(3), dt6 datetime(6), ti time, "
     "ti6 time(6), ts timestamp(3) null, vb varbinary(9), bl blob, "
-    "b1 bit, b10 bit(10), y year, e enum('a', 'b'), s set('x', 'y'), j json, g geometry"
+    "b1 bit, b10 bit(10), y year, e enum('a', 'b', 'it''s \\\\ \\n é\"') character set latin1, "
+    "s set('x', 'y'), j json, g geometry"
 )
 ROWS = [
     (
@@ -87,6 +88,12 @@ def test_streamed_and_copied_rows_are_in_the_same_forms(maria_edges, forms, inte
         assert [numbers(value["after"]) for _, value in found] == wanted
     schema = next(value for _, _, value in interconnect.records if value and "tableChanges" in value)
     columns = schema["tableChanges"][0]["table"]["columns"]
+    members = {column["name"]: column["enumValues"] for column in columns if "enumValues" in column}
+    assert members == {"e": ["a", "b", "it's \\ \n é\""], "s": ["x", "y"]}
+    # The log and the catalog describe the table alike: the marks of the copy have the same columns.
+    described = [value["tableChanges"][0] for _, _, value in interconnect.records if value and "tableChanges" in value]
+    assert len(described) == 3
+    assert all(each == schema["tableChanges"][0] for each in described)
     assert {it["name"]: it["form"] for it in columns if "form" in it} == {"id": f"{CONNECT}Decimal", **NAMES}
 
 

@@ -20,6 +20,7 @@ from spark_jobs.silver import load as silver
 from spark_jobs.verify.lake import LakeAt
 from spark_jobs.verify.verify import verify
 from tests.bridge_file import bridge_file
+from tests.integration import test_lake_debezium_profile as of_debezium
 from tests.kafka_reading import read_committed
 from tests.registry.test_registry import SOURCE, settings
 from tests.verify_sides import address
@@ -44,6 +45,7 @@ INSERTED = r"""insert into "every one"
            timestamp '1969-12-31 23:59:59.999999' + n * interval '1 hour', timestamptz '2026-01-31 09:15:00.25+07', '\x00ff',
            '{{"a": [1, "x"]}}', 'c0ffee00-0000-4000-8000-000000000001', repeat('x', 9000), array['a "b"', null], 'odd'
     from generate_series({}, {}) n"""
+NAMES = ("every one", "plain", "logged")
 FIRST = [
     INSERTED.format(1, 40),
     "insert into plain select n, n from generate_series(1, 40) n; insert into logged values (1, null), (-70000, 'x')",
@@ -67,16 +69,16 @@ THIRD = [
 def carried(database, edges, kafka, topic, inside, tmp_path, registry):
     """A database whose changes a bridge with a registry takes; return what makes a lake, and what runs statements in a format."""
 
-    def make_all(*, per_table):
+    def make_all(*, per_table, tables=TABLES, names=NAMES, records=""):
         name = topic()
         given = {"topic": name, "more": settings(registry.url)}
         if per_table:
-            given["tables"] = {f"public.{table}": "delete" for table in ("every one", "plain", "logged")}
+            given["tables"] = {f"public.{table}": "delete" for table in names}
         made = load(bridge_file(tmp_path, kafka.bootstrap, {SOURCE: [0]}, **given), BridgeFile)
         make(admin(made.kafka), made)
         bridge = inside(kafka.bootstrap, {SOURCE: [0]}, **given)
-        database.execute(TABLES)
-        edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more="[records]\nformat = 'json'")
+        database.execute(tables)
+        edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", more=f"[records]\n{records}\nformat = 'json'")
         edge.init()
         file, moved = edge.path.read_text(), []
 
@@ -180,6 +182,19 @@ def test_a_withheld_table_holds_its_source_where_it_was_and_all_goes_on_when_it_
     assert (proven, set(verdicts.values())) == (True, {"equal"})
 
 
+def test_a_stream_in_avro_of_debeziums_profile_is_the_sources_rows(carried, made_lake, registry, spark, verified):
+    names = ("every", "dated")
+    name, run = carried(per_table=True, tables=of_debezium.MADE, names=names, records='profile = "debezium"')
+    lake = made_lake(name, registry.url, per_table=True)
+    run("avro", of_debezium.WORK)
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    run("avro", of_debezium.CHANGED)
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    compared(spark, lake, verified, names)
+
+
 def test_live_rows_are_there_in_avro_too(carried, made_lake, registry, spark):
     name, run = carried(per_table=False)
     lake = made_lake(name, registry.url, per_table=False)
@@ -251,10 +266,9 @@ def verification(spark, lake, database, then):
         side.close()
 
 
-def compared(spark, lake, verified):
-    frames = {f"public__{table}": rows(spark, lake, table) for table in ("every one", "plain", "logged")}
-    found = verified(**frames)
-    assert set(found) == {"public.every one", "public.plain", "public.logged"}
+def compared(spark, lake, verified, names=NAMES):
+    found = verified(**{f"public__{table}": rows(spark, lake, table) for table in names})
+    assert set(found) == {f"public.{table}" for table in names}
     for report in found.values():
         assert (report.equal, report.differences, report.reasons) == (True, [], []), report
 

@@ -13,6 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from headrace.schemas.avro_json.values import (
+    Read,
     read_boolean,
     read_long,
     read_number,
@@ -25,21 +26,13 @@ from headrace.schemas.avro_json.values import (
 HEAD: Final = 5
 _ENVELOPE: Final = ("op", "ts_ms", "ts_us", "ts_ns", "transaction", "unchanged", "too_large", "source")
 _ROWS: Final = ("before", "after", "last")
-#: Fields of `source` that JSON has only where they are written.
-_IF_THERE: Final = frozenset({"ts_us", "ts_ns", "sequence", "xmin", "thread", "query"})
-#: The first fields of `source` in JSON; the others follow as they are, and the position is the last.
-_FIRST: Final = (
-    "version",
-    "connector",
-    "name",
-    "ts_ms",
-    "ts_us",
-    "ts_ns",
-    "snapshot",
-    "db",
-    "sequence",
-    "schema",
-    "table",
+#: Fields of `source` that JSON has with Debezium's envelope alone, which has the time in microseconds; some are null in it.
+_OF_DEBEZIUM: Final = frozenset({"ts_us", "ts_ns", "sequence", "xmin", "origin", "origin_lsn", "thread", "query"})
+#: The fields of `source` in the order that JSON has for each engine.
+_ORDER: Final = (
+    *("version", "connector", "name", "ts_ms", "snapshot", "db", "schema", "table"),
+    *("txId", "lsn", "sequence", "ts_us", "ts_ns", "xmin", "origin", "origin_lsn"),
+    *("server_id", "gtid", "file", "pos", "row", "thread", "query", "position"),
 )
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 
@@ -49,13 +42,13 @@ class _Field:
 
     __slots__ = ("name", "null", "read", "start")
 
-    def __init__(self, field: Mapping[str, Any]) -> None:
+    def __init__(self, field: Mapping[str, Any], named: dict[str, Read]) -> None:
         self.name = field.get("headrace.column", field["name"])
         self.start = encode_basestring(self.name) + ":"
         kind = field["type"]
         #: The number of the union's branch that is null; None where the field is required.
         self.null = kind.index("null") if isinstance(kind, list) else None
-        self.read = type_reader(kind[1 - kind.index("null")] if isinstance(kind, list) else kind)
+        self.read = type_reader(kind[1 - kind.index("null")] if isinstance(kind, list) else kind, named)
 
     def value(self, data: bytes, at: int) -> tuple[str | None, int]:
         """Return the JSON of the value, None for null, and the place after it."""
@@ -70,14 +63,18 @@ class _Field:
         return self.read(data, at)
 
 
+#: Columns with their JSON, None for null.
+_Columns = list[tuple[_Field, str | None]]
+
+
 class _Row:
     """The columns of a row, or of a key."""
 
-    def __init__(self, fields: list[Mapping[str, Any]]) -> None:
-        self._fields = [_Field(field) for field in fields]
+    def __init__(self, fields: list[Mapping[str, Any]], named: dict[str, Read]) -> None:
+        self._fields = [_Field(field, named) for field in fields]
         self.required = frozenset(field.name for field in self._fields if field.null is None)
 
-    def read(self, data: bytes, at: int) -> tuple[list[tuple[_Field, str | None]], int]:
+    def read(self, data: bytes, at: int) -> tuple[_Columns, int]:
         """Return the columns with their JSON, None for null, and the place after the row."""
         found = []
         for field in self._fields:
@@ -86,21 +83,25 @@ class _Row:
         return found, at
 
 
-def _object(row: list[tuple[_Field, str | None]]) -> str:
+def _object(row: _Columns) -> str:
     return "{" + ",".join(field.start + ("null" if value is None else value) for field, value in row) + "}"
 
 
-def _key_alone(row: list[tuple[_Field, str | None]]) -> list[tuple[_Field, str | None]]:
+def _key_alone(row: _Columns | None) -> _Columns | None:
+    return row and [each for each in row if each[0].null is None]
+
+
+def _without_nulls(row: _Columns | None) -> _Columns | None:
     """Return an old row without its columns that are all null: the log had the key, or columns of which nobody needs more."""
-    key = [each for each in row if each[0].null is None]
-    return key if key and all(value is None for field, value in row if field.null is not None) else row
+    key = _key_alone(row)
+    return key if row and key and all(value is None for field, value in row if field.null is not None) else row
 
 
 class KeyReader:
     """Reads the keys of one schema."""
 
     def __init__(self, schema: str) -> None:
-        self._row = _Row(json.loads(schema)["fields"])
+        self._row = _Row(json.loads(schema)["fields"], {})
 
     def read(self, data: bytes) -> bytes:
         """Return a key as JSON."""
@@ -120,9 +121,16 @@ class ValueReader:
             raise ValueError("the schema is not of a Headrace envelope")
         self._keyed = keyed
         self._namespace = "." + envelope.get("namespace", envelope["name"].rpartition(".")[0])
-        self._row = _Row(fields["before"][1]["fields"])
-        self._former = _Row(fields["former_key"][1]["fields"]) if keyed else None
-        self._source = [_Field(field) for field in fields["source"]["fields"]]
+        # In the schema's order: a record is defined where it is first.
+        named: dict[str, Read] = {}
+        self._source = [_Field(field, named) for field in fields["source"]["fields"]]
+        self._former = _Row(fields["former_key"][1]["fields"], named) if keyed else None
+        self._row = _Row(fields["before"][1]["fields"], named)
+        #: Whether rows have all columns, also those that the log does not carry.
+        self._whole = envelope.get("headrace.unavailable") == "placeholder"
+        written = {field.name for field in self._source}
+        self._names_of_debezium = [name for name in _ORDER if name in written]
+        self._names = [name for name in self._names_of_debezium if name not in _OF_DEBEZIUM]
         #: The table that records were of, as they name it.
         self._table = ("", "")
 
@@ -142,10 +150,14 @@ class ValueReader:
         after, at = _optional(self._row.read, data, at)
         last, at = _optional(read_boolean, data, at)
         _ends(data, at)
-        if unchanged and after is not None:
-            after = [each for each in after if each[0].name not in unchanged]
+        if too_large is not None:
+            before, after = _key_alone(before), _key_alone(after)
+        elif not self._whole:
+            before = _without_nulls(before)
+            if unchanged and after is not None:
+                after = [each for each in after if each[0].name not in unchanged]
         return "".join((
-            '{"before":', "null" if before is None else _object(_key_alone(before)),
+            '{"before":', "null" if before is None else _object(before),
             ',"after":', "null" if after is None else _object(after), ",",
             "" if former is None else f'"former_key":{_object(former)},',
             "" if unchanged is None else f'"unchanged":{json.dumps(unchanged, ensure_ascii=False, separators=(",", ":"))},',
@@ -159,8 +171,7 @@ class ValueReader:
         found: dict[str, str] = {}
         for field in self._source:
             value, at = field.value(data, at)
-            if value is not None or field.name not in _IF_THERE:
-                found[field.name] = field.start + ("null" if value is None else value)
+            found[field.name] = field.start + ("null" if value is None else value)
         table = found["schema"], found["table"]
         if table != self._table:
             names = [json.loads(each.partition(":")[2]) or "" for each in table]
@@ -168,11 +179,10 @@ class ValueReader:
                 # An id that a registry gave again, after it was emptied.
                 raise ValueError("the schema is of another table")
             self._table = table
-        position = found.pop("position")
-        first = [found.pop(name) for name in _FIRST if name in found]
-        return '"source":{' + ",".join([*first, *found.values(), position]) + "},", at
+        names = self._names if found["ts_us"].endswith("null") else self._names_of_debezium
+        return '"source":{' + ",".join([found[name] for name in names]) + "},", at
 
-    def _read_former(self, data: bytes, at: int) -> tuple[list[tuple[_Field, str | None]] | None, int]:
+    def _read_former(self, data: bytes, at: int) -> tuple[_Columns | None, int]:
         return (None, at) if self._former is None else _optional(self._former.read, data, at)
 
 

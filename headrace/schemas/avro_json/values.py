@@ -77,12 +77,6 @@ def _whole(data: bytes, at: int) -> tuple[str, int]:
     return str(int.from_bytes(found, "big", signed=True)), at
 
 
-def _variable(data: bytes, at: int) -> tuple[str, int]:
-    scale, at = read_long(data, at)
-    value, at = _bytes(data, at)
-    return f'{{"scale":{scale},"value":{value}}}', at
-
-
 def _unusual(number: float) -> str | None:
     if math.isnan(number):
         return '"NaN"'
@@ -119,12 +113,84 @@ _PLAIN: Final[dict[str, Read]] = {
 }
 
 
-def type_reader(kind: Any) -> Read:
-    """Return the function for a column's type."""
+def type_reader(kind: Any, named: dict[str, Read]) -> Read:
+    """Return the function for a type; a record, which may be meant by its name later, is noted in `named`."""
+    if isinstance(kind, list):
+        return _union([None if branch == "null" else type_reader(branch, named) for branch in kind])
     if isinstance(kind, dict):
         if kind.get("headrace.json") == "number":
             return _whole
         if kind["type"] == "record":
-            return _variable
+            name = f"{kind['namespace']}.{kind['name']}" if "namespace" in kind else kind["name"]
+            fields = [(_begins(field["name"]), type_reader(field["type"], named)) for field in kind["fields"]]
+            read = named[name] = _record(fields)
+            return read
+        if kind["type"] == "array":
+            return _array(type_reader(kind["items"], named))
+        if kind["type"] == "map":
+            return _map(type_reader(kind["values"], named))
         kind = kind["type"]
-    return _PLAIN[kind]
+    return _PLAIN[kind] if kind in _PLAIN else named[kind]
+
+
+def _union(branches: list[Read | None]) -> Read:
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        number, at = read_long(data, at)
+        if not 0 <= number < len(branches):
+            raise ValueError("a union has no such branch")
+        branch = branches[number]
+        return ("null", at) if branch is None else branch(data, at)
+
+    return read
+
+
+def _begins(name: str) -> str:
+    return encode_basestring(name) + ":"
+
+
+def _record(fields: list[tuple[str, Read]]) -> Read:
+    """Return the function for a structure: its fields, one after the other."""
+
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        found = []
+        for begins, value in fields:
+            text, at = value(data, at)
+            found.append(begins + text)
+        return "{" + ",".join(found) + "}", at
+
+    return read
+
+
+def _array(item: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        found, at = _blocks(item, data, at)
+        return "[" + ",".join(found) + "]", at
+
+    return read
+
+
+def _map(value: Read) -> Read:
+    def member(data: bytes, at: int) -> tuple[str, int]:
+        name, at = read_text(data, at)
+        text, at = value(data, at)
+        return f"{name}:{text}", at
+
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        found, at = _blocks(member, data, at)
+        return "{" + ",".join(found) + "}", at
+
+    return read
+
+
+def _blocks(item: Read, data: bytes, at: int) -> tuple[list[str], int]:
+    """Read what an array or a map holds: blocks, each with its count ahead, and a count of 0. No edge writes a size of blocks."""
+    found: list[str] = []
+    while True:
+        count, at = read_long(data, at)
+        if count < 0:
+            raise ValueError("a block has a size")
+        if not count:
+            return found, at
+        for _ in range(count):
+            text, at = item(data, at)
+            found.append(text)

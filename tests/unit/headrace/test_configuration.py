@@ -1,5 +1,6 @@
 """Configuration: a mistake is named with file, line, field and rule; secrets stay references."""
 
+import msgspec
 import pytest
 
 from headrace.configuration.bridge import BridgeFile
@@ -300,11 +301,11 @@ def test_config_show_has_the_values_of_the_profile(tmp_path):
     assert (shown["records.key_change"].text, shown["records.key_change"].origin) == ('"delete-create"', "default")
 
 
-def test_records_in_avro_take_the_forms_that_avro_has(read):
-    records = read(EDGE + '\n[records]\nformat = "avro"\ndecimal = "precise"\n', EdgeFile).records
-    assert (records.format, records.decimal) == ("avro", "precise")
-    with pytest.raises(ConfigurationError, match=r"'time' = 'nanoseconds' has no form in Avro yet: .* to 'iso'"):
-        read(EDGE + '\n[records]\nformat = "avro"\ntime = "nanoseconds"\n', EdgeFile)
+@pytest.mark.parametrize("profile", ["headrace", "debezium"])
+def test_records_in_avro_have_the_forms_of_either_profile(read, profile):
+    records = read(EDGE + f'\n[records]\nformat = "avro"\nprofile = "{profile}"\n', EdgeFile).records
+    plain = read(EDGE + f'\n[records]\nprofile = "{profile}"\n', EdgeFile).records
+    assert msgspec.structs.replace(records, format="json") == plain
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,12 @@ def test_columns_are_selected_in_the_form_that_their_records_need():
     assert kind("text", "text") == "`a``b`"
 
 
+def test_members_of_the_catalog_are_those_of_the_log():
+    printed = r"enum('a','it''s','b\\c','x,y','é\"','\n','')"
+    found = field(ID._replace(data_type="enum", column_type=printed, charset="latin1"), "t.e").members
+    assert [it.decode() for it in found] == ["a", "it's", r"b\c", "x,y", 'é"', "\n", ""]
+
+
 def test_a_type_that_is_not_known_is_refused_by_its_columns_name():
     with pytest.raises(NeedsOperator, match=r"bank\.t\.x is of a type"):
         field(ID._replace(name="x", data_type="xmltype"), "bank.t.x")

@@ -157,12 +157,14 @@ class Log:
         catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
         **records: Any,
     ) -> None:
+        settings = Records(**records)
+        placeholders = settings.unavailable == "placeholder"
         self.batcher = Batcher(
             source="jakarta/bank",
             tail=tail or Position.start(EPOCH),
             target_bytes=target_bytes,
             repeat_schema_until=repeat_schema_until,
-            avro=AvroRecords() if records.get("format") == "avro" else None,
+            avro=AvroRecords(placeholders=placeholders) if settings.format == "avro" else None,
             events=CloudEvents("jakarta/bank") if records.get("cloudevents") else None,
         )
         self.decoder = kind(
@@ -171,7 +173,7 @@ class Log:
             epoch=EPOCH,
             batcher=self.batcher,
             key_of=key_of,
-            records=Records(**records),
+            records=settings,
             policy=policy,
             history=history,
             catalog_of=catalog_of,

@@ -94,7 +94,7 @@ def _with_nulls(value: dict) -> dict:
         if row and row.get("blob") is not None:
             rows[name]["blob"] = base64.b64decode(row["blob"]).hex()
     nothing = dict.fromkeys(("ts_us", "ts_ns"))
-    source = {**value["source"], **nothing, "sequence": None, "xmin": None}
+    source = {**value["source"], **nothing, **dict.fromkeys(("sequence", "xmin", "origin", "origin_lsn"))}
     place = {"data_collection_order": None, "last": None, **value["transaction"]}
     return {
         "unchanged": None,

@@ -2,10 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
+from headrace.schemas.avro_types import type_of
+from headrace.schemas.connect_types import DECIMAL
 
 
 def table(*columns: Column, key=("id",), schema="public", name="accounts") -> TableSchema:
@@ -60,13 +63,77 @@ def test_a_column_of_the_key_is_required_and_every_other_one_may_be_null():
     ],
 )
 def test_a_column_has_the_type_that_its_values_have_in_records(declared, expected):
-    assert avro.type_of(declared) == expected
+    assert type_of(declared) == expected
 
 
 def test_a_decimal_has_its_scale_and_precision():
-    made = avro.type_of(column("numeric", length=10, scale=2, form=avro.DECIMAL))
+    made = type_of(column("numeric", length=10, scale=2, form=DECIMAL))
     assert (made["logicalType"], made["precision"], made["scale"]) == ("decimal", 10, 2)
     assert made["connect.parameters"] == {"scale": "2", "connect.decimal.precision": "10"}
+
+
+INT32 = {"type": "int", "connect.version": 1}
+DATA, TIME = "io.debezium.data.", "io.debezium.time."
+
+
+def text_named(name, **more):
+    return {"type": "string", "connect.version": 1, "connect.name": name} | more
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (column("_int2", form="array<int16>"), {"type": "array", "items": ["null", {"type": "int", "connect.type": "int16"}]}),
+        (column("_uuid", form=f"array<{DATA}Uuid>"), {"type": "array", "items": ["null", text_named(f"{DATA}Uuid")]}),
+        (column("hstore", form="map"), {"type": "map", "values": ["null", "string"]}),
+        (column("interval", form=f"{TIME}Interval"), text_named(f"{TIME}Interval")),
+        (column("YEAR", form=f"{TIME}Year"), INT32 | {"connect.name": f"{TIME}Year"}),
+        (column("bytea", form="hex"), "string"),
+        (column("SET", form=f"{DATA}EnumSet", enum_values=["x", "y"]),
+         text_named(f"{DATA}EnumSet", **{"connect.parameters": {"allowed": "x,y"}})),
+        (column("varbit", form=f"{DATA}Bits"), {"type": "bytes", "connect.version": 1, "connect.name": f"{DATA}Bits",
+                                                "connect.parameters": {"length": "2147483647"}}),
+        (column("UUID"), text_named(f"{DATA}Uuid")),
+    ],
+)  # fmt: skip
+def test_a_form_of_debezium_has_the_type_that_its_converters_give_it(declared, expected):
+    assert type_of(declared) == expected
+
+
+def test_money_has_two_digits():
+    assert type_of(column("money", form=DECIMAL))["scale"] == 2
+
+
+def test_a_record_that_several_columns_have_is_defined_once():
+    number = f"{DATA}VariableScaleDecimal"
+    columns = [Column(name=name, type_name="numeric", position=1, form=number) for name in "ab"]
+    columns.append(Column(name="c", type_name="_numeric", position=3, form=f"array<{number}>"))
+    made = json.loads(avro.schemas(table(*columns, key=("a",)), "postgresql").value)
+    rows = {
+        field["name"]: field["type"][1]["fields"]
+        for field in made["fields"]
+        if field["name"] in {"former_key", "before"}
+    }
+    assert rows["former_key"][0]["type"]["connect.name"] == number
+    kinds = [field["type"] for field in rows["before"]]
+    assert kinds == [number, ["null", number], ["null", {"type": "array", "items": ["null", number]}]]
+
+
+def test_schemas_are_the_same_whichever_way_a_registry_writes_their_names():
+    declared = column("hstore", form="map"), column("point", form=f"{DATA}geometry.Point")
+    ours = avro.schemas(
+        table(ID, *(msgspec.structs.replace(it, name=f"c{n}") for n, it in enumerate(declared))), "postgresql"
+    )
+    ours = ours.with_prefix("p")
+    short = json.loads(ours.value)
+    for field in short["fields"]:
+        if field["name"] == "after":
+            field["type"][1] = "Value"
+        if field["name"] in {"former_key", "before"}:
+            del field["type"][1]["namespace"]
+    assert avro.same(ours.value, json.dumps(short))
+    short["fields"][-3]["type"][1]["fields"][1]["type"][1]["values"] = "string"
+    assert not avro.same(ours.value, json.dumps(short))
 
 
 def test_names_that_avro_does_not_take_are_adjusted_and_stay_apart():

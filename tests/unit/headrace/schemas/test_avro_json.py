@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from base64 import b64encode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
@@ -76,6 +79,31 @@ def test_a_value_of_each_type_is_as_in_json(type_name, form, value):
     change = {"before": None, "after": {"c": value}, "source": NO_NAME, "op": "c", "ts_ms": 5,
               "transaction": {"id": "7", "total_order": 2, "last": True}}  # fmt: skip
     _, values, plain, records = written([column(type_name, form, scale=2 if form else None)], change)
+    assert json.loads(records.value(values[0])) == json.loads(plain[0])
+
+
+@given(
+    st.lists(st.none() | st.text()), st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+    st.dictionaries(st.text(), st.none() | st.text()), st.integers(0, 1 << 62), st.binary(),
+)  # fmt: skip
+def test_arrays_maps_and_structures_are_as_in_json(texts, numbers, pairs, whole, data):
+    row = {
+        "texts": texts,
+        "numbers": numbers,
+        "pairs": pairs,
+        "decimals": [{"scale": 2, "value": b64encode(data).decode()}, None],
+        "points": {"x": whole / 3, "y": -0.0, "wkb": None, "srid": whole & 0xFFFF},
+    }
+    forms = {
+        "texts": "array<string>",
+        "numbers": "array<float64>",
+        "pairs": "map",
+        "decimals": "array<io.debezium.data.VariableScaleDecimal>",
+        "points": "io.debezium.data.geometry.Point",
+    }
+    columns = [column("any", form, name=name, position=at) for at, (name, form) in enumerate(forms.items(), 1)]
+    change = {"before": None, "after": row, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
+    _, values, plain, records = written(columns, change)
     assert json.loads(records.value(values[0])) == json.loads(plain[0])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.schema import Column, TableSchema
-from headrace.schemas import connect, json_schema, sql
+from headrace.schemas import connect, connect_types, json_schema, sql
 from headrace.schemas.printed import printed
 
 
@@ -95,7 +95,7 @@ def test_connects_envelope_has_debeziums_names_and_rows_whose_key_alone_is_requi
     ],
 )
 def test_a_columns_type_is_that_of_its_records_and_in_sql_that_of_the_source(declared, kind, of_json, of_sql):
-    assert connect.type_of(declared) == kind
+    assert connect_types.type_of(declared) == kind
     assert json_schema.of_column(declared, required=False) == of_json
     assert f'"c" {of_sql},\n' in sql.create_table(table(ID, declared))
 

@@ -1,0 +1,235 @@
+"""Records in Avro with Debezium's forms: read again, they are the records that the same settings give in JSON."""
+
+import json
+
+import pytest
+
+from edge.postgres.types import OIDS
+from headrace.errors import NeedsOperator
+from headrace.schemas.avro_json.records import Records
+from tests.avro_reading import read
+from tests.unit.edge.postgres.messages import (
+    END,
+    UNCHANGED,
+    Column,
+    Log,
+    delete,
+    insert,
+    origin,
+    relation,
+    truncate,
+    type_name,
+    update,
+)
+
+#: Columns with a modifier where the type has one, and values of each; null is among those of every column.
+TYPES = {
+    "i2 int2": ["-32768", "7"], "f4 float4": ["0.1", "NaN"], "f8 float8": ["-Infinity", "1e300"],
+    "n numeric": ["12.50", "NaN"], f"n2 numeric {(12 << 16 | 2) + 4}": ["-0.01", "9999999999.99"], "money money": ["-$1,234.50"],
+    "flag bool": ["t", "f"], "u uuid": ["c0ffee00-0000-4000-8000-000000000001"], "j jsonb": ['{"é": "\\n"}'],
+    "by bytea": [r"\x00fb", r"\x"], "day date": ["2026-01-31", "infinity", "0044-03-15 BC"], "ti time": ["24:00:00"],
+    "ti3 time 3": ["09:15:00.25"], "tz timetz": ["09:15:00.25+07"], "ts timestamp": ["2026-01-31 09:15:00.123456", "infinity"],
+    "ts3 timestamp 3": ["1969-12-31 23:59:59.25"], "tstz timestamptz": ["2026-01-31 09:15:00.25+00", "-infinity"],
+    "iv interval": ["1 mon -1 days +00:00:01.5", "infinity"], "bit1 bit 1": ["1", "0"], "bits bit 10": ["1000000001"],
+    "vb varbit": ["", "101"], "p point": ["(1.5,-2)", "(NaN,Infinity)"], "q point": ["(0,0)"],
+    "ints _int4": ["{1,NULL,-3}", "{}", "[0:1]={1,2}"], "shorts _int2": ["{1}"], "reals _float4": ["{0.1,NaN}"],
+    "texts _text": ['{a,"b \\"c",NULL,""}'], "flags _bool": ["{t,f}"], "blobs _bytea": [r'{"\\x00ff",NULL}'],
+    "numbers _numeric": ["{1.50,NaN,NULL}"], f"numbers2 _numeric {(6 << 16 | 2) + 4}": ["{1.25,-3.50}"],
+    "days _date": ["{1970-01-02}"], "stamps _timestamptz": ['{"2026-01-31 09:00:00+00"}'],
+    "uuids _uuid": ["{c0ffee00-0000-4000-8000-000000000001}"], "jsons _jsonb": [r'{"{\"a\": 1}"}'], "x xml": ["<a/>"],
+    "box box": ["(3,4),(1,2)"], "tsv tsvector": ["'fat'"], "hs hstore": ['"a"=>"1", "b \\"c"=>NULL', ""],
+    "lt ltree": ["top.science"], "moods mood": ["fine"],
+}  # fmt: skip
+#: Types with values of any length, which the log may leave out.
+LONG = {"numeric", "jsonb", "bytea", "bit", "varbit", "xml", "tsvector", "hstore", "ltree"}
+OF_LOG = {20001: "hstore", 20002: "ltree", 20003: "mood"}
+SETTINGS = [
+    {},
+    {
+        "decimal": "string",
+        "time": "isostring",
+        "binary": "hex",
+        "interval": "string",
+        "hstore": "map",
+        "unavailable": "absent",
+    },
+    {"decimal": "double", "time": "connect", "binary": "base64-url-safe", "key_change": "update"},
+    {"time": "nanoseconds", "envelope": "headrace", "tombstones": False},
+    {"time": "adaptive_time_microseconds", "envelope": "headrace", "unavailable": "absent", "tombstones": False},
+    {"time": "microseconds", "truncates": True, "decimal": "string"},
+    {"time": "isostring", "binary": "hex", "hstore": "map", "interval": "string"},
+]
+
+
+def columns():
+    oids = OIDS | {name: oid for oid, name in OF_LOG.items()}
+    parts = [declared.split() for declared in TYPES]
+    return [Column(name, oids[kind], modifier=int((*more, -1)[0])) for name, kind, *more in parts]
+
+
+def messages(identity):
+    """Changes of every kind, of a table whose key has an oid and a text."""
+    number = max(map(len, TYPES.values()))
+    rows = [[values[place % len(values)] for values in TYPES.values()] for place in range(number)]
+    rows += [[None] * len(TYPES)]
+    keys = [(place, f"é{place}") for place in range(len(rows))]
+    full = identity == "f"
+    found = [type_name(oid, name) for oid, name in OF_LOG.items()]
+    described = [Column("id", OIDS["oid"], key=True), Column("part", key=True)]
+    found += [relation(*described, *(it._replace(key=full) for it in columns()), identity=identity)]
+    for key, row in zip(keys, rows, strict=True):
+        whole, alone = (*key, *row), (*key, *(None,) * len(row))
+        changed = (key[0] + 100, *whole[1:])
+        old = {"old": whole} if full else {"key": alone}
+        found += [insert(*whole)] * 2
+        found += [update(whole, old=whole) if full else update(whole)] * 2
+        found += [update((*key, *unchanged(row)), **old), update(changed, **old), delete(**old)]
+    return [*found, truncate(16400)]
+
+
+def unchanged(row):
+    """A row of which the log leaves out what may be long."""
+    kinds = [declared.split()[1] for declared in TYPES]
+    return [UNCHANGED if kind in LONG or kind[0] == "_" else it for kind, it in zip(kinds, row, strict=True)]
+
+
+def made(found, **settings):
+    log = Log(profile="debezium", key_of=lambda _: ["id", "part"], **settings)
+    log.transaction(*found)
+    log.transaction(origin(), found[-2], commit_lsn=END + 0x10, end=END + 0x40)
+    return log.batches()
+
+
+def plain(batches):
+    return [pair for batch in batches for pair in zip(batch.keys, batch.values, strict=True)]
+
+
+def made_json(batches):
+    """The keys and values of batches in Avro, made JSON by the lake's reader, by the schemas that each batch names."""
+    found = []
+    for batch in batches:
+        keys, values = (
+            Records({each.number: getattr(each, part) for each in batch.written}) for part in ("key", "value")
+        )
+        found += [(keys.key(key), values.value(value)) for key, value in plain([batch])]
+    return found
+
+
+def parsed(pairs, *, whole):
+    """JSON's values; where the log's columns alone are in a record, an old row of nulls looks like a key without the others."""
+    found = [tuple(part and json.loads(part) for part in pair) for pair in pairs]
+    for _, value in found:
+        if not whole and value and value.get("before"):
+            value["before"] = {name: it for name, it in value["before"].items() if it is not None}
+    return found
+
+
+@pytest.mark.parametrize("identity", ["d", "f"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda given: " ".join(map(str, given.values())) or "profile")
+def test_a_record_in_avro_is_the_record_in_json(settings, identity):
+    found = messages(identity)
+    batches = made(found, format="avro", **settings)
+    in_avro, in_json = made_json(batches), plain(made(found, **settings))
+    assert len(in_avro) == len(in_json)
+    whole = settings.get("unavailable") != "absent"
+    for one, other in zip(parsed(in_avro, whole=whole), parsed(in_json, whole=whole), strict=True):
+        assert one == other
+    changes = sum(value is not None and value[0] == 0 for batch in batches for value in batch.values)
+    assert changes == sum(value is not None and b'"op"' in value for _, value in in_json)
+
+
+KEYS = {
+    "numeric": "12.50", "bool": "t", "float8": "0.5", "bytea": r"\x00ff", "timestamptz": "2026-01-31 09:15:00.25+00",
+    "timestamp": "2026-01-31 09:15:00", "uuid": "c0ffee00-0000-4000-8000-000000000001", "jsonb": '{"a": 1}', "bit": "101",
+    "money": "$1.50", "point": "(1,2)", "_int4": "{1,NULL}", "hstore": '"a"=>NULL',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_key_of_any_type_is_the_key_in_json(kind):
+    oids = OIDS | {name: oid for oid, name in OF_LOG.items()}
+    described = relation(Column("k", oids[kind], key=True), Column("other", oids[kind]))
+    value = KEYS[kind]
+    found = [
+        type_name(20001, "hstore"), described, insert(value, value), insert(value, None),
+        delete(key=(value, None)),
+    ]  # fmt: skip
+    logs = [Log(profile="debezium", format=each, key_of=lambda _: ["k"], hstore="map") for each in ("avro", "json")]
+    for log in logs:
+        log.transaction(*found)
+    in_avro, in_json = made_json(logs[0].batches()), plain(logs[1].batches())
+    assert parsed(in_avro, whole=True) == parsed(in_json, whole=True)
+    assert len(in_avro) == 5
+
+
+@pytest.mark.parametrize("unavailable", ["placeholder", "absent"])
+def test_a_change_that_is_too_large_has_the_key_alone(unavailable):
+    described = relation(Column("id", 20, key=True), Column("part", key=True), *columns())
+    types = [type_name(oid, name) for oid, name in OF_LOG.items()]
+    large = ["x" * (1 << 20) if kind == "xml" else None for kind in (declared.split()[1] for declared in TYPES)]
+    found = [*types, described, insert(7, "p", *large), update((8, "p", *large), key=(7, "p", *(None,) * len(large)))]
+    settings = {
+        "largest_megabytes": 1,
+        "on_too_large": "dead-letter",
+        "unavailable": unavailable,
+        "key_change": "update",
+    }
+    in_avro, in_json = made_json(made(found, format="avro", **settings)), plain(made(found, **settings))
+    assert parsed(in_avro, whole=True) == parsed(in_json, whole=True)
+    assert sum(b'"too_large"' in value for _, value in in_json) == 3
+
+
+def test_the_order_of_fields_is_that_of_json():
+    found = messages("d")
+    for (_, one), (_, other) in zip(made_json(made(found, format="avro")), plain(made(found)), strict=True):
+        assert [one and list(_names(json.loads(one)))] == [other and list(_names(json.loads(other)))]
+
+
+def _names(value):
+    for name, inner in value.items():
+        yield name
+        if isinstance(inner, dict):
+            yield from _names(inner)
+
+
+def test_a_consumer_has_values_of_avros_own_types():
+    (batch,) = made(messages("d"), format="avro")[:1]
+    (written,) = batch.written
+    rows = [read(value[5:], written.value) for value in batch.values if value and value[0] == 0]
+    after = rows[0]["after"]
+    assert (after["by"], after["bit1"], after["bits"], after["vb"]) == (b"\x00\xfb", True, b"\x01\x02", b"")
+    assert (after["n"], after["n2"], after["money"]) == ({"scale": 1, "value": b"\x7d"}, b"\xff", b"\xfe\x1d\xc6")
+    assert (after["ints"], after["blobs"], after["flags"]) == ([1, None, -3], [b"\x00\xff", None], [True, False])
+    assert after["numbers"] == [{"scale": 1, "value": b"\x0f"}, None, None]
+    assert (after["iv"], after["tz"]) == (2_543_401_500_000, "02:15:00.25Z")
+    assert {name: after["p"][name] for name in ("x", "y", "srid")} == {"x": 1.5, "y": -2.0, "srid": None}
+    assert len(after["p"]["wkb"]) == 21
+    unchanged = next(row["after"] for row in rows if row["unchanged"])
+    assert unchanged["by"] == unchanged["x"].encode() == b"__debezium_unavailable_value"
+    assert unchanged["texts"] == ["__debezium_unavailable_value"]
+    assert (unchanged["ints"], unchanged["n"]) == (list(b"__debezium_unavailable_value"), None)
+
+
+def test_a_record_that_ends_early_is_refused_without_its_values():
+    (batch,) = made(messages("f"), format="avro", hstore="map")[:1]
+    values = Records({each.number: each.value for each in batch.written})
+    value = next(value for value in batch.values if value and value[0] == 0)
+    for end in range(5, len(value)):
+        with pytest.raises(ValueError, match=r"^[a-z ]+$"):
+            values.value(value[:end])
+
+
+def test_an_hstore_is_a_map_where_it_is_asked_for():
+    (batch,) = made(messages("d"), format="avro", hstore="map")[:1]
+    value = next(value for value in batch.values if value[0] == 0)
+    assert read(value[5:], batch.written[0].value)["after"]["hs"] == {"a": "1", 'b "c': None}
+
+
+@pytest.mark.parametrize(("kind", "value"), [("_int4", "{{1,2},{3,4}}"), ("_text", '{{"secret"}}'), ("_odd", "secret")])
+def test_an_array_of_arrays_ends_the_edge_and_the_error_names_its_column(kind, value):
+    announced = type_name(20009, "_odd"), relation(Column("id", 20, key=True), Column("c", OIDS.get(kind, 20009)))
+    log = Log(profile="debezium", format="avro", key_of=lambda _: ["id"])
+    log.transaction(*announced, insert(1, value))
+    with pytest.raises(NeedsOperator, match=r"public\.accounts\.c .* an array of arrays") as raised:
+        log.batches()
+    assert "secret" not in raised.value.message + raised.value.hint
