@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from bridge.kafka.client import admin
 from bridge.kafka.survey import forget
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
@@ -151,10 +152,11 @@ def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgo
     assert send(former.port, f"cdc/{retired}", [message(last)])[0].state == "accepted"
     # a source that may be served is not forgotten
     without = load(bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name), BridgeFile)
+    client = admin(without.kafka)
     with pytest.raises(NeedsOperator, match=r"bridges of the group .* are running"):
-        forget(without, retired, seconds=0.1)
+        forget(without, client, retired, seconds=0.1)
     with pytest.raises(NeedsOperator, match=f"{source} is in "):
-        forget(without, source)
+        forget(without, client, source)
     former.stop()
     # when
     bridge = inside(kafka.bootstrap, {source: [1]}, topic=name)
@@ -170,7 +172,7 @@ def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgo
     expected = f"source {retired}: forgotten; it was at {last.last} in {name}[2], which are free now\n"
     assert headrace("forget", "--config", path, retired)[:2] == (0, expected)
     with pytest.raises(NeedsOperator, match="holds no position"):
-        forget(without, retired)
+        forget(without, client, retired)
     # whose partition another one may have
     bridge = inside(kafka.bootstrap, {source: [1], other: [2]}, topic=name)
     (first,) = cut(other, log(other, 20), lambda: 20)
