@@ -63,20 +63,15 @@ _decode_key = json.Decoder(dict[str, Any]).decode
 _decode_schema = json.Decoder(_SchemaRecord).decode
 
 
-def avro_head(number: int) -> bytes:
-    """Return what keys and values begin with that were written with what has a number in the batch."""
-    return bytes([AVRO_MARK]) + number.to_bytes(4, "big")
-
-
 class AvroTable:
     """How one table's records become Avro."""
 
     def __init__(self, number: int, schema: TableSchema, connector: str, written: Schemas) -> None:
         self.schema = schema
         self.connector = connector
-        #: What its keys and values begin with.
-        self.header = avro_head(number)
         self.written = WrittenWith(number, schema.schema, schema.table, written.key, written.value)
+        #: What its keys and values begin with.
+        self.header = self.written.mark
         self._columns = _encoders(schema, of_key=False)
         self._key = _encoders(schema, of_key=True)
         self._source = [(field["name"], _source_field(field)) for field in source_fields(connector)]

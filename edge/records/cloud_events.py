@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import json
 
-from edge.records.avro_records import avro_head
 from edge.records.envelope import AVRO_MARK
 from edge.records.transaction_writer import OLD_KEY
 from headrace.batch import Batch, Headers
@@ -49,7 +48,7 @@ class CloudEvents:
     def headers(self, batch: Batch, times: Sequence[int]) -> Headers:
         """Return the headers of a batch's records, with those that it has; `times`: of each segment's commit, in ms of 1970."""
         found = dict(batch.headers)
-        tables = {avro_head(each.number): _name(each.schema, each.table) for each in batch.written}
+        tables = {each.mark: each.name.encode() for each in batch.written}
         keys, values, begin = batch.keys, batch.values, 0
         # What the events of one kind, of a table and an operation, share in a transaction.
         known: dict[bytes, _Shared] = {}
@@ -109,9 +108,5 @@ class CloudEvents:
             return json.decode(kind[1:], type=dict[str, str])["prefix"].encode()
         known = self._subjects.get(kind)
         if known is None:
-            known = self._subjects[kind] = _name(*schema_and_table(find_names(kind, 0)))
+            known = self._subjects[kind] = ".".join(schema_and_table(find_names(kind, 0))).encode()
         return known
-
-
-def _name(schema: str, table: str) -> bytes:
-    return f"{schema}.{table}".encode()
