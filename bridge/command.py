@@ -81,8 +81,8 @@ def init(path: Path, tables: tuple[str, ...]) -> None:
 def doctor(path: Path, as_json: bool) -> None:
     """Look at everything that the bridge needs, change nothing, and report what is wrong and what fixes it.
 
-    Brokers, topics, positions, certificates, the interconnect; also while bridges run. Exit code 3 when something is
-    wrong; warnings alone are 0.
+    Brokers, topics, positions, the schema registry, certificates, the interconnect; also while bridges run. Exit code 3 when
+    something is wrong; warnings alone are 0.
     """
     from rich.console import Console
 

@@ -18,9 +18,10 @@ from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.ports import Committed
 from bridge.kafka.positions import check_assignment
-from bridge.kafka.survey import positions_of
+from bridge.kafka.survey import positions_of, withheld_tables
 from bridge.kafka.topics import Wanted, check, wanted
 from bridge.requests.doctor import requests as look_at_requests
+from bridge.schemas.doctor import registry as look_at_registry
 from bridge.source.route import SourceRoute, routes
 from headrace.amqp.errors import shown
 from headrace.certificates import files
@@ -183,6 +184,10 @@ def _position(_cluster: Cluster, route: SourceRoute, committed: Committed | None
         )
     else:
         yield Finding("position", "ok", f"{route.source}: {committed.position}")
+    if waiting := withheld_tables(committed):
+        problem = f"{route.source}: withheld, since the registry refuses their schemas: {', '.join(sorted(waiting))}"
+        fix = "'headrace status' shows the registry's reason. Allow the changes there (PUT /config/SUBJECT, NONE)."
+        yield Finding("tables", "warning", problem, fix)
 
 
 def group(cluster: Cluster) -> Iterator[Finding]:
@@ -236,6 +241,12 @@ def certificates(cluster: Cluster) -> Iterator[Finding]:
             yield Finding("certificates", "ok", f"[{name}] readable, and valid for long enough")
 
 
+def registry(cluster: Cluster) -> Iterator[Finding]:
+    """Look whether the schema registry answers, and takes the login."""
+    if (section := cluster.file.registry) is not None:
+        yield from _alone("registry", lambda _cluster: look_at_registry(section), cluster)
+
+
 def interconnect(cluster: Cluster) -> Iterator[Finding]:
     """Look whether the port to listen on is free or listened on, or whether what is connected out to answers."""
     listen = cluster.file.interconnect.listen
@@ -268,4 +279,4 @@ def _listens(host: str, port: int) -> Finding:
 
 
 _IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, group, positions, deliveries, requests)
-_HERE: tuple[Check[Cluster], ...] = (certificates, interconnect)
+_HERE: tuple[Check[Cluster], ...] = (registry, certificates, interconnect)

@@ -46,6 +46,11 @@ class RegistryClient:
         """Have a subject take the changes of its schema that a rule allows; raise NotThere where it does not know the subject."""
         self._request("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": rule})
 
+    def compatibility(self) -> str:
+        """Return the rule for subjects that have none of their own."""
+        answer = self._request("GET", "/config", None)
+        return str(answer.get("compatibilityLevel") or answer["compatibility"])
+
     def schema(self, number: int) -> str:
         """Return the schema of an id; raise NotThere."""
         return str(self._request("GET", f"/schemas/ids/{number}", None)["schema"])

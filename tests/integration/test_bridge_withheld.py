@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from bridge.doctor import examine
 from bridge.group.client import parse
 from bridge.kafka.client import admin
 from bridge.kafka.ports import Committed, GroupMetadata, PositionCommit
@@ -163,6 +164,9 @@ def test_commands_name_withheld_tables_and_lose_none_of_their_records(stream, pu
     code, out, _ = headrace("positions", "--config", stream, "--json")
     assert (code, json.loads(out)[0]["withheld"]) == (0, ["public.t", "public.u"])
     assert "public.t, public.u" in headrace("positions", "--config", stream)[1]
+    problems = {(each.check, each.level): each.text for each in examine(file)}
+    assert "withheld, since the registry refuses their schemas: public.t, public.u" in problems["tables", "warning"]
+    assert "http://127.0.0.1:1 does not answer" in problems["registry", "wrong"]
     # it is not moved, nor forgotten
     moved = tmp_path / "moved.toml"
     moved.write_text(stream.read_text().replace("[1, 0]", "[1]"))

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from urllib.parse import urlsplit
 
+from bridge.doctor import examine
 from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
@@ -90,6 +91,15 @@ def test_a_consumer_of_others_has_the_rows_of_the_database(
     assert registry.request("GET", f"/config/{name}.public.accounts-value")["compatibilityLevel"] == "BACKWARD"
     # and what is about no table is JSON, in the stream's own topic
     assert all(value[:1] == b"{" for value in values(kafka, name))
+
+
+def test_doctor_looks_at_the_registry(kafka, topic, tmp_path, registry):
+    file = load(
+        bridge_file(tmp_path, kafka.bootstrap, {SOURCE: [0]}, topic=topic(), more=settings(registry.url)), BridgeFile
+    )
+    (found,) = [each for each in examine(file) if each.check == "registry"]
+    assert found.level == "ok"
+    assert registry.url in found.text
 
 
 def test_a_registry_that_is_away_holds_up_sources_of_avro_alone(
