@@ -18,6 +18,8 @@ from bridge.source.state import SourceState
 from bridge.withheld.reader import Found, ReadsWithheld
 from bridge.withheld.records import key
 from bridge.withheld.release import Released
+from bridge.withheld.tables import Withheld
+from headrace.batch import WrittenWith
 from headrace.errors import ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
@@ -43,11 +45,12 @@ class Releaser:
         self._again_at = 0.0
         # Of releases under way: how far each has read.
         self._read: dict[Session, int] = {}
-        # The first withheld record of tables, with the offset from which it was looked for.
-        self._first: dict[tuple[str, str], tuple[int, Found | None]] = {}
+        # What the first withheld record of tables was written with, and the offset from which it was looked for.
+        self._first: dict[tuple[str, str], tuple[int, list[WrittenWith]]] = {}
         # Up to where released records of a source are deleted.
         self._deleted: dict[str, int] = {}
-        self._trouble = ""
+        # Of sources, what went wrong last.
+        self._trouble: dict[str, str] = {}
 
     def turn(self, seconds: float) -> None:
         """Go on with what is released, and look now and then what else can be; takes `seconds` when there is nothing to do."""
@@ -56,70 +59,75 @@ class Releaser:
             (state, session) for state in self._registry.states.values() if (session := state.session) is not None
         ]
         self._read = {session: at for session, at in self._read.items() if session.release.table and not session.closed}
-        moved = False
-        for state, session in sessions:
-            place = state.route.withheld_place
-            if place is None:
-                continue
-            try:
-                if session.release.table:
-                    moved |= self._go_on(session, place)
-                elif is_time and session.withheld.tables:
-                    moved |= self._begin(state, session, place)
-                elif is_time and session.withheld.end:
-                    self._delete(session, place)
-                self._trouble = ""
-            except ReplicationError as error:
-                self._failed(session, error)
+        moved = [self._look_at(state, session, is_time=is_time) for state, session in sessions]
         if is_time:
             self._again_at = self._clock() + _AGAIN_SECONDS
             if not any(session.withheld.tables for _, session in sessions):
                 self._reader.close()
-        if not moved:
+        if not any(moved):
             time.sleep(min(seconds, _PAUSE_SECONDS if self._read else seconds))
 
-    def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
+    def _look_at(self, state: SourceState, session: Session, *, is_time: bool) -> bool:
+        """Go on with a source; return whether there was something to do."""
+        # A lane may commit another state meanwhile.
+        place, known = state.route.withheld_place, session.withheld
+        moved = False
+        if place is None:
+            return moved
+        try:
+            if session.release.table:
+                moved = self._go_on(session, place, known.end)
+            elif is_time and known.tables:
+                moved = self._begin(state, session, place, known)
+            elif is_time:
+                self._delete(session, place, known.end)
+        except ReplicationError as error:
+            self._failed(state, session, error)
+        else:
+            self._trouble.pop(session.source, None)
+        return moved
+
+    def _begin(self, state: SourceState, session: Session, place: Partition, withheld: Withheld) -> bool:
         """Begin to release the first of a session's tables that can be; note why the others cannot."""
-        for table, known in session.withheld.tables.items():
-            first = self._look(session, place, table, known.next)
-            if first is not None and (refusal := self._refusal(state.route, table, first)):
+        for table, known in withheld.tables.items():
+            first = self._look(session, place, table, known.next, withheld.end)
+            if refusal := self._refusal(state.route, table, first):
                 state.refused(session, table, refusal)
                 continue
             session.release.begin(table)
             self._read[session] = known.next
             _log.info("%s: table %s is released from offset %d of %s[%d] on", session.source, table, known.next, *place)
-            return self._go_on(session, place)
+            return self._go_on(session, place, withheld.end)
         return False
 
-    def _look(self, session: Session, place: Partition, table: str, begin: int) -> Found | None:
-        """Return a table's first withheld record; None when there is none up to the end."""
-        at, first = self._first.get((session.source, table), (-1, None))
-        if at != begin or first is None:
+    def _look(self, session: Session, place: Partition, table: str, begin: int, end: int) -> list[WrittenWith]:
+        """Return what a table's first withheld record was written with; nothing where none is needed."""
+        known = self._first.get((session.source, table))
+        if known is None or known[0] != begin:
             found: list[Found] = []
-            end, upto = session.withheld.end, begin
+            upto = begin
             while not found and upto < end:
                 found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
-            first = found[0] if found else None
-            self._first[session.source, table] = begin, first
-        return first
+            known = self._first[session.source, table] = begin, found[0].batch.written if found else []
+        return known[1]
 
-    def _refusal(self, route: SourceRoute, table: str, first: Found) -> str:
+    def _refusal(self, route: SourceRoute, table: str, first: list[WrittenWith]) -> str:
         """Return why the registry does not take the schemas of a withheld record; empty when it does."""
-        for written in first.batch.written:
+        for written in first:
             assert route.tables is not None
-            for topic in dict.fromkeys(route.tables.topics_of(written.schema, written.table)):
-                needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
-                try:
-                    self._schemas.ids(needed)
-                except Retryable:
-                    return f"the registry is asked for the schemas of {table}"
-                except ReplicationError as error:
-                    return error.message
+            topic, _ = route.tables.topics_of(written.schema, written.table)
+            needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
+            try:
+                self._schemas.ids(needed)
+            except Retryable:
+                return f"the registry is asked for the schemas of {table}"
+            except ReplicationError as error:
+                return error.message
         return ""
 
-    def _go_on(self, session: Session, place: Partition) -> bool:
-        """Give a session what comes next; return whether there was something."""
-        table, end = session.release.table, session.withheld.end
+    def _go_on(self, session: Session, place: Partition, end: int) -> bool:
+        """Give a session what comes next, up to an offset; return whether there was something."""
+        table = session.release.table
         if not table or session.release.size >= _MOST_WAITING:
             return False
         begin = self._read.get(session)
@@ -137,19 +145,20 @@ class Releaser:
         self._registry.ready.notify(session)
         return True
 
-    def _failed(self, session: Session, error: ReplicationError) -> None:
+    def _failed(self, state: SourceState, session: Session, error: ReplicationError) -> None:
         """Let deliveries be taken again, and try later."""
-        if error.message != self._trouble:
+        if error.message != self._trouble.get(session.source):
             _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
-        self._trouble = error.message
+        self._trouble[session.source] = error.message
+        for table in session.withheld.tables:
+            state.refused(session, table, error.message)
         self._reader.close()
         self._read.pop(session, None)
         session.release.end()
         self._registry.ready.notify(session)
 
-    def _delete(self, session: Session, place: Partition) -> None:
-        """Delete what is in other topics by now."""
-        end = session.withheld.end
+    def _delete(self, session: Session, place: Partition, end: int) -> None:
+        """Delete what is in other topics by now, which is all before the end that a state without withheld tables has."""
         if self._deleted.get(session.source, 0) < end:
             self._reader.delete(place, end)
             self._deleted[session.source] = end
