@@ -61,13 +61,15 @@ class Releaser:
             place = state.route.withheld_place
             if place is None:
                 continue
+            # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
+            known = session.withheld
             try:
                 if session.release.table:
                     moved |= self._go_on(session, place)
-                elif is_time and session.withheld.tables:
+                elif is_time and known.tables:
                     moved |= self._begin(state, session, place)
-                elif is_time and session.withheld.end:
-                    self._delete(session, place)
+                elif is_time and known.end:
+                    self._delete(session.source, place, known.end)
                 self._trouble = ""
             except ReplicationError as error:
                 self._failed(session, error)
@@ -147,9 +149,8 @@ class Releaser:
         session.release.end()
         self._registry.ready.notify(session)
 
-    def _delete(self, session: Session, place: Partition) -> None:
+    def _delete(self, source: str, place: Partition, end: int) -> None:
         """Delete what is in other topics by now."""
-        end = session.withheld.end
-        if self._deleted.get(session.source, 0) < end:
+        if self._deleted.get(source, 0) < end:
             self._reader.delete(place, end)
-            self._deleted[session.source] = end
+            self._deleted[source] = end
