@@ -6,7 +6,7 @@ and used by one lane (bridge/kafka/lane.py) for one transaction.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.kafka.ports import Partition, PositionCommit, Share
@@ -141,8 +141,18 @@ class Part:
             self._outcomes.append((delivery.ticket, Accept()))
         return ()
 
+    def has_end(self, ends: Mapping[Partition, int]) -> bool:
+        """Whether offsets after its records have the one that a commit needs."""
+        place = self._state.route.withheld_place
+        return place not in self.partitions or place in ends
+
     def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
-        """Return what a bridge commits for the source's partitions, given the offsets after its records."""
+        """Return what a bridge commits for the source's partitions, given the offsets after its records.
+
+        Raises NotConnected where Kafka has not said where withheld records end.
+        """
+        if not self.has_end(ends):
+            raise NotConnected(f"Kafka: withheld records of {self.session.source} were not taken in time")
         self.session.offsets |= {place: end for place, end in ends.items() if place in self.session.offsets}
         place = self._state.route.withheld_place
         if place is not None and place in self.partitions:

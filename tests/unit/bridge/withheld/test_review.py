@@ -67,3 +67,28 @@ def test_what_a_lane_withholds_while_the_releaser_looks_is_not_deleted(monkeypat
     served.bridge.release()
     # then what it has withheld since is there
     assert served.broker.starts[PLACE] <= ended
+
+
+def test_kafka_that_takes_nothing_for_a_while_is_no_unexpected_error(monkeypatch):
+    served = Served()
+    served.send(1)
+    taken = []
+
+    def flush(self, seconds):
+        # As KafkaProducer's, which leaves it to the commit to wait, or to report why.
+        taken.append(seconds)
+        return {}
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tests.unit.bridge.withheld.model.Producer.flush", flush)
+        patched.setattr("bridge.kafka.transaction.COMMIT_SECONDS", 0.01)
+        served.send(3)
+    assert taken
+    served.send(4)
+    served.schemas.refused.clear()
+    for _ in range(6):
+        served.bridge.release()
+        served.turn()
+    assert [value[5:] for _, value, _ in served.broker.values("s.public.t")] == [
+        each.payload for each in served.edge.changes
+    ]
