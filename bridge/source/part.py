@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
-from bridge.kafka.ports import Partition, PositionCommit, Share
+from bridge.kafka.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.kafka.position_text import position_text
 from bridge.kafka.record_limits import RecordLimits
 from bridge.metrics import Complete, number
@@ -149,13 +149,18 @@ class Part:
     def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
         """Return what a bridge commits for the source's partitions, given the offsets after its records.
 
-        Raises NotConnected where Kafka has not said where withheld records end.
+        Raises NotConnected where Kafka has not said where withheld records end, PartitionsFailed where they end ahead of others.
         """
         if not self.has_end(ends):
             raise NotConnected(f"Kafka: withheld records of {self.session.source} were not taken in time")
         self.session.offsets |= {place: end for place, end in ends.items() if place in self.session.offsets}
         place = self._state.route.withheld_place
         if place is not None and place in self.partitions:
+            if ends[place] <= self.withheld.end:
+                # What was committed of it would lead nowhere.
+                raise PartitionsFailed(
+                    {place: NeedsOperator(f"Kafka: the topic {place[0]} was made again while the bridge ran")}
+                )
             self.withheld = self.withheld._replace(end=ends[place])
         text = position_text(self.session.source, self.tail, bridge, self.withheld)
         return [PositionCommit(*place, offset, text) for place, offset in self.session.offsets.items()]

@@ -2,8 +2,15 @@
 
 import random
 
+from bridge.kafka.client import KafkaError, KafkaException
+from bridge.kafka.ports import Committed
+from bridge.kafka.position_text import parse
+from bridge.source.route import SourceRoute
 from bridge.source.session import Session
+from bridge.withheld import survey
+from bridge.withheld.survey import known_withheld
 from bridge.withheld.tables import Withheld, WithheldTable
+from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.unit.bridge.withheld.model import WITHHELD, Bridge, Broker, Change, Edge, Registry, schema_of
 
@@ -92,3 +99,83 @@ def test_kafka_that_takes_nothing_for_a_while_is_no_unexpected_error(monkeypatch
     assert [value[5:] for _, value, _ in served.broker.values("s.public.t")] == [
         each.payload for each in served.edge.changes
     ]
+
+
+def test_a_topic_of_withheld_records_that_was_made_again_never_has_a_source_hang():
+    served = Served()
+    served.send(3)
+    served.schemas.refused.clear()
+    for _ in range(6):
+        served.bridge.release()
+        served.turn()
+    assert served.session.withheld.tables == {}
+    assert served.session.withheld.end > 0
+    # when somebody makes the topic again while nothing is withheld, and then a table is
+    served.broker.logs[PLACE].clear()
+    served.broker.starts.clear()
+    served.schemas.refused = {REFUSED}
+    served.send(4)
+    # then what is committed can be read
+    parse(served.broker.text)
+    assert parse(served.broker.text).position < served.edge.changes[-1].position
+
+
+class Answer:
+    def __init__(self, offset):
+        self.offset = offset
+
+    def result(self):
+        if isinstance(self.offset, Exception):
+            raise self.offset
+        return self
+
+
+class Admin:
+    """Answers where partitions begin and end; or with an error."""
+
+    def __init__(self, ends):
+        self.ends = ends
+
+    def list_offsets(self, asked, request_timeout):
+        return {place: Answer(self.ends[place.topic, place.partition][spec is LATEST]) for place, spec in asked.items()}
+
+
+def taken_over(monkeypatch, ends, **held):
+    """Return what sources go on with, each in the partition that its name is."""
+    monkeypatch.setattr(survey, "records", lambda *_: iter(()))
+    monkeypatch.setattr(survey.OffsetSpec, "latest", lambda: LATEST)
+    routes = {f"a/{n}": SourceRoute(f"a/{n}", "s", (number(n),), None, "s", "", "s.withheld") for n in held}
+    found = {
+        f"a/{n}": Committed(Position(1, 9, 0), "", "", {("s", number(n)): 5}, withheld) for n, withheld in held.items()
+    }
+    ends = {("s.withheld", number(n)): each for n, each in ends.items()}
+    changed = known_withheld(None, Admin(ends), routes, found)
+    return {source[2:]: each for source, each in (found | changed).items()}
+
+
+def number(name):
+    return "xyz".index(name)
+
+
+LATEST = object()
+WAITING = Withheld(9, {"public.t": WithheldTable(Position(1, 5, 0), 3)})
+
+
+def test_a_source_goes_on_with_what_is_withheld_where_its_topic_still_has_it(monkeypatch):
+    found = taken_over(monkeypatch, {"x": (0, 9), "y": (0, 12), "z": (4, 4)}, x=WAITING, y=Withheld(9), z=None)
+    assert [found[name].withheld for name in "xyz"] == [WAITING, Withheld(9), Withheld(4)]
+
+
+def test_a_source_whose_withheld_records_went_with_their_topic_does_not_go_on(monkeypatch):
+    found = taken_over(monkeypatch, {"x": (0, 8), "y": (0, 1)}, x=WAITING, y=Withheld(9))
+    assert isinstance(found["x"], NeedsOperator)
+    assert "public.t" in found["x"].message
+    # of which nothing was withheld, there is nothing to lose
+    assert found["y"].withheld == Withheld(1)
+
+
+def test_a_topic_that_is_not_there_keeps_no_other_source_from_going_on(monkeypatch):
+    missing = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    found = taken_over(monkeypatch, {"x": (missing, missing), "y": (0, 9)}, x=Withheld(9), y=WAITING)
+    assert isinstance(found["x"], NeedsOperator)
+    assert found["y"].withheld == WAITING
