@@ -7,6 +7,7 @@ from bridge.kafka.ports import Committed
 from bridge.kafka.position_text import parse
 from bridge.source.route import SourceRoute
 from bridge.source.session import Session
+from bridge.stalls import STALLED_SECONDS, Stalls
 from bridge.withheld import survey
 from bridge.withheld.survey import known_withheld
 from bridge.withheld.tables import Withheld, WithheldTable
@@ -179,3 +180,28 @@ def test_a_topic_that_is_not_there_keeps_no_other_source_from_going_on(monkeypat
     found = taken_over(monkeypatch, {"x": (missing, missing), "y": (0, 9)}, x=Withheld(9), y=WAITING)
     assert isinstance(found["x"], NeedsOperator)
     assert found["y"].withheld == WAITING
+
+
+def test_a_table_that_is_released_for_long_is_no_stall():
+    served = Served((10, *[110] * 60))
+    served.send(61)
+    now = [100.0]
+    stalls = Stalls(lambda: served.bridge.registry.states, lambda: now[0])
+    figures = served.bridge.state.figures
+    figures.hear({"unacknowledged_batches": 3}, 10)
+    figures.settle(None)
+    served.schemas.refused.clear()
+    steps = 0
+    while served.session.withheld.tables:
+        served.bridge.release()
+        served.bridge.turn()
+        # It takes no deliveries meanwhile.
+        figures.heard_at, now[0], steps = figures.heard_at - 10, now[0] + STALLED_SECONDS / 2, steps + 1
+        stalls.look()
+        assert figures.stalled_seconds is None
+    assert steps > 4
+    # and one that does not move is one
+    for _ in range(3):
+        now[0] += STALLED_SECONDS / 2
+        stalls.look()
+    assert figures.stalled_seconds is not None
