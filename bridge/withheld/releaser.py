@@ -7,7 +7,7 @@ own: the bridge has one that calls `turn`.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.ports import Partition
@@ -18,6 +18,7 @@ from bridge.source.state import SourceState
 from bridge.withheld.reader import Found, ReadsWithheld
 from bridge.withheld.records import key
 from bridge.withheld.release import Released
+from headrace.batch import WrittenWith
 from headrace.errors import ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
@@ -43,11 +44,12 @@ class Releaser:
         self._again_at = 0.0
         # Of releases under way: how far each has read.
         self._read: dict[Session, int] = {}
-        # The first withheld record of tables, with the offset from which it was looked for.
-        self._first: dict[tuple[str, str], tuple[int, Found | None]] = {}
+        # What the first withheld record of tables was written with, and the offset from which it was looked for.
+        self._first: dict[tuple[str, str], tuple[int, list[WrittenWith]]] = {}
         # Up to where released records of a source are deleted.
         self._deleted: dict[str, int] = {}
-        self._trouble = ""
+        # What keeps sources from being gone on with, as it was logged.
+        self._troubles: dict[str, str] = {}
 
     def turn(self, seconds: float) -> None:
         """Go on with what is released, and look now and then what else can be; takes `seconds` when there is nothing to do."""
@@ -61,16 +63,8 @@ class Releaser:
             place = state.route.withheld_place
             if place is None:
                 continue
-            # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
-            known = session.withheld
             try:
-                if session.release.table:
-                    moved |= self._go_on(session, place)
-                elif is_time and known.tables:
-                    moved |= self._begin(state, session, place)
-                elif is_time and known.end:
-                    self._delete(session.source, place, known.end)
-                self._trouble = ""
+                moved |= self._step(state, session, place, is_time=is_time)
             except ReplicationError as error:
                 self._failed(session, error)
         if is_time:
@@ -80,11 +74,26 @@ class Releaser:
         if not moved:
             time.sleep(min(seconds, _PAUSE_SECONDS if self._read else seconds))
 
+    def _step(self, state: SourceState, session: Session, place: Partition, *, is_time: bool) -> bool:
+        """Do what there is to do for a session; return whether there was something for its lane."""
+        if session.release.table:
+            return self._go_on(session, place)
+        if not is_time:
+            return False
+        # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
+        known, moved = session.withheld, False
+        if known.tables:
+            moved = self._begin(state, session, place)
+        elif known.end:
+            self._delete(session.source, place, known.end)
+        self._troubles.pop(session.source, None)
+        return moved
+
     def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
         """Begin to release the first of a session's tables that can be; note why the others cannot."""
         for table, known in session.withheld.tables.items():
             first = self._look(session, place, table, known.next)
-            if first is not None and (refusal := self._refusal(state.route, table, first)):
+            if refusal := self._refusal(state.route, table, first):
                 state.refused(session, table, refusal)
                 continue
             session.release.begin(table)
@@ -93,21 +102,23 @@ class Releaser:
             return self._go_on(session, place)
         return False
 
-    def _look(self, session: Session, place: Partition, table: str, begin: int) -> Found | None:
-        """Return a table's first withheld record; None when there is none up to the end."""
-        at, first = self._first.get((session.source, table), (-1, None))
-        if at != begin or first is None:
-            found: list[Found] = []
-            end, upto = session.withheld.end, begin
-            while not found and upto < end:
-                found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
-            first = found[0] if found else None
+    def _look(self, session: Session, place: Partition, table: str, begin: int) -> list[WrittenWith]:
+        """Return what a table's first withheld record was written with; empty where that is JSON, or there is none."""
+        known = self._first.get((session.source, table))
+        if known is not None and known[0] == begin:
+            return known[1]
+        found: list[Found] = []
+        end, upto = session.withheld.end, begin
+        while not found and upto < end:
+            found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
+        first = found[0].batch.written if found else []
+        if found:
             self._first[session.source, table] = begin, first
         return first
 
-    def _refusal(self, route: SourceRoute, table: str, first: Found) -> str:
+    def _refusal(self, route: SourceRoute, table: str, first: Sequence[WrittenWith]) -> str:
         """Return why the registry does not take the schemas of a withheld record; empty when it does."""
-        for written in first.batch.written:
+        for written in first:
             assert route.tables is not None
             for topic in dict.fromkeys(route.tables.topics_of(written.schema, written.table)):
                 needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
@@ -141,9 +152,9 @@ class Releaser:
 
     def _failed(self, session: Session, error: ReplicationError) -> None:
         """Let deliveries be taken again, and try later."""
-        if error.message != self._trouble:
+        if error.message != self._troubles.get(session.source):
             _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
-        self._trouble = error.message
+        self._troubles[session.source] = error.message
         self._reader.close()
         self._read.pop(session, None)
         session.release.end()

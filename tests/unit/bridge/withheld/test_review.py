@@ -182,6 +182,24 @@ def test_a_topic_that_is_not_there_keeps_no_other_source_from_going_on(monkeypat
     assert found["y"].withheld == WAITING
 
 
+def test_what_keeps_a_source_from_being_gone_on_with_is_logged_once(monkeypatch, caplog):
+    served = Served()
+    served.send(3)
+
+    def refuse(*_args, **_more):
+        raise NeedsOperator("Kafka: cannot read withheld records")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.bridge.releaser._reader, "read", refuse)
+        for _ in range(5):
+            served.bridge.release()
+            # between two looks
+            served.bridge.releaser.turn(0)
+    served.bridge.release()
+    lines = [each for each in caplog.records if "cannot read withheld records" in each.getMessage()]
+    assert len(lines) == 1
+
+
 def test_a_table_that_is_released_for_long_is_no_stall():
     served = Served((10, *[110] * 60))
     served.send(61)
