@@ -213,7 +213,7 @@ class Part:
             return ()
         if tables is not None:
             self._state.figures.without_topic = tables.without_topic
-        if any(self._limits.exceeded_by(share) for share in found):
+        if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
             if self._limits.refresh(share.topic for share in found):
                 # The topic takes larger records by now: the edge sends the batch again.
                 self._outcomes.append((delivery.ticket, Release()))
@@ -222,7 +222,7 @@ class Part:
                     delivery,
                     "headrace:record-too-large",
                     f"a record between {batch.first} and {batch.last} is larger than the topic's max.message.bytes. "
-                    "Raise it on the topic, then start the edge again",
+                    f"Raise it on the topic {large[0]}, then start the edge again",
                 )
             return ()
         if verdict.starts_epoch:

@@ -9,11 +9,14 @@ from bridge.source.route import SourceRoute
 from bridge.source.session import Session
 from bridge.stalls import STALLED_SECONDS, Stalls
 from bridge.withheld import survey
+from bridge.withheld.dividing import divide
+from bridge.withheld.records import batch_of
 from bridge.withheld.survey import known_withheld
 from bridge.withheld.tables import Withheld, WithheldTable
+from headrace.batch import Batch
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from tests.unit.bridge.withheld.model import WITHHELD, Bridge, Broker, Change, Edge, Registry, schema_of
+from tests.unit.bridge.withheld.model import SOURCE, WITHHELD, Bridge, Broker, Change, Edge, Registry, schema_of
 
 PLACE = (WITHHELD, 0)
 REFUSED = schema_of("t", 110).value
@@ -223,3 +226,25 @@ def test_a_table_that_is_released_for_long_is_no_stall():
         now[0] += STALLED_SECONDS / 2
         stalls.look()
     assert figures.stalled_seconds is not None
+
+
+def test_what_is_withheld_of_a_batch_that_does_not_shrink_goes_into_topics_of_1_mb():
+    chance = random.Random(2)
+    head = b"\0\0\0\0" + bytes([10])
+    # two records of each position, as deletes and their tombstones are
+    positions = [(100 + n // 2, 0, 1) for n in range(40)]
+    values = [head + chance.randbytes(100_000) for _ in positions]
+    given = Batch(
+        source=SOURCE, follows=Position(1, 1, 0), first=Position(1, 100, 0), last=Position(1, 119, 0), segments=positions,
+        keys=[head + b"1"] * 40, values=values, written=[schema_of("t", 10)],
+    )  # fmt: skip
+    served = Served()
+    known = Withheld(3, {"public.t": WithheldTable(Position(1, 1, 0), 2)})
+    (share,) = divide(given, 0, served.bridge.state.route, served.schemas, known, given.follows).shares
+    parts = [batch_of(share.headers[n], value, "here") for n, value in enumerate(share.values)]
+    assert max(map(len, share.values)) < 1_000_000
+    assert set(share.keys) == {f"{SOURCE} public.t".encode()}
+    assert [value for part in parts for value in part.values] == values
+    assert len({position for part in parts for position in set(part.positions())}) == sum(
+        len(set(part.positions())) for part in parts
+    )
