@@ -66,7 +66,7 @@ class Releaser:
             try:
                 moved |= self._step(state, session, place, is_time=is_time)
             except ReplicationError as error:
-                self._failed(session, error)
+                self._failed(state, session, error)
         if is_time:
             self._again_at = self._clock() + _AGAIN_SECONDS
             if not any(session.withheld.tables for _, session in sessions):
@@ -150,8 +150,10 @@ class Releaser:
         self._registry.ready.notify(session)
         return True
 
-    def _failed(self, session: Session, error: ReplicationError) -> None:
+    def _failed(self, state: SourceState, session: Session, error: ReplicationError) -> None:
         """Let deliveries be taken again, and try later."""
+        for table in session.withheld.tables:
+            state.refused(session, table, error.message)
         if error.message != self._troubles.get(session.source):
             _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
         self._troubles[session.source] = error.message

@@ -198,7 +198,10 @@ def test_what_keeps_a_source_from_being_gone_on_with_is_logged_once(monkeypatch,
             served.bridge.release()
             # between two looks
             served.bridge.releaser.turn(0)
+    # and shown in place of what the registry said once
+    assert served.bridge.state.figures.withheld == {"public.t": "Kafka: cannot read withheld records"}
     served.bridge.release()
+    assert served.bridge.state.figures.withheld == {"public.t": "s.public.t-value is refused"}
     lines = [each for each in caplog.records if "cannot read withheld records" in each.getMessage()]
     assert len(lines) == 1
 
