@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 2.0
 #: Of a session's release so much waits at most, in bytes.
 _MOST_WAITING = 4 << 20
+#: Of so many sources at once: one that releases takes no deliveries, and what waits is in memory.
+_MOST_SOURCES = 16
 _PAUSE_SECONDS = 0.05
 
 
@@ -83,7 +85,7 @@ class Releaser:
         # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
         known, moved = session.withheld, False
         if known.tables:
-            moved = self._begin(state, session, place)
+            moved = len(self._read) < _MOST_SOURCES and self._begin(state, session, place)
         elif known.end:
             self._delete(session.source, place, known.end)
         self._troubles.pop(session.source, None)

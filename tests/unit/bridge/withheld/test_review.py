@@ -1,6 +1,7 @@
 """Races and troubles that the model's seeds do not meet: between the releaser and a lane, of Kafka, of the topic itself."""
 
 import random
+from types import SimpleNamespace
 
 from bridge.kafka.client import KafkaError, KafkaException
 from bridge.kafka.ports import Committed
@@ -11,14 +12,16 @@ from bridge.stalls import STALLED_SECONDS, Stalls
 from bridge.withheld import survey
 from bridge.withheld.dividing import divide
 from bridge.withheld.records import batch_of
+from bridge.withheld.releaser import Releaser
 from bridge.withheld.survey import known_withheld
 from bridge.withheld.tables import Withheld, WithheldTable
 from headrace.batch import Batch
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from tests.unit.bridge.withheld.model import SOURCE, WITHHELD, Bridge, Broker, Change, Edge, Registry, schema_of
+from tests.unit.bridge.withheld.model import SOURCE, WITHHELD, Bridge, Broker, Change, Edge, Reader, Registry, schema_of
 
 PLACE = (WITHHELD, 0)
+TAIL = Position(1, 9, 0)
 REFUSED = schema_of("t", 110).value
 
 
@@ -251,3 +254,31 @@ def test_what_is_withheld_of_a_batch_that_does_not_shrink_goes_into_topics_of_1_
     assert len({position for part in parts for position in set(part.positions())}) == sum(
         len(set(part.positions())) for part in parts
     )
+
+
+def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once():
+    served = Served()
+    route = served.bridge.state.route
+    one = Withheld(100, {"public.t": WithheldTable(Position(1, 5, 0), 3)})
+    sessions = [Session(f"a/{n}", 1, Committed(TAIL, "", "", {}, one), lambda _session: None) for n in range(100)]
+    states = {
+        each.source: SimpleNamespace(route=route._replace(partitions=(n,)), session=each)
+        for n, each in enumerate(sessions)
+    }
+    registry = SimpleNamespace(states=states, ready=SimpleNamespace(notify=lambda _session: None))
+    served.broker.logs |= {(WITHHELD, n): [None] * 100 for n in range(100)}
+    now = [0.0]
+    releaser = Releaser(registry, served.schemas, Reader(served.broker), lambda: now[0])
+    begun = set()
+    for _ in range(10):
+        now[0] += 10
+        releaser.turn(0)
+        releasing = {each for each in sessions if each.release.table}
+        assert len(releasing) <= 20
+        begun |= releasing
+        for each in releasing:
+            # as their lane does
+            each.withheld = Withheld(100)
+            each.release.end()
+    # then each had its turn
+    assert begun == set(sessions)
