@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, OffsetSpec, TopicPartition
-from bridge.kafka.errors import translated
+from bridge.kafka.client import PATIENCE, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.errors import error_of, translated
 from bridge.kafka.ports import Committed, Partition
 from bridge.kafka.whole_partition import records
 from bridge.source.route import SourceRoute
 from bridge.withheld.tables import Withheld
-from headrace.errors import NeedsOperator, ReplicationError, Retryable
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 
 def known_withheld(
@@ -64,21 +64,40 @@ def known_withheld(
     return changed
 
 
-def bounds(admin: Any, places: Collection[Partition]) -> dict[Partition, tuple[int, int] | NeedsOperator | Retryable]:
+def bounds(admin: Any, places: Collection[Partition]) -> dict[Partition, tuple[int, int] | ReplicationError]:
     """Return the first offset of some partitions and the one after the last, or why it is not known; raise NotConnected."""
-    if not places:
-        return {}
+    found: dict[Partition, tuple[int, int] | ReplicationError] = {**_unreadable(admin, places)}
+    readable = [place for place in places if place not in found]
+    if not readable:
+        return found
     with translated("read the ends of topics"):
         asked = [
-            admin.list_offsets({TopicPartition(*place): spec for place in places}, request_timeout=PATIENCE)
+            admin.list_offsets({TopicPartition(*place): spec for place in readable}, request_timeout=PATIENCE)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
     low, high = ({(place.topic, place.partition): answer for place, answer in answers.items()} for answers in asked)
-    found: dict[Partition, tuple[int, int] | NeedsOperator | Retryable] = {}
-    for place in places:
+    for place in readable:
         try:
             with translated(f"read the ends of {place[0]}[{place[1]}]"):
                 found[place] = low[place].result().offset, high[place].result().offset
         except (NeedsOperator, Retryable) as error:
             found[place] = error
+    return found
+
+
+def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, ReplicationError]:
+    """Return those of some partitions that are not there, or have no leader: the ends of no other one are known with them."""
+    found: dict[Partition, ReplicationError] = {}
+    for topic in {topic for topic, _ in places}:
+        with translated(f"read the partitions of {topic}"):
+            known = admin.list_topics(topic, timeout=PATIENCE).topics[topic]
+        for place in [place for place in places if place[0] == topic]:
+            if known.error is not None:
+                found[place] = error_of(KafkaException(known.error), f"read the ends of {topic}")
+            elif place[1] not in known.partitions:
+                found[place] = NeedsOperator(f"{topic} has no partition {place[1]}", hint="Run 'headrace bridge init'.")
+            elif known.partitions[place[1]].leader < 0:
+                found[place] = NotConnected(
+                    f"Kafka: {topic}[{place[1]}] has no leader", hint="Look at the brokers: 'headrace bridge doctor'."
+                )
     return found

@@ -3,7 +3,7 @@
 import random
 from types import SimpleNamespace
 
-from bridge.kafka.client import KafkaError, KafkaException
+from bridge.kafka.client import KafkaError
 from bridge.kafka.ports import Committed
 from bridge.kafka.position_text import parse
 from bridge.source.route import SourceRoute
@@ -16,7 +16,7 @@ from bridge.withheld.releaser import Releaser
 from bridge.withheld.survey import known_withheld
 from bridge.withheld.tables import Withheld, WithheldTable
 from headrace.batch import Batch
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 from tests.unit.bridge.withheld.model import SOURCE, WITHHELD, Bridge, Broker, Change, Edge, Reader, Registry, schema_of
 
@@ -127,24 +127,27 @@ def test_a_topic_of_withheld_records_that_was_made_again_never_has_a_source_hang
     assert parse(served.broker.text).position < served.edge.changes[-1].position
 
 
-class Answer:
-    def __init__(self, offset):
-        self.offset = offset
-
-    def result(self):
-        if isinstance(self.offset, Exception):
-            raise self.offset
-        return self
-
-
 class Admin:
-    """Answers where partitions begin and end; or with an error."""
+    """Answers where partitions begin and end; of those that have no leader, None; of a topic that is not there, nothing."""
 
     def __init__(self, ends):
         self.ends = ends
 
+    def list_topics(self, topic, timeout):
+        partitions = {
+            number: SimpleNamespace(leader=-1 if ends is None else 1)
+            for (name, number), ends in self.ends.items()
+            if name == topic
+        }
+        error = None if partitions else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions=partitions)})
+
     def list_offsets(self, asked, request_timeout):
-        return {place: Answer(self.ends[place.topic, place.partition][spec is LATEST]) for place, spec in asked.items()}
+        offsets = {each: self.ends[each.topic, each.partition][spec is LATEST] for each, spec in asked.items()}
+        return {
+            each: SimpleNamespace(result=lambda offset=offset: SimpleNamespace(offset=offset))
+            for each, offset in offsets.items()
+        }
 
 
 def taken_over(monkeypatch, ends, **held):
@@ -181,11 +184,13 @@ def test_a_source_whose_withheld_records_went_with_their_topic_does_not_go_on(mo
     assert found["y"].withheld == Withheld(1)
 
 
-def test_a_topic_that_is_not_there_keeps_no_other_source_from_going_on(monkeypatch):
-    missing = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-    found = taken_over(monkeypatch, {"x": (missing, missing), "y": (0, 9)}, x=Withheld(9), y=WAITING)
-    assert isinstance(found["x"], NeedsOperator)
+def test_a_partition_that_cannot_be_looked_at_keeps_no_other_source_from_going_on(monkeypatch):
+    found = taken_over(monkeypatch, {"x": None, "y": (0, 9)}, x=Withheld(9), y=WAITING, z=None)
+    assert isinstance(found["x"], NotConnected)
     assert found["y"].withheld == WAITING
+    assert "no partition 2" in found["z"].message
+    found = taken_over(monkeypatch, {}, x=Withheld(9))
+    assert isinstance(found["x"], NeedsOperator)
 
 
 def test_what_keeps_a_source_from_being_gone_on_with_is_logged_once(monkeypatch, caplog):
