@@ -64,7 +64,7 @@ class Part:
         if self.session.release.table:
             step = self.session.release.take()
             return None if step is None else self.release(step)
-        delivery = self.session.inbox.take()
+        delivery = None if self.session.looks_first else self.session.inbox.take()
         return None if delivery is None else self.take(delivery)
 
     def release(self, step: Released) -> Sequence[Share]:

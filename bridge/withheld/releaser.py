@@ -69,6 +69,9 @@ class Releaser:
                 moved |= self._step(state, session, place, is_time=is_time)
             except ReplicationError as error:
                 self._failed(state, session, error)
+            if session.looks_first:
+                session.looks_first = False
+                self._registry.ready.notify(session)
         if is_time:
             self._again_at = self._clock() + _AGAIN_SECONDS
             if not any(session.withheld.tables for _, session in sessions):
@@ -80,7 +83,7 @@ class Releaser:
         """Do what there is to do for a session; return whether there was something for its lane."""
         if session.release.table:
             return self._go_on(session, place)
-        if not is_time:
+        if not (is_time or session.looks_first):
             return False
         # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
         known, moved = session.withheld, False

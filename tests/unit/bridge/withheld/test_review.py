@@ -287,3 +287,26 @@ def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once
             each.release.end()
     # then each had its turn
     assert begun == set(sessions)
+
+
+def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_released(monkeypatch):
+    # when a second table does not fit into what is committed
+    monkeypatch.setattr("bridge.withheld.tables._LONGEST", 60)
+    served = Served()
+    served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
+    served.schemas.refused.add(schema_of("u", 120).value)
+    served.send(4)
+    assert list(served.session.withheld.tables) == ["public.t"]
+    served.send(5)
+    assert served.session.tail < served.edge.changes[-1].position
+    # and the first one may be released, while sessions last no longer than an edge takes to send
+    served.schemas.refused.remove(REFUSED)
+    served.edge.chance = SimpleNamespace(randint=lambda least, _most: least)
+    for _ in range(20):
+        served.bridge.turn()
+        served.edge.send(served.bridge, 5)
+        for lane in served.bridge.lanes:
+            lane.turn(0)
+        served.bridge.release()
+    assert list(served.session.withheld.tables) == ["public.u"]
+    assert served.session.tail == served.edge.changes[-1].position
