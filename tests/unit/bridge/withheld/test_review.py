@@ -11,6 +11,7 @@ from bridge.source.session import Session
 from bridge.stalls import STALLED_SECONDS, Stalls
 from bridge.withheld import survey
 from bridge.withheld.dividing import divide
+from bridge.withheld.reader import KafkaReader
 from bridge.withheld.records import batch_of
 from bridge.withheld.releaser import Releaser
 from bridge.withheld.survey import known_withheld
@@ -310,3 +311,39 @@ def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_
         served.bridge.release()
     assert list(served.session.withheld.tables) == ["public.u"]
     assert served.session.tail == served.edge.changes[-1].position
+
+
+def test_much_of_other_tables_is_passed_over_in_steps_that_others_need_not_wait_for_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("bridge.withheld.reader.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Client:
+        at = 0
+
+        def get_watermark_offsets(self, _place, timeout):
+            return 0, 10_000
+
+        def assign(self, places):
+            (place,) = places
+            self.at = place.offset
+
+        def unassign(self):
+            pass
+
+        def consume(self, many, timeout):
+            now[0] += 0.3
+            offsets, self.at = range(self.at, self.at + many), self.at + many
+            return [
+                SimpleNamespace(error=lambda: None, offset=lambda each=each: each, key=lambda: b"a/b other")
+                for each in offsets
+            ]
+
+    reader = KafkaReader(None, "", None)
+    reader._client = Client()
+    began, upto, steps = 0.0, 0, 0
+    while upto < 10_000:
+        began, steps = now[0], steps + 1
+        found, upto = reader.read(PLACE, b"a/b public.t", upto, 10_000)
+        assert not found
+        assert now[0] - began < 2
+    assert steps > 10
