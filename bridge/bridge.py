@@ -80,6 +80,7 @@ class Bridge:
         if self.schemas is not None:
             self.registry.schemas = self.schemas
         self.requests = self._carry(file)
+        self._withheld = KafkaReader(file.kafka, file.group, self._admin)
         self._limits = RecordLimits(self._admin, wanted(file))
         self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
         self.lanes: list[Lane] = []
@@ -154,7 +155,7 @@ class Bridge:
             self._start("membership", self._membership.turn)
             if (schemas := self.schemas) is not None:
                 self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
-                releaser = Releaser(self.registry, schemas, KafkaReader(file.kafka, file.group, self._admin))
+                releaser = Releaser(self.registry, schemas, self._withheld)
                 self._start("withheld", lambda: releaser.turn(_TURN_SECONDS))
             self.deliveries.start(self._start)
             if (requests := self.requests) is not None:
@@ -299,6 +300,8 @@ class Bridge:
         if membership is not None and "membership" not in hanging:
             _finish(lambda: membership.close(leave=not alone))
         _finish(lambda: self.deliveries.close(hanging))
+        if "withheld" not in hanging:
+            _finish(self._withheld.close)
         if requests is not None and "requests" not in hanging:
             _finish(lambda: requests.close(_ANSWERS_SECONDS))
         _finish(lambda: self.receiver.stop(2.0))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from bridge.source.state import SourceState
+from bridge.withheld.tables import Withheld
 
 _log = logging.getLogger(__name__)
 
@@ -20,8 +21,8 @@ class Stalls:
     ) -> None:
         self._states = states
         self._clock = clock
-        # The position of each source, and since when it has been there with something waiting.
-        self._since: dict[str, tuple[str, float]] = {}
+        # The position of each source, what of it is withheld, and since when it has been there with something waiting.
+        self._since: dict[str, tuple[str, Withheld | None, float]] = {}
 
     def look(self) -> None:
         """Note which sources are stalled now."""
@@ -34,9 +35,11 @@ class Stalls:
                 self._since.pop(source, None)
                 figures.stalled_seconds = None
                 continue
-            position, since = self._since.get(source, ("", now))
-            if position != figures.position or source not in self._since:
-                self._since[source] = (figures.position, now)
+            position, withheld, since = self._since.get(source, ("", None, now))
+            # A table that is released moves, and the position waits for it.
+            known = session.withheld if (session := state.session) is not None else withheld
+            if (position, withheld) != (figures.position, known) or source not in self._since:
+                self._since[source] = (figures.position, known, now)
                 figures.stalled_seconds = None
             elif now - since >= STALLED_SECONDS:
                 if figures.stalled_seconds is None:

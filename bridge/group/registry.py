@@ -139,6 +139,7 @@ class SourceRegistry:
             if state is None or state.token != lease or state.session is not None:
                 return
             session = Session(source, lease, committed, self.ready.notify, isolated=state.isolated)
+            session.looks_first = state.needs_records and bool(session.withheld.tables)
             state.serve(session)
             self._deliverer.grant(session)
         self.ready.notify(session)

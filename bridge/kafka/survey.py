@@ -88,6 +88,7 @@ def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) ->
         if place not in route.places
     ]
     commit_position(file, admin, source, held.position, _MOVE, former, seconds=seconds)
+    _delete_withheld(file, admin, held)
     return held
 
 
@@ -150,16 +151,17 @@ def forget(
         )
     nobody = position_text(NOBODY, None, "headrace bridge forget")
     _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()], seconds)
-    if held.withheld is not None:
-        _delete_withheld(file, admin, held)
+    _delete_withheld(file, admin, held)
     return held
 
 
 def _delete_withheld(file: BridgeFile, admin: Any, held: Committed) -> None:
-    """Leave no records of a source that is gone to whoever gets its partitions."""
+    """Leave no withheld records of a source that is gone to whoever gets its partitions."""
+    if held.withheld is None:
+        return
     topic, partition = min(held.offsets)
-    withheld = next(file.withheld_topic(stream) for stream in file.streams if file.topic(stream) == topic)
-    if withheld and held.withheld is not None:
+    withheld = next((file.withheld_topic(stream) for stream in file.streams if file.topic(stream) == topic), "")
+    if withheld:
         with translated(f"delete withheld records in {withheld}[{partition}]"):
             for answer in admin.delete_records([TopicPartition(withheld, partition, held.withheld.end)]).values():
                 answer.result()

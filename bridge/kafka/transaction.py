@@ -73,11 +73,21 @@ class Transaction:
             return 0.0
         self._begin()
         began = time.monotonic()
-        ends = self._producer.flush(COMMIT_SECONDS) if any(part.partitions for part in parts) else {}
+        ends = self._flush(parts, began)
         positions = [each for part in parts for each in part.positions(ends, bridge)]
         leases = {part.session.source: part.session.token for part in parts}
         self._producer.commit(positions, registry.ownership.metadata_for(leases), COMMIT_SECONDS)
         return time.monotonic() - began
+
+    def _flush(self, parts: list[Part], began: float) -> dict[Partition, int]:
+        """Have Kafka take all records; return the offsets after them."""
+        if not any(part.partitions for part in parts):
+            return {}
+        ends = self._producer.flush(COMMIT_SECONDS)
+        # Where nothing was taken for a while, the commit waits for it; but where withheld records end goes with it.
+        while not all(part.has_end(ends) for part in parts) and (left := began + COMMIT_SECONDS - time.monotonic()) > 0:
+            ends = self._producer.flush(left)
+        return ends
 
     def _take(self, part: Part, until: float) -> None:
         while (shares := part.next()) is not None:

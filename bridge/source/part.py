@@ -6,10 +6,10 @@ and used by one lane (bridge/kafka/lane.py) for one transaction.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
-from bridge.kafka.ports import Partition, PositionCommit, Share
+from bridge.kafka.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.kafka.position_text import position_text
 from bridge.kafka.record_limits import RecordLimits
 from bridge.metrics import Complete, number
@@ -64,7 +64,7 @@ class Part:
         if self.session.release.table:
             step = self.session.release.take()
             return None if step is None else self.release(step)
-        delivery = self.session.inbox.take()
+        delivery = None if self.session.looks_first else self.session.inbox.take()
         return None if delivery is None else self.take(delivery)
 
     def release(self, step: Released) -> Sequence[Share]:
@@ -141,11 +141,26 @@ class Part:
             self._outcomes.append((delivery.ticket, Accept()))
         return ()
 
+    def has_end(self, ends: Mapping[Partition, int]) -> bool:
+        """Whether offsets after its records have the one that a commit needs."""
+        place = self._state.route.withheld_place
+        return place not in self.partitions or place in ends
+
     def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
-        """Return what a bridge commits for the source's partitions, given the offsets after its records."""
+        """Return what a bridge commits for the source's partitions, given the offsets after its records.
+
+        Raises NotConnected where Kafka has not said where withheld records end, PartitionsFailed where they end ahead of others.
+        """
+        if not self.has_end(ends):
+            raise NotConnected(f"Kafka: withheld records of {self.session.source} were not taken in time")
         self.session.offsets |= {place: end for place, end in ends.items() if place in self.session.offsets}
         place = self._state.route.withheld_place
         if place is not None and place in self.partitions:
+            if ends[place] <= self.withheld.end:
+                # What was committed of it would lead nowhere.
+                raise PartitionsFailed(
+                    {place: NeedsOperator(f"Kafka: the topic {place[0]} was made again while the bridge ran")}
+                )
             self.withheld = self.withheld._replace(end=ends[place])
         text = position_text(self.session.source, self.tail, bridge, self.withheld)
         return [PositionCommit(*place, offset, text) for place, offset in self.session.offsets.items()]
@@ -198,7 +213,7 @@ class Part:
             return ()
         if tables is not None:
             self._state.figures.without_topic = tables.without_topic
-        if any(self._limits.exceeded_by(share) for share in found):
+        if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
             if self._limits.refresh(share.topic for share in found):
                 # The topic takes larger records by now: the edge sends the batch again.
                 self._outcomes.append((delivery.ticket, Release()))
@@ -207,7 +222,7 @@ class Part:
                     delivery,
                     "headrace:record-too-large",
                     f"a record between {batch.first} and {batch.last} is larger than the topic's max.message.bytes. "
-                    "Raise it on the topic, then start the edge again",
+                    f"Raise it on the topic {large[0]}, then start the edge again",
                 )
             return ()
         if verdict.starts_epoch:

@@ -36,6 +36,8 @@ class Session:
         #: Its withheld tables by the last committed transaction, and what of them is released.
         self.withheld = committed.withheld or NOTHING
         self.release = Release()
+        #: Whether deliveries wait until it was looked what can be released: the next one may end the session before that.
+        self.looks_first = False
         #: Whether the position has to be committed although there are no records: at the start, and now and then.
         self.dirty = True
         #: When the position was last committed, by the monotonic clock.
@@ -48,5 +50,5 @@ class Session:
     @property
     def has_work(self) -> bool:
         """Whether a lane should take it."""
-        work = self.release if self.release.table else self.inbox
-        return not self.closed and (self.dirty or len(work) > 0)
+        waiting = len(self.release) if self.release.table else 0 if self.looks_first else len(self.inbox)
+        return not self.closed and (self.dirty or waiting > 0)

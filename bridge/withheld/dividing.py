@@ -5,7 +5,7 @@ topic never has a later record ahead of an earlier one. Pure but for the registr
 transaction.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from bridge.kafka import partitioner
@@ -20,6 +20,10 @@ from bridge.withheld.tables import Withheld, WithheldTable
 from headrace.batch import AVRO_MARK, Batch
 from headrace.position import Position
 from headrace.schema import COPY_MARK_HEAD
+
+#: A withheld record holds so much before compression, in bytes, or a single change: what does not shrink has to go into a topic
+#: that takes records of 1 MB, as all others of the batch do.
+_MOST_BYTES = 512 * 1024
 
 
 class Divided(NamedTuple):
@@ -117,5 +121,20 @@ class _Tables:
         return {number for table in tables for number in self._indexes.get(table, ())}
 
     def parts(self, tables: Collection[str]) -> list[tuple[str, Batch]]:
-        """Return what some tables have, each as a batch of its own."""
-        return [(table, self._batch.part(self._indexes[table])) for table in tables if table in self._indexes]
+        """Return what some tables have, each as a batch of its own, or several in order."""
+        there = [table for table in tables if table in self._indexes]
+        return [(table, self._batch.part(part)) for table in there for part in self._bounded(self._indexes[table])]
+
+    def _bounded(self, indexes: list[int]) -> Iterator[list[int]]:
+        """Yield indexes in parts that are no larger than they have to be; records of one position stay together."""
+        batch, positions = self._batch, list(self._batch.positions())
+        part: list[int] = []
+        size = 0
+        for number in indexes:
+            more = len(batch.keys[number] or b"") + len(batch.values[number] or b"")
+            if part and size + more > _MOST_BYTES and positions[number] != positions[part[-1]]:
+                yield part
+                part, size = [], 0
+            part.append(number)
+            size += more
+        yield part

@@ -14,6 +14,8 @@ from headrace.errors import NeedsOperator, NotConnected
 #: A step of a release is as large, in bytes, and a batch more.
 _MOST_BYTES = 1 << 20
 _MANY = 100
+#: A step takes no longer where it has come further, in seconds: other sources wait for theirs, and the position for all of them.
+_STEP_SECONDS = 1.0
 
 
 class Found(NamedTuple):
@@ -75,8 +77,8 @@ class KafkaReader:
     def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[Found], int]:
         found: list[Found] = []
         size, at = 0, begin
-        until = time.monotonic() + PATIENCE
-        while size < most:
+        until, enough = time.monotonic() + PATIENCE, time.monotonic() + _STEP_SECONDS
+        while size < most and not (at > begin and time.monotonic() > enough):
             if time.monotonic() > until:
                 # A transaction that is committed may lack its marker in this partition for a moment.
                 raise NotConnected(f"Kafka: {place[0]}[{place[1]}] could not be read up to offset {end}")

@@ -7,7 +7,7 @@ own: the bridge has one that calls `turn`.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bridge.group.registry import SourceRegistry
 from bridge.kafka.ports import Partition
@@ -18,7 +18,6 @@ from bridge.source.state import SourceState
 from bridge.withheld.reader import Found, ReadsWithheld
 from bridge.withheld.records import key
 from bridge.withheld.release import Released
-from bridge.withheld.tables import Withheld
 from headrace.batch import WrittenWith
 from headrace.errors import ReplicationError, Retryable
 
@@ -28,6 +27,8 @@ _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 2.0
 #: Of a session's release so much waits at most, in bytes.
 _MOST_WAITING = 4 << 20
+#: Of so many sources at once: one that releases takes no deliveries, and what waits is in memory.
+_MOST_SOURCES = 16
 _PAUSE_SECONDS = 0.05
 
 
@@ -49,8 +50,8 @@ class Releaser:
         self._first: dict[tuple[str, str], tuple[int, list[WrittenWith]]] = {}
         # Up to where released records of a source are deleted.
         self._deleted: dict[str, int] = {}
-        # Of sources, what went wrong last.
-        self._trouble: dict[str, str] = {}
+        # What keeps sources from being gone on with, as it was logged.
+        self._troubles: dict[str, str] = {}
 
     def turn(self, seconds: float) -> None:
         """Go on with what is released, and look now and then what else can be; takes `seconds` when there is nothing to do."""
@@ -59,62 +60,72 @@ class Releaser:
             (state, session) for state in self._registry.states.values() if (session := state.session) is not None
         ]
         self._read = {session: at for session, at in self._read.items() if session.release.table and not session.closed}
-        moved = [self._look_at(state, session, is_time=is_time) for state, session in sessions]
+        moved = False
+        for state, session in sessions:
+            place = state.route.withheld_place
+            if place is None:
+                continue
+            try:
+                moved |= self._step(state, session, place, is_time=is_time)
+            except ReplicationError as error:
+                self._failed(state, session, error)
+            if session.looks_first:
+                session.looks_first = False
+                self._registry.ready.notify(session)
         if is_time:
             self._again_at = self._clock() + _AGAIN_SECONDS
             if not any(session.withheld.tables for _, session in sessions):
                 self._reader.close()
-        if not any(moved):
+        if not moved:
             time.sleep(min(seconds, _PAUSE_SECONDS if self._read else seconds))
 
-    def _look_at(self, state: SourceState, session: Session, *, is_time: bool) -> bool:
-        """Go on with a source; return whether there was something to do."""
-        # A lane may commit another state meanwhile.
-        place, known = state.route.withheld_place, session.withheld
-        moved = False
-        if place is None:
-            return moved
-        try:
-            if session.release.table:
-                moved = self._go_on(session, place, known.end)
-            elif is_time and known.tables:
-                moved = self._begin(state, session, place, known)
-            elif is_time:
-                self._delete(session, place, known.end)
-        except ReplicationError as error:
-            self._failed(state, session, error)
-        else:
-            self._trouble.pop(session.source, None)
+    def _step(self, state: SourceState, session: Session, place: Partition, *, is_time: bool) -> bool:
+        """Do what there is to do for a session; return whether there was something for its lane."""
+        if session.release.table:
+            return self._go_on(session, place)
+        if not (is_time or session.looks_first):
+            return False
+        # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
+        known, moved = session.withheld, False
+        if known.tables:
+            moved = len(self._read) < _MOST_SOURCES and self._begin(state, session, place)
+        elif known.end:
+            self._delete(session.source, place, known.end)
+        self._troubles.pop(session.source, None)
         return moved
 
-    def _begin(self, state: SourceState, session: Session, place: Partition, withheld: Withheld) -> bool:
+    def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
         """Begin to release the first of a session's tables that can be; note why the others cannot."""
-        for table, known in withheld.tables.items():
-            first = self._look(session, place, table, known.next, withheld.end)
+        for table, known in session.withheld.tables.items():
+            first = self._look(session, place, table, known.next)
             if refusal := self._refusal(state.route, table, first):
                 state.refused(session, table, refusal)
                 continue
             session.release.begin(table)
             self._read[session] = known.next
             _log.info("%s: table %s is released from offset %d of %s[%d] on", session.source, table, known.next, *place)
-            return self._go_on(session, place, withheld.end)
+            return self._go_on(session, place)
         return False
 
-    def _look(self, session: Session, place: Partition, table: str, begin: int, end: int) -> list[WrittenWith]:
-        """Return what a table's first withheld record was written with; nothing where none is needed."""
+    def _look(self, session: Session, place: Partition, table: str, begin: int) -> list[WrittenWith]:
+        """Return what a table's first withheld record was written with; empty where that is JSON, or there is none."""
         known = self._first.get((session.source, table))
-        if known is None or known[0] != begin:
-            found: list[Found] = []
-            upto = begin
-            while not found and upto < end:
-                found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
-            known = self._first[session.source, table] = begin, found[0].batch.written if found else []
-        return known[1]
+        if known is not None and known[0] == begin:
+            return known[1]
+        found: list[Found] = []
+        end, upto = session.withheld.end, begin
+        while not found and upto < end:
+            found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
+        first = found[0].batch.written if found else []
+        if found:
+            self._first[session.source, table] = begin, first
+        return first
 
-    def _refusal(self, route: SourceRoute, table: str, first: list[WrittenWith]) -> str:
+    def _refusal(self, route: SourceRoute, table: str, first: Sequence[WrittenWith]) -> str:
         """Return why the registry does not take the schemas of a withheld record; empty when it does."""
         for written in first:
             assert route.tables is not None
+            # Records without a key, which may have another topic, get theirs when they are written.
             topic, _ = route.tables.topics_of(written.schema, written.table)
             needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
             try:
@@ -125,9 +136,9 @@ class Releaser:
                 return error.message
         return ""
 
-    def _go_on(self, session: Session, place: Partition, end: int) -> bool:
-        """Give a session what comes next, up to an offset; return whether there was something."""
-        table = session.release.table
+    def _go_on(self, session: Session, place: Partition) -> bool:
+        """Give a session what comes next; return whether there was something."""
+        table, end = session.release.table, session.withheld.end
         if not table or session.release.size >= _MOST_WAITING:
             return False
         begin = self._read.get(session)
@@ -147,18 +158,18 @@ class Releaser:
 
     def _failed(self, state: SourceState, session: Session, error: ReplicationError) -> None:
         """Let deliveries be taken again, and try later."""
-        if error.message != self._trouble.get(session.source):
-            _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
-        self._trouble[session.source] = error.message
         for table in session.withheld.tables:
             state.refused(session, table, error.message)
+        if error.message != self._troubles.get(session.source):
+            _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
+        self._troubles[session.source] = error.message
         self._reader.close()
         self._read.pop(session, None)
         session.release.end()
         self._registry.ready.notify(session)
 
-    def _delete(self, session: Session, place: Partition, end: int) -> None:
-        """Delete what is in other topics by now, which is all before the end that a state without withheld tables has."""
-        if self._deleted.get(session.source, 0) < end:
+    def _delete(self, source: str, place: Partition, end: int) -> None:
+        """Delete what is in other topics by now."""
+        if self._deleted.get(source, 0) < end:
             self._reader.delete(place, end)
-            self._deleted[session.source] = end
+            self._deleted[source] = end

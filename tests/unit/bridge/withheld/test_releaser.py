@@ -1,4 +1,4 @@
-"""What the releaser's thread does next to lanes that commit at the same time."""
+"""What the releaser reports of a source whose withheld records cannot be read."""
 
 import random
 
@@ -23,21 +23,6 @@ def serve(bridge, withheld):
     ((source, lease),) = bridge.waiting.items()
     bridge.registry.serve(source, lease, Committed(AT, "", "", dict.fromkeys(bridge.state.route.places, 0), withheld))
     return bridge.state.session
-
-
-def test_what_a_lane_withholds_meanwhile_is_not_deleted(bridge):
-    session = serve(bridge, Withheld(5))
-    later = Withheld(9, {"public.t": WithheldTable(AT, 5)})
-
-    class Racing(type(session)):
-        """Has another state each time that somebody looks."""
-
-        looks = iter([Withheld(5)])
-        withheld = property(lambda self: next(self.looks, later), lambda self, value: None)
-
-    session.__class__ = Racing
-    bridge.release()
-    assert bridge.broker.starts[bridge.state.route.withheld_place] == 5
 
 
 def test_a_source_whose_records_cannot_be_read_says_so_once_and_takes_deliveries(bridge, caplog):
