@@ -26,7 +26,7 @@ from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.bridge_file import bridge_file
 from tests.integration.test_bridge_command import headrace
-from tests.kafka_reading import read_committed
+from tests.kafka_reading import ends, read_committed
 from tests.waiting import eventually
 
 SOURCE = "withheld/bank"
@@ -70,7 +70,10 @@ def put():
                 PositionCommit(*each, 0, text or position_text(SOURCE, AT, "b")) for each in routes(file)[SOURCE].places
             ]
             client = Consumer({"bootstrap.servers": file.kafka.bootstrap, "group.id": file.group, "log_level": 0})
-            client.committed([TopicPartition(*place)], timeout=60)
+            # A bridge has joined its group before it commits; without a coordinator the client would wait for ever.
+            eventually(
+                lambda: client.committed([TopicPartition(*place)], timeout=60), saying="the group has a coordinator"
+            )
             opaque = client.consumer_group_metadata()
             producer.commit(commits, parse(opaque) or GroupMetadata(opaque, file.group, -1, ""), 30)
         producer.discard()
@@ -94,6 +97,13 @@ def recovered(path):
         return eventually(lambda: positions.read([SOURCE])[SOURCE], saying="the position is stable")
     finally:
         positions.close()
+
+
+def high(path):
+    file = load(path, BridgeFile)
+    return next(
+        end for place, end in ends(file.kafka.bootstrap, file.withheld_topic("bank")).items() if place.partition == 0
+    )
 
 
 def waiting(end, *tables):
@@ -138,13 +148,22 @@ def test_a_bridge_that_takes_over_knows_what_is_withheld_and_goes_on_without_tha
     assert (found.position, dict(found.withheld.tables)) == (AT, {})
     assert found.withheld.end > 0
     # and then a withheld table
-    end = put(stream, "public.t", text=waiting(9, "public.t"))
-    assert recovered(stream).withheld == Withheld(9, {"public.t": WithheldTable(AT, 0)})
+    end = put(stream, "public.t")
+    put(stream, text=waiting(end, "public.t"))
+    assert recovered(stream).withheld == Withheld(end, {"public.t": WithheldTable(AT, 0)})
     # when the position is one that knows nothing of it, as after the loss of the group
     put(stream)
     refused = recovered(stream)
     assert isinstance(refused, NeedsOperator)
     assert "holds withheld records, and no committed position of withheld/bank" in refused.message
+    # or one of a topic that was longer, as where it was made again
+    put(stream, text=waiting(end + 1000, "public.t"))
+    refused = recovered(stream)
+    assert isinstance(refused, NeedsOperator)
+    assert (
+        f"ends at offset {high(stream)}, and withheld records of withheld/bank are up to {end + 1000}"
+        in refused.message
+    )
     # or the file has no registry any more
     put(stream, text=waiting(end, "public.t"))
     stream.write_text(stream.read_text().replace(REGISTRY, ""))
