@@ -31,6 +31,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.configuration.records import Records
 from headrace.position import Position
+from headrace.schemas.avro_json.records import Reader
 from infra.local.kafka import Kafka
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
@@ -61,6 +62,7 @@ def measure(console: Console, spark: SparkSession, folder: Path, kafka: Kafka, c
     found.append(
         compared("a record in Kafka, Avro next to JSON", sizes["avro"] / changes, "bytes", sizes["json"] / changes)
     )
+    found.append(Result("reading a record in Avro, without Spark", _alone(min(changes, 100_000)), "µs of CPU"))
     with _registry(schemas) as url:
         lakes = {form: _lake(folder, form, kafka.bootstrap, url) for form in _FORMS}
         times: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -81,6 +83,17 @@ def measure(console: Console, spark: SparkSession, folder: Path, kafka: Kafka, c
         found.append(compared(title, changes / seconds, "changes/s", changes / peer))
         found.append(compared(f"{title}, CPU", cpu / changes * 1e6, "s per million changes", peer_cpu / changes * 1e6))
     return found
+
+
+def _alone(changes: int) -> float:
+    """Return the microseconds of CPU that the lake's reader takes for a record in this process."""
+    schemas: dict[int, str] = {}
+    records = [record for batch in made("avro", changes) for record in with_ids(batch, schemas)]
+    reader = Reader(schemas, "", "")
+    began = time.process_time()
+    for offset, (key, value) in enumerate(records):
+        reader("avro", 0, offset, key, value)
+    return round((time.process_time() - began) / len(records) * 1e6, 1)
 
 
 def made(form: Form, changes: int) -> Iterator[Batch]:
