@@ -54,6 +54,8 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Of records in Avro: Spark bounds a batch by its input, and where most columns are null JSON is a hundred times as long.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 _JAVA = "spark.driver.extraJavaOptions"
 #: A JVM's default with both of its compilers. With the first one alone (-XX:TieredStopAtLevel=1) it is 48 MB, which the code of

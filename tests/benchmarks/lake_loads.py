@@ -29,12 +29,12 @@ from infra.local.kafka import Kafka
 from spark_jobs import session
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
-from tests.benchmarks import lake_freshness, lake_records, lake_tables, results
+from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, results
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
 
 FILE = Path("build/bench-lake.json")
-PARTS = ("bronze", "silver", "increments", "tables", "nothing", "freshness")
+PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "freshness")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,7 +56,7 @@ def bench(
     kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
     found: list[Result] = []
     try:
-        if {"bronze", "nothing", "freshness"} & set(parts):
+        if {"bronze", "avro", "nothing", "freshness"} & set(parts):
             kafka.start()
         bootstrap = kafka.bootstrap if kafka.running else ""
         spark = session.session(_lake(folder, "first", bootstrap, memory), name="bench-lake")
@@ -67,6 +67,9 @@ def bench(
             if "silver" in parts:
                 console.rule("Silver, from empty")
                 found += _silver(console, spark, folder, changes, runs)
+            if "avro" in parts:
+                console.rule("Avro next to JSON")
+                found += lake_avro.measure(console, spark, folder, kafka, changes // 5, runs)
             if "increments" in parts:
                 console.rule("Silver, increments")
                 found += _increments(console, spark, folder, rows, runs)

@@ -8,6 +8,9 @@ from typing import Final
 from headrace.schemas.avro_json.envelope import HEAD, KeyReader, ValueReader
 
 _MARK: Final = 0
+#: What reading fails with where a record is not of its schema.
+_OTHERS: Final = (IndexError, struct.error, UnicodeDecodeError)
+_WRONG: Final = "the record is not of its schema"
 
 
 class UnknownSchema(Exception):  # noqa: N818 - a state, which reads best without a suffix.
@@ -19,40 +22,40 @@ class Records:
 
     def __init__(self, schemas: Mapping[int, str]) -> None:
         self._schemas = dict(schemas)
-        self._keys: dict[int, KeyReader] = {}
-        self._values: dict[int, ValueReader] = {}
+        self._keys: dict[bytes, KeyReader] = {}
+        self._values: dict[bytes, ValueReader] = {}
 
     def key(self, key: bytes | None) -> bytes | None:
         """Return a key as JSON; raise UnknownSchema, and ValueError for what is none of ours."""
         if not key or key[0] != _MARK:
             return key
-        number = int.from_bytes(key[1:HEAD], "big")
-        reader = self._keys.get(number)
+        data = bytes(key)
+        reader = self._keys.get(data[:HEAD])
         if reader is None:
-            reader = self._keys[number] = KeyReader(self._schema(number))
-        return _read(reader, bytes(key))
+            reader = self._keys[data[:HEAD]] = KeyReader(self._schema(data))
+        try:
+            return reader.read(data)
+        except _OTHERS as error:
+            raise ValueError(_WRONG) from error
 
     def value(self, value: bytes | None) -> bytes | None:
         """Return a value as JSON; raise errors as `key`."""
         if not value or value[0] != _MARK:
             return value
-        number = int.from_bytes(value[1:HEAD], "big")
-        reader = self._values.get(number)
+        data = bytes(value)
+        reader = self._values.get(data[:HEAD])
         if reader is None:
-            reader = self._values[number] = ValueReader(self._schema(number))
-        return _read(reader, bytes(value))
+            reader = self._values[data[:HEAD]] = ValueReader(self._schema(data))
+        try:
+            return reader.read(data)
+        except _OTHERS as error:
+            raise ValueError(_WRONG) from error
 
-    def _schema(self, number: int) -> str:
+    def _schema(self, data: bytes) -> str:
+        number = int.from_bytes(data[1:HEAD], "big")
         if number not in self._schemas:
             raise UnknownSchema(f"schema {number} is not known")
         return self._schemas[number]
-
-
-def _read(reader: KeyReader | ValueReader, data: bytes) -> bytes:
-    try:
-        return reader.read(data)
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise ValueError("the record is not of its schema") from error
 
 
 def reader_of(schema: str) -> KeyReader | ValueReader:

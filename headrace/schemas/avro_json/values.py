@@ -77,7 +77,8 @@ def _whole(data: bytes, at: int) -> tuple[str, int]:
     return str(int.from_bytes(found, "big", signed=True)), at
 
 
-def _unusual(number: float) -> str | None:
+def unusual(number: float) -> str | None:
+    """Return the JSON of NaN and infinities; None for all other numbers."""
     if math.isnan(number):
         return '"NaN"'
     if math.isinf(number):
@@ -87,12 +88,12 @@ def _unusual(number: float) -> str | None:
 
 def _double(data: bytes, at: int) -> tuple[str, int]:
     (number,) = struct.unpack_from("<d", data, at)
-    return _unusual(number) or repr(number), at + 8
+    return unusual(number) or repr(number), at + 8
 
 
 def _float(data: bytes, at: int) -> tuple[str, int]:
     (number,) = struct.unpack_from("<f", data, at)
-    if found := _unusual(number):
+    if found := unusual(number):
         return found, at + 4
     # The shortest text that is the same number in single precision.
     for digits in range(_SHORTEST, _LONGEST + 1):

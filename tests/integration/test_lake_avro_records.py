@@ -1,0 +1,58 @@
+"""Records in Avro go to Python and back by Arrow where tasks run in this process, and as rows elsewhere, with the same result."""
+
+import pytest
+from pyspark.errors import PySparkException
+
+from spark_jobs.bronze import avro_records
+from tests.unit.headrace.schemas.test_avro_json import CHANGES, OF_POSTGRESQL, column, written
+
+RECORD = "topic string, partition int, offset long, key binary, value binary, timestamp long"
+
+
+@pytest.fixture(params=[True, False], ids=["arrow", "rows"])
+def way(request, monkeypatch):
+    assert not request.param or avro_records._has_arrow(request.getfixturevalue("spark").sparkContext)
+    monkeypatch.setattr(avro_records, "_has_arrow", lambda _: request.param)
+    return "ArrowEvalPython" if request.param else "BatchEvalPython"
+
+
+@pytest.fixture
+def made():
+    columns = [column("int8", name="id"), column("text", name="a b", position=2), column("text", name="c", position=3)]
+    changes = [change | {"source": OF_POSTGRESQL, "ts_ms": 5, "transaction": None} for change in CHANGES]
+    return written(columns, *changes, key=["id"], source=OF_POSTGRESQL)
+
+
+def frame(spark, keys, values):
+    rows = [("t", 3, at, key, value, 7) for at, (key, value) in enumerate(zip(keys, values, strict=True))]
+    return spark.createDataFrame(rows, RECORD)
+
+
+def test_records_become_json_and_others_stay(spark, way, made):
+    keys, values, _, records = made
+    more = [(b'{"id":1}', b'{"op":"c"}'), (None, None), (keys[0], None)]
+    source = frame(spark, [*keys, *(key for key, _ in more)], [*values, *(value for _, value in more)])
+    found = avro_records.as_json(source, records._schemas)
+    assert way in found._jdf.queryExecution().executedPlan().toString()
+    assert found.columns == source.columns
+    rows = [row.asDict() for row in found.orderBy("offset").collect()]
+    assert [row["value"] for row in rows] == [*map(records.value, values), b'{"op":"c"}', None, None]
+    assert [row["key"] for row in rows][-3:] == [b'{"id":1}', None, records.key(keys[0])]
+    assert {(row["topic"], row["partition"], row["timestamp"]) for row in rows} == {("t", 3, 7)}
+
+
+def test_a_record_that_is_not_of_its_schema_fails_by_its_place_without_its_values(spark, way, made):
+    keys, values, _, records = made
+    source = frame(spark, keys[:2], [values[0], values[1][:-3]])
+    with pytest.raises(PySparkException) as caught:
+        avro_records.as_json(source, records._schemas).collect()
+    assert 'topic t partition 3 offset 1 what "avro-form"' in str(caught.value)
+    assert '"a b"' not in str(caught.value)
+    assert not avro_records.is_unread(caught.value)
+
+
+def test_a_schema_that_is_not_known_is_met_in_reading(spark, way, made):
+    keys, values, _, records = made
+    with pytest.raises(PySparkException) as caught:
+        avro_records.as_json(frame(spark, keys, values), {1001: records._schemas[1001]}).collect()
+    assert avro_records.is_unread(caught.value)
