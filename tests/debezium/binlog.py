@@ -67,6 +67,9 @@ TABLES = [
     "create table accounts (id int primary key, owner varchar(20) not null, note text)",
     "create table pairs (a int, b varchar(9), c text, primary key (a, b))",
     "create table keyless (a int, b text)",
+    "create table uniques (a int not null, b varchar(5) not null, c int, unique (c), unique (b), unique (a))",
+    """create table mixed (a decimal(10,2), b date, c binary(3), d bigint unsigned, e enum('a', 'b'), f datetime(6), g time(3),
+       h bit(3), i varchar(5) collate utf8mb4_bin, j year, k bit, note text, primary key (a, b, c, d, e, f, g, h, i, j, k))""",
 ]
 WORK = [
     "insert into accounts values (1, 'owner 1', null), (2, 'owner 2', null), (3, 'owner 3', null)",
@@ -85,9 +88,34 @@ WORK = [
     "alter table accounts add column later int default 7",
     "insert into accounts values (20, 'after the change', null, null)",
     "truncate pairs",
+    "alter table accounts rename column later to afterwards, modify owner varchar(30), drop column note, add first tinyint first",
+    "replace into accounts (id, owner) values (20, 'replaced'), (21, 'new')",
+    "insert into accounts (id, owner) values (21, 'x'), (22, 'y') on duplicate key update owner = concat(owner, '+')",
+    "begin",
+    "insert into keyless values (7, 'kept')",
+    "savepoint here",
+    "insert into keyless values (8, 'gone')",
+    "rollback to here",
+    "insert into pairs values (2, '', ''), (3, 'x', null), (4, 'y', 'z')",
+    "update pairs set a = a + 10, c = null where a > 2",
+    "update accounts set owner = owner",
+    "commit",
+    "begin",
+    "insert into keyless values (9, 'gone')",
+    "rollback",
+    "delete from keyless where a = 7",
+    "insert into uniques values (1, 'a', null), (2, 'b', 2)",
+    "update uniques set c = 3 where a = 2",
+    "update uniques set b = 'c' where a = 1",
+    "update uniques set a = 3 where a = 2",
+    """insert into mixed values (1.5, '2026-01-31', x'01', 9223372036854775807, 'b', '2026-01-31 09:15:00.000001',
+       '-01:00:00.5', b'101', 'Ab', 2026, 1, 'x')""",
+    "update mixed set note = 'y'",
+    "update mixed set a = 2",
+    "delete from mixed",
 ]
 #: How many records Debezium writes of the work for each table, tombstones included.
-COUNTS = {"accounts": 13, "pairs": 6, "keyless": 3}
+COUNTS = {"accounts": 17, "pairs": 15, "keyless": 6, "uniques": 7, "mixed": 7}
 #: What `[records]` has, and what Debezium's connector is given for it.
 SETTINGS = [
     ({}, {}),
@@ -144,14 +172,17 @@ class Both:
         with edge.running():
             for statement in work:
                 database.execute(statement)
-            found = {
-                table: [records(self._bootstrap, f"{prefix}.{database.name}.{table}", count) for prefix in prefixes]
-                for table, count in tables.items()
-            }
+            found = {table: self._found(prefixes, f"{database.name}.{table}", count) for table, count in tables.items()}
         # Shown where the test fails.
         print(self._connect.log.read_text()[-8000:])
         self._connect.remove(prefixes[1])
         return found
+
+    def _found(self, prefixes: Sequence[str], table: str, count: int) -> list[list[Record]]:
+        ours, theirs = (f"{prefix}.{table}" for prefix in prefixes)
+        # Of a delete in a table without a key Debezium writes a tombstone too, of no key: there is none here.
+        written = [each for each in records(self._bootstrap, theirs, count) if (each.key, each.value) != (None, None)]
+        return [records(self._bootstrap, ours, len(written)), written]
 
 
 def reads(database: MariadbDatabase, connect: Connect, name: str) -> Callable[[], bool]:
