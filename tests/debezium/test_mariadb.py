@@ -2,8 +2,19 @@
 
 import pytest
 
-from tests.debezium.binlog import COUNTS, ROWS, ROWS_COUNT, SETTINGS, TABLES, TYPES, WORK, ZERO_ROWS
-from tests.debezium.compare import by_reason, differences
+from tests.debezium.binlog import (
+    COUNTS,
+    OPEN_TRANSACTIONS,
+    ROWS,
+    ROWS_COUNT,
+    SETTINGS,
+    TABLES,
+    TRANSACTIONS,
+    TYPES,
+    WORK,
+    ZERO_ROWS,
+)
+from tests.debezium.compare import by_reason, by_transaction, differences
 from tests.debezium.intended import BINLOG_CONNECT, BINLOG_ENVELOPE, BINLOG_KINDS, BINLOG_VALUES, MARIADB_VALUES
 
 #: What MySQL does not have.
@@ -16,6 +27,13 @@ MORE_ROW = (
 @pytest.mark.timeout(600)
 def test_changes_of_every_kind_are_written_as_debezium_writes_them(both, maria, maria_edges):
     found = both(maria, maria_edges, TABLES, WORK, COUNTS, {}, {})
+    ours, theirs = map(by_transaction, found.pop("transaction"))
+    # Here a statement that changes no row has no record.
+    ended = {transaction for status, transaction, *_ in theirs if status == "END"}
+    assert len(theirs) - 2 * len(ended) == OPEN_TRANSACTIONS["mariadb"]
+    assert ours == [each for each in theirs if each[1] in ended]
+    assert len(ours) == 2 * TRANSACTIONS
+
     compared = [by_reason(differences(*pair), BINLOG_ENVELOPE | BINLOG_KINDS) for pair in found.values()]
     assert dict(zip(found, (unintended for unintended, _ in compared), strict=True)) == {table: {} for table in COUNTS}
     # What is listed and occurs nowhere is not intended, it is out of date.

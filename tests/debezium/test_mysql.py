@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.debezium.binlog import COUNTS, ROWS, ROWS_COUNT, SETTINGS, TABLES, TYPES, WORK, ZERO_ROWS
-from tests.debezium.compare import by_reason, differences
+from tests.debezium.binlog import COUNTS, ROWS, ROWS_COUNT, SETTINGS, TABLES, TRANSACTIONS, TYPES, WORK, ZERO_ROWS
+from tests.debezium.compare import by_reason, by_transaction, differences
 from tests.debezium.intended import BINLOG_CONNECT, BINLOG_ENVELOPE, BINLOG_KINDS, BINLOG_VALUES, MYSQL_VALUES
 
 #: What MariaDB does not have.
@@ -22,6 +22,10 @@ MORE_ROWS = [
 @pytest.mark.timeout(600)
 def test_changes_of_every_kind_are_written_as_debezium_writes_them(both, mysql, maria_edges):
     found = both(mysql, maria_edges, TABLES, WORK, COUNTS, {}, {})
+    ours, theirs = map(by_transaction, found.pop("transaction"))
+    assert ours == theirs
+    assert len(ours) == 2 * TRANSACTIONS
+
     compared = [by_reason(differences(*pair), BINLOG_ENVELOPE | BINLOG_KINDS) for pair in found.values()]
     assert dict(zip(found, (unintended for unintended, _ in compared), strict=True)) == {table: {} for table in COUNTS}
     # What is listed and occurs nowhere is not intended, it is out of date.
