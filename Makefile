@@ -102,8 +102,9 @@ test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S
 	@.setup/registry/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, Confluent's deserializers and Debezium's JDBC sink, and next to those of its connectors (fetches 430 MB once)
+test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, Confluent's deserializers and Debezium's JDBC sink, and next to those of its connectors (fetches 490 MB once)
 	@$(BIN)/python -m infra.local.jars registry
+	@$(BIN)/python -m tests.debezium.mysql_server
 	@$(BIN)/python -m pytest -q tests/registry
 
 prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STORE= loses commits of two processes on an S3 server; COMMITS= of each
@@ -141,10 +142,12 @@ test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its example
 
 test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Flink, Paimon's parser, Quix Streams, ClickHouse, Pathway, Camel, CloudEvents' SDK, MirrorMaker 2 (2.7 GB of disk)
 	@$(BIN)/python -m pytest -q tests/consumers
-.setup/debezium/ready: tests/debezium/requirements.txt
+
+.setup/debezium/ready: tests/debezium/requirements.txt tests/debezium/mysql_server.py infra/local/jars.py
 	@$(PYTHON) -m venv .setup/debezium
 	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@$(BIN)/python -m infra.local.jars connect
+	@$(BIN)/python -m tests.debezium.mysql_server
 	@touch $@
 
 test-debezium: setup .setup/debezium/ready ## The edge's records beside those of Debezium's own connectors, field by field

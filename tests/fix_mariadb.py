@@ -8,6 +8,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from infra.local.binlog_server import BinlogServer
 from infra.local.mariadb import Mariadb
 from tests.edge_under_test import EdgeUnderTest, made_in
 from tests.fix_interconnect import Interconnect
@@ -23,7 +24,7 @@ QUICK = {"sync-binlog": 0, "innodb-flush-log-at-trx-commit": 0}
 class MariadbDatabase:
     """A fresh database of a server."""
 
-    def __init__(self, server: Mariadb) -> None:
+    def __init__(self, server: BinlogServer) -> None:
         self.server = server
         self.name = f"d{next(_numbers)}"
         self._connection: Any = None
@@ -66,7 +67,7 @@ class MariadbDatabase:
 
 
 _MARIADB = """
-[source.mariadb]
+[source.{kind}]
 host = "127.0.0.1"
 port = {port}
 user = "root"
@@ -76,11 +77,11 @@ databases = {databases}
 
 
 class MariadbEdge(EdgeUnderTest):
-    """An edge of one database of a MariaDB server."""
+    """An edge of one database of a MariaDB or MySQL server."""
 
     def __init__(self, folder: Path, database: MariadbDatabase, url: str, **changes: Any) -> None:
         self.server_id = changes.pop("server_id", None) or next(_server_ids)
-        own = {"port": database.server.port, "databases": f'["{database.name}"]'}
+        own = {"kind": database.server.kind, "port": database.server.port, "databases": f'["{database.name}"]'}
         own |= {name: changes.pop(name) for name in own.keys() & changes.keys()}
         super().__init__(folder, _MARIADB.format(server_id=self.server_id, **own), url, **changes)
 
@@ -120,16 +121,17 @@ _SETTINGS = """
 @pytest.fixture
 def own_maria(own_mariadb: Mariadb) -> Iterator[MariadbDatabase]:
     """Yield a fresh database of that server, with a table `t`."""
-    yield from _with_table(own_mariadb)
+    yield from with_table(own_mariadb)
 
 
 @pytest.fixture
 def maria(mariadb: Mariadb) -> Iterator[MariadbDatabase]:
     """Yield a fresh database of the shared server, with a table `t`."""
-    yield from _with_table(mariadb)
+    yield from with_table(mariadb)
 
 
-def _with_table(server: Mariadb) -> Iterator[MariadbDatabase]:
+def with_table(server: BinlogServer) -> Iterator[MariadbDatabase]:
+    """Yield a fresh database of a server, with a table `t`, and drop it."""
     made = MariadbDatabase(server)
     made.execute("create table t (id int primary key, note text)")
     yield made

@@ -15,13 +15,13 @@ class DebeziumTransaction(Transaction):
     __slots__ = ("_ahead", "_position", "_thread")
 
     def __init__(
-        self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str | None, file: str, first: int = 0
+        self, *, epoch: int, commit: int, commit_us: int, server_id: int, gtid: str | None, file: str, first: int = 0
     ) -> None:
         super().__init__(
-            epoch=epoch, commit=commit, commit_ms=commit_ms, server_id=server_id, gtid=gtid, file=file, first=first
+            epoch=epoch, commit=commit, commit_us=commit_us, server_id=server_id, gtid=gtid, file=file, first=first
         )
         self._ahead = b'"sequence":null,"ts_us":%d,"ts_ns":%d,"server_id":%d,"gtid":%b,"file":%b,"pos":' % (
-            commit_ms * 1000, commit_ms * 1_000_000, server_id, json.encode(gtid), json.encode(file),
+            commit_us, commit_us * 1000, server_id, json.encode(gtid), json.encode(file),
         )  # fmt: skip
         self._position, self._thread = self.place, b"null"
         self.move_to(commit & 0xFFFFFFFF)

@@ -169,11 +169,12 @@ class Decoder:
             if number == self._number:
                 self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
 
-    def _begin(self, found: bytes, _end: int = 0) -> None:
+    def _begin(self, found: bytes, end: int) -> None:
         timestamp, _kind, server_id, size, log_pos, _flags = events.HEADER(found)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
         group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
+        committed = 0 if self._mariadb else events.mysql_committed(found, end)
         commit = place(self._number, log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
@@ -181,7 +182,7 @@ class Decoder:
         transaction = self._transaction(
             epoch=self._epoch,
             commit=commit,
-            commit_ms=timestamp * 1000,
+            commit_us=committed or timestamp * 1_000_000,
             server_id=server_id,
             gtid=group.text,
             file=file_name(self._base, self._number),

@@ -17,10 +17,10 @@ class Transaction:
     __slots__ = ("commit", "commit_ms", "end", "id", "origin", "place")
 
     def __init__(
-        self, *, epoch: int, commit: int, commit_ms: int, server_id: int, gtid: str | None, file: str, first: int = 0
+        self, *, epoch: int, commit: int, commit_us: int, server_id: int, gtid: str | None, file: str, first: int = 0
     ) -> None:
         """Take what the log has; without a GTID it is rows that a snapshot puts between two, `first` their first ordinal."""
-        self.commit, self.commit_ms = commit, commit_ms
+        self.commit, self.commit_ms = commit, commit_us // 1000
         self.origin = b'"server_id":%d,"gtid":%b,"file":%b,"pos":%d,"row":' % (
             server_id, json.encode(gtid), json.encode(file), commit & 0xFFFFFFFF,
         )  # fmt: skip

@@ -158,7 +158,7 @@ class SnapshotDecoder(Decoder):
         transaction = self._transaction(
             epoch=self._epoch,
             commit=self.passed,
-            commit_ms=self._clock_ms,
+            commit_us=self._clock_ms * 1000,
             server_id=self._server_id,
             gtid=None,
             file=file_name(self._base, self.passed >> 32),

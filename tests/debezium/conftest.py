@@ -1,16 +1,18 @@
 """Fixtures: Kafka Connect with Debezium's connectors, one for the session."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.local import jars
 from infra.local.kafka import Kafka
+from tests.debezium.binlog import Both
 from tests.fix_stack import served
 from tests.kafka_connect import Connect
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.fix_bridge", "tests.fix_mysql"]
 #: Of tests/debezium/requirements.txt.
 _ENVIRONMENT = Path(__file__).parents[2] / ".setup" / "debezium"
 #: As records are without a schema in each.
@@ -30,3 +32,9 @@ def connect(brokers: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Yield a running worker without connectors."""
     folder = tmp_path_factory.mktemp("connect")
     yield from served(Connect(folder, brokers.bootstrap, jars.CONNECTORS, environment=_ENVIRONMENT, settings=_PLAIN))
+
+
+@pytest.fixture
+def both(brokers: Kafka, inside: Callable[..., Any], connect: Connect, tmp_path: Path) -> Both:
+    """Return what has an edge and Debezium capture some work in a database with a binlog."""
+    return Both(brokers.bootstrap, inside, connect, tmp_path)

@@ -26,8 +26,8 @@ VALUES = {
 }
 #: With `decimal = "string"`.
 TEXTS = {"value.after.n": "Debezium's text of NaN is NAN; ours is PostgreSQL's"}
-#: Of all records of MariaDB.
-MARIADB_ENVELOPE = {
+#: Of all records of MariaDB and MySQL.
+BINLOG_ENVELOPE = {
     "headers.__debezium.context.*": "names Debezium's own connector, task and run",
     "value.source.version": "each product has its own",
     "value.source.name": "Debezium's is the prefix of its topics; ours is the source, REGION/NAME",
@@ -35,16 +35,55 @@ MARIADB_ENVELOPE = {
     "value.source.position": "added: the position of the change, by which records are in order and unique",
     "value.transaction.last": "added: ends a transaction",
     "value.former_key.*": "added to the second record of a changed key: its former key",
-    "value.after.later": "Connect's JSON converter writes a column's default in place of null; ours is the row's value",
 }
-#: Of values of MariaDB.
-MARIADB_VALUES = {
-    "value.after.p.*": "the log does not say which geometries a column takes: ours has no x and y of a POINT, which its WKB has",
-    "value.before.p.*": "as in the new row",
+#: Of changes of some kinds.
+BINLOG_KINDS = {
+    **dict.fromkeys(
+        ("value.after.later", "value.before.afterwards"),
+        "Connect's JSON converter writes a column's default in place of null; ours is the row's value",
+    ),
+    **dict.fromkeys(
+        ("headers.__debezium.newkey.a", "headers.__debezium.oldkey.a"),
+        "Connect's own converter of headers writes a decimal as a number; ours is as in the key",
+    ),
 }
+
+
+def _in_rows(reasons: dict[str, str]) -> dict[str, str]:
+    return {f"value.{row}.{column}": reason for column, reason in reasons.items() for row in ("before", "after")}
+
+
+#: Of their values.
+BINLOG_VALUES = _in_rows(
+    {
+        "p.*": "the log does not say which geometries a column takes: ours has no x and y of a POINT, which its WKB has",
+        "fd": "the log does not say how many digits a FLOAT has: Debezium's is the double next to it; ours is the server's",
+        "t8u": "Debezium's numbers above 2^63 - 1 are negative, unless it is told otherwise; ours are the server's",
+        "y": "Debezium adds 1900 to the YEAR 0000 too; ours is 0, as the server has it",
+    }
+)
 #: With `time = "connect"`.
-MARIADB_CONNECT = {
-    f"value.{row}.{column}": "Connect's Time is within one day: of others Debezium has null; ours is the milliseconds"
-    for row in ("before", "after")
-    for column in ("ti", "ti3")
-}
+BINLOG_CONNECT = _in_rows(
+    dict.fromkeys(
+        ("ti", "ti3", "ti6"), "Connect's Time is within one day: of others Debezium has null; ours is the milliseconds"
+    )
+)
+#: Of MariaDB alone, whose connector is of release 3.5.
+MARIADB_VALUES = _in_rows(
+    dict.fromkeys(
+        ("ts", "ts3", "ts6"),
+        "of a zero TIMESTAMP that may be null Debezium 3.5 has the beginning of 1970; ours is null, as with 3.6 and MySQL",
+    )
+)
+#: Of MySQL alone.
+MYSQL_VALUES = _in_rows(
+    {
+        "ps.*": "as p",
+        "j.time": "Debezium makes a text of the document itself; ours is the text that the server prints, as in copied rows",
+        "j.datetime": "as j.time",
+        "j.bytes": "as j.time",
+        "j.double": "as j.time: the same number",
+        "must_ts": "a zero TIMESTAMP is null to Debezium, in whose place Connect's JSON converter writes the column's default; "
+        "the log has no defaults: ours is the beginning of 1970, as Debezium has it for a column without one",
+    }
+)

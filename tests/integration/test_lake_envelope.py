@@ -30,7 +30,7 @@ def of_postgres(rows, op=b"u", number=1, *, last=False, schema="public", table="
 
 def of_mysql(rows, gtid, *, last=False):
     """Return a record as the edge for MariaDB and MySQL puts it together."""
-    given = {"epoch": 0x692010C0, "commit": 0x1A00000, "commit_ms": STAMP, "server_id": 1}
+    given = {"epoch": 0x692010C0, "commit": 0x1A00000, "commit_us": STAMP * 1000, "server_id": 1}
     transaction = mysql.Transaction(**given, gtid=gtid, file="binlog.000001")
     table = mysql.Table(connector="mariadb", source="singapore/pay", database="pay", table="cards")
     ending = LAST_END if last else END

@@ -14,16 +14,24 @@ from headrace.configuration.load import load
 from infra.local import jars
 from tests.avro_reading import read
 from tests.bridge_file import bridge_file
-from tests.debezium import test_mariadb, test_postgresql, workload
+from tests.debezium import binlog, test_mariadb, test_mysql, test_postgresql, workload
 from tests.debezium.compare import Record, by_reason, differences
-from tests.debezium.intended import ENVELOPE, MARIADB_ENVELOPE, MARIADB_VALUES, TEXTS, VALUES
+from tests.debezium.intended import (
+    BINLOG_ENVELOPE,
+    BINLOG_VALUES,
+    ENVELOPE,
+    MARIADB_VALUES,
+    MYSQL_VALUES,
+    TEXTS,
+    VALUES,
+)
 from tests.fix_stack import served
 from tests.kafka_connect import Connect
 from tests.kafka_reading import read_committed
 from tests.registry.conftest import PYTHON
 from tests.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.fix_bridge", "tests.fix_mysql"]
 SOURCE = "jakarta/bank"
 CONVERTER = {
     "": "io.apicurio.registry.utils.converter.AvroConverter",
@@ -69,7 +77,7 @@ SETTINGS = [
         },
     ),
 ]
-MARIADB_SETTINGS = [({}, {}), ({"time": "microseconds"}, {"time.precision.mode": "microseconds"})]
+BINLOG_SETTINGS = [({}, {}), ({"time": "microseconds"}, {"time.precision.mode": "microseconds"})]
 #: Fields that are there in each record here, and null where they have nothing.
 ADDITIONS = {
     f"value.{name}": "added: null in most records" for name in ("last", "too_large", "unchanged", "former_key")
@@ -86,11 +94,13 @@ MORE_VALUES = {
     "value.before.lsn": "as in the new row",
     "value.after.nm": "Debezium writes null for a name; ours is the value",
 }
-MARIADB_COLUMNS = {
+BINLOG_COLUMNS = {
     "t8u": "a long has no greater numbers than 2^63 - 1: ours is the decimal of bigint.unsigned.handling.mode=precise",
     "p": "the log does not say which geometries a column takes: ours is that of any",
+    "fd": "the log does not say how many digits a FLOAT has: Debezium's is a double",
 }
-MARIADB_AVRO = {
+MYSQL_COLUMNS = {"ps": "as p"}
+BINLOG_AVRO = {
     "value.after.t8u": "the same number as a decimal",
     "value.before.t8u": "as in the new row",
 }
@@ -233,28 +243,51 @@ def test_of_postgresql(both, consumed, database, edges, ours, theirs):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("ours", "theirs"), MARIADB_SETTINGS, ids=lambda given: " ".join(given.values()) or "profile")
-def test_of_mariadb(both, consumed, kafka, maria, maria_edges, connect, ours, theirs):
-    maria.execute("set time_zone = '+00:00'")
-    maria.execute(test_mariadb.TYPES)
-    prefixes = [f"{product}-avro-maria-{maria.name}" for product in ("ours", "theirs")]
-    ((newest,),) = maria.execute("select max(id) from information_schema.processlist")
-    reading = (
-        f"select count(*) from information_schema.processlist where command like 'Binlog Dump%%' and id > {newest}"
-    )
-    types, records = both(
-        f"{maria.name}.types",
-        prefixes,
-        lambda url: maria_edges(maria, url, rest=chosen(ours)),
-        test_mariadb.connector(maria, prefixes[1], kafka.bootstrap) | theirs,
-        lambda: connect.runs(prefixes[1]) and maria.execute(reading) == [(1,)],
-        lambda: [maria.execute(row) for row in test_mariadb.ROWS],
-        9,
-    )
-    of_columns = unintended(differing(types), MARIADB_COLUMNS)
-    intended = MARIADB_ENVELOPE | ADDITIONS | MARIADB_VALUES | MARIADB_AVRO
-    assert (of_columns, by_reason(differences(*records), intended)[0]) == ({}, {})
-    assert [key for key, _ in consumed(f"{prefixes[0]}.{maria.name}.types")] == [each.key for each in records[0]]
+@pytest.mark.parametrize(("ours", "theirs"), BINLOG_SETTINGS, ids=lambda given: " ".join(given.values()) or "profile")
+def test_of_mariadb(maria, ours, theirs, of_binlog):
+    rows = [*binlog.ROWS, test_mariadb.MORE_ROW]
+    found = of_binlog(maria, test_mariadb.MORE, rows, binlog.ROWS_COUNT + 1, ours, theirs)
+    assert found(BINLOG_COLUMNS, MARIADB_VALUES) == ({}, {})
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ours", "theirs"), BINLOG_SETTINGS, ids=lambda given: " ".join(given.values()) or "profile")
+def test_of_mysql(mysql, ours, theirs, of_binlog):
+    rows = [*binlog.ROWS, *test_mysql.MORE_ROWS]
+    found = of_binlog(mysql, test_mysql.MORE, rows, binlog.ROWS_COUNT + len(test_mysql.MORE_ROWS), ours, theirs)
+    assert found(BINLOG_COLUMNS | MYSQL_COLUMNS, MYSQL_VALUES) == ({}, {})
+
+
+@pytest.fixture
+def of_binlog(both, consumed, kafka, maria_edges, connect):
+    """Return a function that has both capture some work in MariaDB or MySQL; it returns one that says what is not intended."""
+
+    def captured(database, more, rows, count, ours, theirs):
+        database.execute("set time_zone = '+00:00'")
+        database.execute(binlog.TYPES)
+        database.execute(more)
+        prefixes = [f"{product}-avro-{database.server.kind}-{database.name}" for product in ("ours", "theirs")]
+        types, records = both(
+            f"{database.name}.types",
+            prefixes,
+            lambda url: maria_edges(database, url, rest=chosen(ours)),
+            binlog.connector(database, prefixes[1], kafka.bootstrap) | theirs,
+            binlog.reads(database, connect, prefixes[1]),
+            lambda: [database.execute(row) for row in rows],
+            count,
+        )
+        topic = f"{prefixes[0]}.{database.name}.types"
+        assert [key for key, _ in consumed(topic)] == [each.key for each in records[0]]
+        if database.server.kind == "mysql":
+            records = [test_mysql.with_parsed_json(each) for each in records]
+
+        def compared(of_columns, of_values):
+            intended = BINLOG_ENVELOPE | ADDITIONS | BINLOG_VALUES | BINLOG_AVRO | of_values
+            return unintended(differing(types), of_columns), by_reason(differences(*records), intended)[0]
+
+        return compared
+
+    return captured
 
 
 def chosen(ours):

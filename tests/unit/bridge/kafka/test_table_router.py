@@ -129,7 +129,7 @@ def test_edges_of_every_engine_say_it_where_it_is_looked_for(tables):
     source = no_table.source(postgres.Transaction(epoch=EPOCH, commit=9, commit_ms=1, xid=7), 0)
     assert tables.topic_of(*transaction_begin(b'"7:9"', source, 5)) == "bank"
     at_mysql = mysql.Table(connector="mariadb", source="london/bank", database="public", table="accounts")
-    transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_ms=1, server_id=1, gtid="0-1-2", file="binlog.1")
+    transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_us=1000, server_id=1, gtid="0-1-2", file="binlog.1")
     assert tables.topic_of(b"1", b'{"after":{"id":1},' + at_mysql.middle(transaction) + b'0"}}') == ACCOUNTS
 
 
@@ -170,7 +170,7 @@ def test_the_mark_of_a_copy_goes_where_schema_records_go(tables, engine):
         source = table.source(postgres.Transaction(epoch=EPOCH, commit=9, commit_ms=1, xid=7), 0)
     else:
         table = mysql.Table(connector="mariadb", source="london/bank", database="public", table="accounts")
-        transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_ms=1, server_id=1, gtid=None, file="binlog.1")
+        transaction = mysql.Transaction(epoch=EPOCH, commit=9, commit_us=1000, server_id=1, gtid=None, file="binlog.1")
         source = table.source(transaction, 0)
     schema = TableSchema(schema="public", table="accounts", key=["id"], columns=[])
     mark = copy_mark(schema, COPY_BEGINS, source, table.database_names, 5, b'"7:9"', 1)

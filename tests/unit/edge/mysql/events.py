@@ -52,8 +52,9 @@ def mariadb_gtid(number: int, end: int, *, standalone: bool = False, flags: int 
     return event(162, struct.pack("<QIB", number, 0, flags | standalone) + bytes(6), end)
 
 
-def mysql_gtid(number: int, end: int) -> bytes:
-    return event(33, b"\1" + UUID(SERVER_UUID).bytes + struct.pack("<Q", number) + b"\2" + bytes(16), end)
+def mysql_gtid(number: int, end: int, times: bytes = b"") -> bytes:
+    """Return a transaction's first event; `times` is what follows the numbers for replicas from 8.0.1 on."""
+    return event(33, b"\1" + UUID(SERVER_UUID).bytes + struct.pack("<Q", number) + b"\2" + bytes(16) + times, end)
 
 
 def xid(end: int) -> bytes:

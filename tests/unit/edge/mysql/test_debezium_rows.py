@@ -6,6 +6,7 @@ import pytest
 
 from headrace.batch import CONTENT_ENCODING, decode
 from headrace.configuration.records import Records
+from headrace.errors import CorruptInput
 from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
 
 COLUMNS = (Column("id", 3, unsigned=False), Column("note", 15, b"\x20\x00", collation=45))
@@ -106,3 +107,38 @@ def test_a_query_event_alone_names_no_thread_of_the_transaction_before():
         feed(made, table_map(*COLUMNS), at(rows(30, 2, image(number, b"a")), first + 50), xid(first + 90))
     threads = [json.loads(value)["source"]["thread"] for value in batcher.values if b'"op"' in value]
     assert threads == [3, None]
+
+
+COMMITTED, REPLICATED = 1_769_850_900_123_456, 1_769_850_901_000_000
+#: What follows the times: the transaction's length, and the server's version.
+REST = b"\xfc\x34\x12" + (80_015).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (COMMITTED.to_bytes(7, "little") + REST, COMMITTED),
+        ((REPLICATED | 1 << 55).to_bytes(7, "little") + COMMITTED.to_bytes(7, "little") + REST, COMMITTED),
+        # Of a server that does not note it, and of a replica of such a one.
+        (b"", MADE_MS * 1000),
+        ((REPLICATED | 1 << 55).to_bytes(7, "little") + bytes(7) + REST, MADE_MS * 1000),
+    ],
+    ids=["first server", "replica", "5.7", "replica of 5.7"],
+)
+@pytest.mark.parametrize("envelope", ["headrace", "debezium"])
+def test_the_time_of_a_transaction_of_mysql_is_that_of_its_commit_on_its_first_server(times, expected, envelope):
+    made, batcher = decoder(records=Records(envelope=envelope))
+    feed(
+        made, rotate(), mysql_gtid(1, 200, times), query("BEGIN", 250), table_map(*COLUMNS), rows(30, 2, image(1, b"a")), xid(800)
+    )  # fmt: skip
+
+    source = json.loads(batcher.values[1])["source"]
+    given = {name: value for name, value in source.items() if name.startswith("ts_")}
+    finer = {"ts_us": expected, "ts_ns": expected * 1000} if envelope == "debezium" else {}
+    assert given == {"ts_ms": expected // 1000} | finer
+
+
+def test_a_transaction_whose_time_is_cut_short_stops_the_edge():
+    made, _ = decoder(records=Records(envelope="debezium"))
+    with pytest.raises(CorruptInput):
+        feed(made, rotate(), mysql_gtid(1, 200, (REPLICATED | 1 << 55).to_bytes(7, "little")))
