@@ -17,7 +17,7 @@ def main(bootstrap: str, registry: str, topic: str) -> None:
     """Print the records."""
     deserialize = AvroDeserializer(SchemaRegistryClient({"url": registry}))
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed",
-                         "enable.partition.eof": True, "auto.offset.reset": "earliest"})  # fmt: skip
+                         "enable.partition.eof": True, "auto.offset.reset": "earliest", "enable.auto.commit": False})  # fmt: skip
     places = [TopicPartition(topic, number, 0) for number in consumer.list_topics(topic).topics[topic].partitions]
     consumer.assign(places)
     ended = 0
