@@ -203,7 +203,7 @@ def reads(database: MariadbDatabase, connect: Connect, name: str) -> Callable[[]
     return lambda: connect.runs(name) and database.execute(dumps) == [(1,)]
 
 
-#: What the connector of each product is told.
+#: Settings of the connector of each product.
 _CONNECTORS = {
     "mariadb": {
         "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",

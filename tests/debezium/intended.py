@@ -58,7 +58,7 @@ BINLOG_VALUES = _in_rows(
     {
         "p.*": "the log does not say which geometries a column takes: ours has no x and y of a POINT, which its WKB has",
         "fd": "the log does not say how many digits a FLOAT has: Debezium's is the double next to it; ours is the server's",
-        "t8u": "Debezium's numbers above 2^63 - 1 are negative, unless it is told otherwise; ours are the server's",
+        "t8u": "Debezium's numbers above 2^63 - 1 are negative, unless it is set otherwise; ours are the server's",
         "y": "Debezium adds 1900 to the YEAR 0000 too; ours is 0, as the server has it",
     }
 )

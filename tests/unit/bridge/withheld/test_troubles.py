@@ -347,3 +347,18 @@ def test_much_of_other_tables_is_passed_over_in_steps_that_others_need_not_wait_
         assert not found
         assert now[0] - began < 2
     assert steps > 10
+
+
+def test_an_idle_source_commits_what_is_withheld_again_before_kafka_forgets_it():
+    served = Served()
+    served.send(4)
+    before = parse(served.broker.text)
+    assert list(before.withheld.tables) == ["public.t"]
+    # given the loss of what was committed, which stands for a commit of days ago
+    served.broker.text = ""
+    # when
+    served.bridge.registry.recommit(-1.0)
+    served.turn()
+    # then
+    after = parse(served.broker.text)
+    assert (after.position, after.withheld) == (before.position, before.withheld)
