@@ -18,19 +18,19 @@ from bridge.deliveries.deliveries import Deliveries
 from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
-from bridge.group.registry import SourceRegistry
 from bridge.kafka.client import admin
-from bridge.kafka.lane import Lane, LaneSettings
 from bridge.kafka.leftovers import Leftovers
-from bridge.kafka.positions import Positions
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
+from bridge.lanes.lane import Lane, LaneSettings
+from bridge.model.route import first_places, learn, routes
+from bridge.positions.read import Positions
 from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker
-from bridge.schemas.registered import RegisteredSchemas
+from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.service import BridgeService
-from bridge.source.route import first_places, learn, routes
+from bridge.source.registry import SourceRegistry
 from bridge.stalls import Stalls
 from bridge.withheld.reader import KafkaReader
 from bridge.withheld.releaser import Releaser

@@ -105,7 +105,7 @@ def doctor(path: Path, as_json: bool) -> None:
 @_JSON
 def positions(path: Path, as_json: bool) -> None:
     """Show each source's committed position, by whom and when it was committed, and which tables are withheld."""
-    from bridge.kafka.survey import survey
+    from bridge.positions.survey import survey
 
     known = survey(load(path, BridgeFile))
     if as_json:
@@ -191,7 +191,7 @@ def move(path: Path, source: str) -> None:
     partitions in their files too.
     """
     from bridge.kafka.client import admin
-    from bridge.kafka.survey import move as move_source
+    from bridge.positions.survey import move as move_source
 
     file = load(path, BridgeFile)
     stream = file.stream_of(source)
@@ -212,7 +212,7 @@ def forget(path: Path, source: str, *, discard_withheld: bool) -> None:
     them runs, which may serve it. Its partitions are free for another source afterwards.
     """
     from bridge.kafka.client import admin
-    from bridge.kafka.survey import forget as forget_source
+    from bridge.positions.survey import forget as forget_source
 
     file = load(path, BridgeFile)
     held = forget_source(file, admin(file.kafka), source, discard_withheld=discard_withheld)
@@ -229,7 +229,7 @@ def export_positions(path: Path) -> None:
     """
     import msgspec
 
-    from bridge.kafka import transfer
+    from bridge.positions import transfer
 
     print(msgspec.json.format(msgspec.json.encode(transfer.export_positions(load(path, BridgeFile)))).decode())
 
@@ -245,8 +245,8 @@ def import_positions(path: Path, sources: tuple[str, ...], export: BinaryIO, *, 
     For a cluster that has none of these sources' positions yet; one that is there is never replaced. First make the topics with
     'headrace bridge init', and stop all bridges of the group.
     """
-    from bridge.kafka import transfer
     from bridge.kafka.client import admin
+    from bridge.positions import transfer
 
     file = load(path, BridgeFile)
     found = transfer.read_export(export.read(), export.name)

@@ -16,13 +16,13 @@ from bridge.group.doctor import look_at_group, look_at_holders
 from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource
 from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.errors import translated
-from bridge.kafka.ports import Committed
-from bridge.kafka.positions import check_assignment
-from bridge.kafka.survey import positions_of, withheld_tables
 from bridge.kafka.topics import Wanted, check, wanted
+from bridge.model.ports import Committed
+from bridge.model.route import SourceRoute, routes
+from bridge.positions.read import check_assignment
+from bridge.positions.survey import positions_of, withheld_tables
 from bridge.requests.doctor import requests as look_at_requests
-from bridge.schemas.doctor import registry as look_at_registry
-from bridge.source.route import SourceRoute, routes
+from bridge.routing.doctor import registry as look_at_registry
 from headrace.amqp.errors import shown
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile

@@ -1,6 +1,6 @@
 """The state of a bridge's sources by what Kafka holds, whether or not a bridge runs; for `headrace status`."""
 
-from bridge.kafka.survey import survey
+from bridge.positions.survey import survey
 from headrace.configuration.bridge import BridgeFile
 from headrace.status.answer import SourceStatus
 

@@ -10,11 +10,11 @@ from typing import Any
 from bridge.amqp.receiver import Receiver
 from bridge.file_changes import Difference, compare
 from bridge.group.membership import Membership
-from bridge.group.registry import SourceRegistry
-from bridge.kafka.positions import Positions
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
-from bridge.source.route import SourceRoute, first_places, learn, routes
+from bridge.model.route import SourceRoute, first_places, learn, routes
+from bridge.positions.read import Positions
+from bridge.source.registry import SourceRegistry
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import ReplicationError

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.kafka.lane_metrics import LaneMetrics
+from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
 from headrace.certificates.expiry import ConnectionMetrics

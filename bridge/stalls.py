@@ -4,8 +4,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from bridge.model.withheld_tables import Withheld
 from bridge.source.state import SourceState
-from bridge.withheld.tables import Withheld
 
 _log = logging.getLogger(__name__)
 

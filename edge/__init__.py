@@ -1,10 +1,11 @@
 """The edge agent: captures one database's changes from its log and pushes them, in order, across the interconnect.
 
-Its packages are layers; each imports only those to its right, and what they import (tests/unit/test_import_rules.py):
+Its packages are layers; each imports only those to its right, and what they import (tests/unit/test_layers.py):
 
-    command, snapshot.command            what a person runs
-    agent, session, initialise, retire   one source's edge: its life, one session with the database, its first set-up, its end
-    requests.handlers                    what headquarters may ask, handled
+    command                              what a person runs
+    agent, commands/                     one source's edge: its life; its first set-up, its end, copies of its tables
+    session                              one session with the database
+    answers/                             what headquarters may ask, answered
     doctor                               looks at everything that a source needs
     engine_registry                      which engine a source has
     postgres/   mysql/                   the engines: neither imports the other

@@ -8,6 +8,7 @@ import logging
 import select
 import time
 
+from edge.answers.handlers import request_service
 from edge.delivery.heartbeat import Heartbeat
 from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
@@ -20,7 +21,6 @@ from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
-from edge.requests.handlers import request_service
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
 from headrace.backoff import Backoff

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from edge.snapshot.command import snapshot
+from edge.commands.snapshot import snapshot
 from headrace import logs
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
@@ -72,7 +72,7 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
 
     Safe to run again after a crash at any moment. Nothing is dropped.
     """
-    from edge.initialise import Adoption, initialise
+    from edge.commands.initialise import Adoption, initialise
 
     if adopt != (text is not None or new_epoch) or (text is not None and new_epoch):
         raise ConfigurationError(
@@ -128,7 +128,7 @@ def retire(path: str, *, dry_run: bool, yes: bool, force: bool, state_only: bool
     Refuses while an edge runs, and while the server or the spool holds changes that were not sent. Records in Kafka and tables in
     the lake stay. Then remove the source from the bridges' files and run 'headrace bridge forget'.
     """
-    from edge.retire import retire as retire_source
+    from edge.commands.retire import retire as retire_source
 
     if state_only and not force:
         raise ConfigurationError("--state-only goes with --force", hint="Give both, or neither.")

@@ -65,7 +65,7 @@ SNAPSHOT_PLAN: Final = Format("snapshot plan", 2, 1)
 SNAPSHOT_REQUEST: Final = Format("snapshot request", 1, 1)
 TABLE_HISTORY: Final = Format("table history", 1, 1)
 SNAPSHOT_PLACE: Final = Format("snapshot place", 1, 1)
-#: Version 1, of releases up to 0.1, has no number in its text; version 3 has withheld tables (bridge/kafka/position_text.py).
+#: Version 1, of releases up to 0.1, has no number in its text; version 3 has withheld tables (bridge/model/position_text.py).
 COMMITTED_POSITION: Final = Format(
     "committed position",
     3,

@@ -1,6 +1,6 @@
 """The lake: Kafka into bronze, bronze into silver, and queries in SQL, with PySpark and Delta.
 
-A module imports from the layers below its own, and within its own package (tests/unit/test_import_rules.py):
+A module imports from the layers below its own, and within its own package (tests/unit/test_layers.py):
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
     query_command                      `headrace lake tables` and `headrace lake sql`

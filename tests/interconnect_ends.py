@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from bridge.amqp.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.amqp.receiver import Receiver
-from bridge.source.chain import Gap, Next, judge
-from bridge.source.inbox import Inbox
+from bridge.model.chain import Gap, Next, judge
+from bridge.model.delivery import Accept, Delivery, Inbox, Outcome, Reject, Release
 from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
 from edge.observability.figures import Figures

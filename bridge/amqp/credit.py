@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from bridge.amqp.delivery import Delivery, Granted, Outcome, Release
+from bridge.model.delivery import Delivery, Granted, Outcome, Release
 
 #: Applies an outcome to a delivery of the AMQP library's.
 Settle = Callable[[Any, Outcome], None]

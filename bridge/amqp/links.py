@@ -14,9 +14,9 @@ from typing import Any
 from bridge.amqp.authorization import NOT_FOUND, PREFIX, Identities, not_here, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.pending_connections import PendingConnections, key
+from bridge.amqp.request_links import NOT_CARRIED, RequestLinks, source_of
 from bridge.amqp.sender_links import SenderLinks
 from bridge.deliveries.message import encode
-from bridge.requests.links import NOT_CARRIED, RequestLinks, source_of
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import described
 from headrace.amqp.links import Decoder, close, release, settle

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from bridge.amqp.authorization import Identities
-from bridge.amqp.delivery import Granted, Outcome
 from bridge.amqp.links import Links
 from bridge.amqp.listener import Listener
 from bridge.amqp.outgoing import Outgoing
 from bridge.amqp.pending_connections import PendingConnections
+from bridge.amqp.request_links import Received
 from bridge.deliveries.outbox import Outbox
-from bridge.requests.links import Received
+from bridge.model.delivery import Granted, Outcome
 from bridge.requests.pending import PendingRequests
 from headrace.amqp.connector import Connector
 from headrace.amqp.peer import abort

@@ -1,4 +1,4 @@
-"""The consumer of librdkafka's that takes part in the group of bridges, behind `GroupMember` (bridge/kafka/ports.py)."""
+"""The consumer of librdkafka's that takes part in the group of bridges, behind `GroupMember` (bridge/model/ports.py)."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from bridge.kafka.client import PATIENCE, KafkaError, member
 from bridge.kafka.consuming import leave_group
 from bridge.kafka.errors import is_instance_fenced, translated
-from bridge.kafka.ports import GroupMetadata, InstanceFenced, Partition
+from bridge.model.ports import GroupMetadata, InstanceFenced, Partition
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import Retryable
 

@@ -9,8 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
-from bridge.group.registry import SourceRegistry
-from bridge.kafka.ports import GroupMember, InstanceFenced, Partition
+from bridge.model.ports import GroupMember, InstanceFenced, Partition
+from bridge.source.registry import SourceRegistry
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from itertools import islice
 
-from bridge.kafka.ports import Committed, PositionReader
+from bridge.model.ports import Committed, PositionReader
 from headrace.backoff import Backoff
 from headrace.errors import NotConnected, ReplicationError, Retryable
 

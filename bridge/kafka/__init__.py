@@ -1,1 +1,1 @@
-"""Kafka: the client, topics, positions and transactions."""
+"""Kafka: clients, topics, entries of groups, and producers."""

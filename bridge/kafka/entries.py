@@ -6,8 +6,8 @@ from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer, uncommitted_consumer
 from bridge.kafka.errors import translated
-from bridge.kafka.ports import Committed, Partition
-from bridge.kafka.position_text import PositionText, parse
+from bridge.model.ports import Committed, Partition
+from bridge.model.position_text import PositionText, parse
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 

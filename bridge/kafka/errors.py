@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException
-from bridge.kafka.ports import Fenced, OldGeneration
+from bridge.model.ports import Fenced, OldGeneration
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _TOO_FEW_HINT = (

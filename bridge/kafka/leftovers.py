@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from bridge.kafka.client import KafkaException, TopicPartition
 from bridge.kafka.entries import reading
-from bridge.kafka.ports import Partition
-from bridge.kafka.position_text import parse
 from bridge.kafka.producer import KafkaProducer
+from bridge.model.ports import Partition
+from bridge.model.position_text import parse
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ReplicationError
 

@@ -1,4 +1,4 @@
-"""A transactional producer of librdkafka's, behind `TransactionalProducer` (bridge/kafka/ports.py). One lane has it."""
+"""A transactional producer of librdkafka's, behind `TransactionalProducer` (bridge/model/ports.py). One lane has it."""
 
 import time
 from collections import deque
@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, producer
 from bridge.kafka.errors import error_of, translated
-from bridge.kafka.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
+from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
 

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 
-from bridge.kafka.ports import Share
 from bridge.kafka.topics import Wanted, check
+from bridge.model.ports import Share
 from headrace.errors import ReplicationError
 
 #: Kafka's limit is on a batch of records, which has a frame around a single one.

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Container
 from functools import partial
 
-from bridge.amqp.delivery import Accept, Outcome, Reject, Release
 from bridge.kafka.writing import RecordWriter
+from bridge.model.delivery import Accept, Outcome, Reject, Release
 from bridge.requests.kafka import TopicReader
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.kafka import KafkaConnection

@@ -1,1 +1,1 @@
-"""One source: its chain, its gaps, its queue and its state. Nothing here sees a socket."""
+"""One source: its gaps, its session, its state and who owns it. Nothing here sees a socket."""

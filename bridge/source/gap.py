@@ -6,7 +6,7 @@ Called by a lane for every gap that the chain finds.
 import logging
 import time
 
-from bridge.source.chain import Gap
+from bridge.model.chain import Gap
 from headrace.backoff import Backoff
 from headrace.position import Position
 

@@ -1,16 +1,16 @@
 """A session: one period in which this bridge serves a source, from a position read in Kafka until an error or a revocation.
 
 Whatever belongs to a session ends with it: its queue of deliveries, its credit, its last position. So nothing that a former
-session does late, such as a commit that was in doubt, can touch its successor. Made by the registry (bridge/group/registry.py).
+session does late, such as a commit that was in doubt, can touch its successor. Made by the registry (bridge/source/registry.py).
 """
 
 import time
 from collections.abc import Callable
 
-from bridge.kafka.ports import Committed, Partition
-from bridge.source.inbox import Inbox
-from bridge.withheld.release import Release
-from bridge.withheld.tables import NOTHING
+from bridge.model.delivery import Inbox
+from bridge.model.ports import Committed, Partition
+from bridge.model.withheld_release import Release
+from bridge.model.withheld_tables import NOTHING
 
 
 class Session:
@@ -26,7 +26,7 @@ class Session:
         isolated: bool = False,
     ) -> None:
         self.source = source
-        #: The lease under which the position was read (bridge/group/ownership.py).
+        #: The lease under which the position was read (bridge/source/ownership.py).
         self.token = token
         #: The last committed position; None while none is known.
         self.tail = committed.position

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 
 from bridge.metrics import SourceMetrics
-from bridge.source.chain import Gap
+from bridge.model.chain import Gap
+from bridge.model.route import SourceRoute
 from bridge.source.gap import GapWatch
-from bridge.source.route import SourceRoute
 from bridge.source.session import Session
 from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator, ReplicationError

@@ -1,1 +1,1 @@
-"""Tables whose schema the registry refuses: their records wait in a topic of their own, and the other tables go on."""
+"""Records of tables whose schema the registry refuses: read back from their topic and released."""

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, Protocol
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer
 from bridge.kafka.errors import translated
-from bridge.kafka.ports import Partition
-from bridge.withheld import records
+from bridge.model import withheld_records as records
+from bridge.model.ports import Partition
 from headrace.batch import Batch
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected

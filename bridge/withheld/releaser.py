@@ -9,15 +9,15 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from bridge.group.registry import SourceRegistry
-from bridge.kafka.ports import Partition
-from bridge.schemas.registered import SchemaIds, wanted
-from bridge.source.route import SourceRoute
+from bridge.model.ports import Partition
+from bridge.model.route import SourceRoute
+from bridge.model.withheld_records import key
+from bridge.model.withheld_release import Released
+from bridge.routing.registered_schemas import SchemaIds, wanted
+from bridge.source.registry import SourceRegistry
 from bridge.source.session import Session
 from bridge.source.state import SourceState
 from bridge.withheld.reader import Found, ReadsWithheld
-from bridge.withheld.records import key
-from bridge.withheld.release import Released
 from headrace.batch import WrittenWith
 from headrace.errors import ReplicationError, Retryable
 

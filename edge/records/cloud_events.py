@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import json
 
-from edge.records.envelope import AVRO_MARK
-from edge.records.transaction_writer import OLD_KEY
+from edge.records.envelope import AVRO_MARK, OLD_KEY
 from headrace.batch import Batch, Headers
 from headrace.record_names import SOURCE, find_names, schema_and_table
 

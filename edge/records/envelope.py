@@ -19,6 +19,8 @@ END, LAST_END = b"}}", b',"last":true}}'
 #: How one in Avro begins, which no JSON does, and the same two ends (edge/records/avro_records.py).
 AVRO_MARK = 0
 AVRO_END, AVRO_LAST_END = b"\0", b"\2\1"
+#: Debezium's headers of the two records of a changed key: the delete's has the new key, the create's the former one.
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 #: What a mark of a copy has another value of; in the names ahead of it the quotes would be escaped.
 _NO_SNAPSHOT, _MARKED = b',"snapshot":"false"', b',"snapshot":"%b"'

@@ -21,9 +21,6 @@ from headrace.schema import TableSchema
 
 _log = logging.getLogger(__name__)
 
-#: Debezium's headers of the two records of a changed key: the delete's has the new key, the create's the former one.
-NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
-
 
 class Transaction(Protocol):
     """What an engine has of a transaction when it begins."""
@@ -155,12 +152,12 @@ class TransactionWriter(Generic[T]):
         for ahead_key, record in ahead:
             batcher.add_ahead(record, ordinal, ahead_key)
         batcher.add_ahead(was, ordinal, former)
-        batcher.add_header(NEW_KEY, key)
+        batcher.add_header(envelope.NEW_KEY, key)
         if self._with_tombstones:
             batcher.add_ahead(None, ordinal, former)
-            batcher.add_header(NEW_KEY, key)
+            batcher.add_header(envelope.NEW_KEY, key)
         self._append(key, value)
-        batcher.add_header(OLD_KEY, former)
+        batcher.add_header(envelope.OLD_KEY, former)
         if self._with_numbers:
             self._count(table, 2)
         self.ordinal += 1

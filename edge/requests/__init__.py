@@ -1,1 +1,1 @@
-"""Requests from headquarters to this edge: received on its one connection, checked, handled, answered (docs/requests.md)."""
+"""Requests from headquarters: their links, which are admitted, and their answers on the way back."""

@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bridge.amqp.delivery import Accept
 from bridge.amqp.receiver import Receiver
-from bridge.source.inbox import Inbox
+from bridge.model.delivery import Accept, Inbox
 from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
 from edge.observability.figures import Figures

@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bridge.kafka.client import admin
 from bridge.kafka.last_record import read_last_record
-from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import make
+from bridge.positions.survey import positions_of
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local.ports import free_port

@@ -3,7 +3,7 @@
 import json
 
 from bridge.dead_letter_index import DeadLetterIndex
-from edge.snapshot.command import snapshot
+from edge.commands.snapshot import snapshot
 from edge.snapshot.store import Request, SnapshotStore
 from tests.waiting import eventually
 

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from bridge.kafka.client import admin
-from bridge.kafka.survey import forget
+from bridge.positions.survey import forget
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator

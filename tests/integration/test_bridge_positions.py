@@ -10,11 +10,11 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.last_record import read_last_record
 from bridge.kafka.leftovers import Leftovers
-from bridge.kafka.ports import GroupMetadata, PositionCommit, Share
-from bridge.kafka.position_text import position_text
-from bridge.kafka.positions import Positions
 from bridge.kafka.producer import KafkaProducer
-from bridge.source.route import SourceRoute
+from bridge.model.ports import GroupMetadata, PositionCommit, Share
+from bridge.model.position_text import position_text
+from bridge.model.route import SourceRoute
+from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position

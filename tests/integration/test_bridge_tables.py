@@ -10,8 +10,8 @@ from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.last_record import read_last_record
-from bridge.kafka.survey import positions_of
 from bridge.kafka.topics import make, owners
+from bridge.positions.survey import positions_of
 from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bridge.kafka.client import admin
-from bridge.kafka.transfer import export_positions, import_positions, read_export
+from bridge.positions.transfer import export_positions, import_positions, read_export
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator

@@ -10,15 +10,15 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from bridge.doctor import examine
 from bridge.group.client import parse
 from bridge.kafka.client import admin
-from bridge.kafka.ports import Committed, GroupMetadata, PositionCommit
-from bridge.kafka.position_text import position_text
-from bridge.kafka.positions import Positions
 from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import check, make, owners, wanted
-from bridge.source.route import routes
-from bridge.withheld import records
+from bridge.model import withheld_records as records
+from bridge.model.ports import Committed, GroupMetadata, PositionCommit
+from bridge.model.position_text import position_text
+from bridge.model.route import routes
+from bridge.model.withheld_tables import Withheld, WithheldTable
+from bridge.positions.read import Positions
 from bridge.withheld.reader import KafkaReader
-from bridge.withheld.tables import Withheld, WithheldTable
 from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load

@@ -5,7 +5,7 @@ import contextlib
 import psycopg2
 import pytest
 
-from edge.initialise import Adoption
+from edge.commands.initialise import Adoption
 from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive, ids
 from tests.fix_stack import Database, reload

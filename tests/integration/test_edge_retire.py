@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.retire import retire
+from edge.commands.retire import retire
 from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive
 from tests.waiting import eventually

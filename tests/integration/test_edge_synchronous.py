@@ -6,7 +6,7 @@ import threading
 import psycopg2
 import pytest
 
-from edge.initialise import Adoption
+from edge.commands.initialise import Adoption
 from headrace.verify.postgres.database import SourceDatabase
 from tests.fix_edge import arrive
 from tests.fix_stack import Database

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from bridge.kafka import producer as producer_module
-from bridge.kafka.ports import Share
 from bridge.kafka.producer import KafkaProducer
+from bridge.model.ports import Share
 from headrace.configuration.kafka import KafkaConnection
 
 PARTITIONS = 60

@@ -13,13 +13,13 @@ from bridge.doctor import examine
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import admin
 from bridge.kafka.entries import read_topics, reading
-from bridge.kafka.partitioner import shares
-from bridge.kafka.ports import PositionCommit
-from bridge.kafka.position_text import position_text
-from bridge.kafka.positions import Positions
 from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import Wanted, check, make
-from bridge.source.route import SourceRoute, routes
+from bridge.model.ports import PositionCommit
+from bridge.model.position_text import position_text
+from bridge.model.route import SourceRoute, routes
+from bridge.positions.read import Positions
+from bridge.routing.partitioner import shares
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret

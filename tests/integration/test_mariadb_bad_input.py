@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from edge.initialise import Adoption
-from edge.retire import retire
+from edge.commands.initialise import Adoption
+from edge.commands.retire import retire
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.fix_edge import arrive
 from tests.waiting import eventually

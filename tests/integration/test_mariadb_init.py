@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.initialise import Adoption
+from edge.commands.initialise import Adoption
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.fix_edge import arrive, ids

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from proton import Message
 
-from bridge.amqp.delivery import Accept, Reject, Release
+from bridge.model.delivery import Accept, Reject, Release
 from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
 from edge.mysql.checkpoint import MysqlCheckpoint

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.requests.verification import Verification
+from edge.answers.verify_session import Verification
 from headrace.configuration.requests import Topics
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.verify import contract, ranges

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.kafka.lane_metrics import LaneMetrics
+from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.metrics import Complete, SourceMetrics
 from bridge.service import BridgeService
 from edge.observability.figures import Figures

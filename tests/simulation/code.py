@@ -18,10 +18,10 @@ CREDIT: dict[str, str] = {}
 #: Where each is: now, and in the release before.
 _WHERE = {
     "CreditManager": ("bridge.amqp.credit:CreditManager", "bridge.feeds:Feeds"),
-    "Accept": ("bridge.amqp.delivery:Accept", "bridge.delivery:Accept"),
-    "Reject": ("bridge.amqp.delivery:Reject", "bridge.delivery:Reject"),
-    "Release": ("bridge.amqp.delivery:Release", "bridge.delivery:Release"),
-    "judge": ("bridge.source.chain:judge", "bridge.chain:judge"),
+    "Accept": ("bridge.model.delivery:Accept", "bridge.delivery:Accept"),
+    "Reject": ("bridge.model.delivery:Reject", "bridge.delivery:Reject"),
+    "Release": ("bridge.model.delivery:Release", "bridge.delivery:Release"),
+    "judge": ("bridge.model.chain:judge", "bridge.chain:judge"),
     "Bridge": ("bridge.bridge:Bridge",),
 }
 
@@ -37,7 +37,7 @@ def find() -> None:
     """Look them up."""
     for name, places in _WHERE.items():
         globals()[name] = _first(places)
-    globals()["LANES"] = _has("bridge.kafka.lane")
+    globals()["LANES"] = _has("bridge.lanes.lane")
     names = vars(globals()["CreditManager"])
     CREDIT.update(
         {asked: name for asked, name in _CREDIT if name in names},

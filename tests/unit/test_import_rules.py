@@ -38,41 +38,6 @@ MAY_IMPORT = {
     "infra": {"headrace", "dags"},
     "infra.local.demo": {"headrace", "edge", "bridge", "spark_jobs", "dags"},
 }
-#: What each layer of the edge may import of the edge besides itself, lowest first (edge/__init__.py draws them).
-EDGE_LAYERS = [
-    {"edge.records", "edge.observability", "edge.requests"},
-    {"edge.database", "edge.records", "edge.observability", "edge.requests"},
-    {"edge.delivery"},
-    {"edge.progress"},
-    {"edge.snapshot"},
-    {"edge.engine", "edge.watch"},
-    {"edge.postgres", "edge.mysql"},
-    {"edge.engine_registry"},
-    {"edge.doctor"},
-    {"edge.requests.verify", "edge.requests.snapshots"},
-    {"edge.requests.handlers"},
-    {"edge.session"},
-    {"edge.agent", "edge.initialise", "edge.offline_status", "edge.retire", "edge.snapshot.command"},
-    {"edge.command"},
-]
-#: The layers of spark_jobs, from the lowest up; what is in one line imports nothing of the others there (spark_jobs/__init__.py).
-LAYERS = (
-    {"command_options", "errors", "object_store", "progress", "quoting", "scratch", "sizes", "storage"},
-    {"state"},
-    {"session"},
-    {"session_pool"},
-    {"kafka"},
-    {"bronze"},
-    {"silver"},
-    {"run_log"},
-    {"query"},
-    {"maintenance", "verify"},
-    {"load"},
-    {"load_report", "noop_check"},
-    {"query_command"},
-    {"command", "jvm_warmup", "submit"},
-)
-LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 #: Clients of servers, and how many modules of each package may import them: one, where nothing else is number_and_text.
 CLIENTS = {"psycopg", "pymysql", "psycopg2", "confluent_kafka"}
 #: Clients that one module imports for all packages, which use what it makes of them.
@@ -114,14 +79,12 @@ def violations(modules: Iterable[Module]) -> list[str]:
     users = defaultdict(set)
     for module in modules:
         package = module.name.partition(".")[0]
-        rules = max((rule for rule in MAY_IMPORT if _inside(module.name, rule)), key=len)
+        rules = max((rule for rule in MAY_IMPORT if inside(module.name, rule)), key=len)
         for name, line in module.imports:
             top = name.partition(".")[0]
-            if top in PACKAGES and top != package and not any(_inside(name, allowed) for allowed in MAY_IMPORT[rules]):
+            if top in PACKAGES and top != package and not any(inside(name, allowed) for allowed in MAY_IMPORT[rules]):
                 found.append(f"{module.name}:{line} imports {name}")
-            if top in PACKAGES and top == package and _inside(name, "infra.local.demo") and rules != "infra.local.demo":
-                found.append(f"{module.name}:{line} imports {name}")
-            if package == top == "spark_jobs" and _points_up(module.name, name):
+            if top in PACKAGES and top == package and inside(name, "infra.local.demo") and rules != "infra.local.demo":
                 found.append(f"{module.name}:{line} imports {name}")
             if top == "tests" or (top in NO_CLIENTS.get(package, ()) and module.name != READERS.get(top)):
                 found.append(f"{module.name}:{line} imports {name}")
@@ -137,45 +100,13 @@ def violations(modules: Iterable[Module]) -> list[str]:
     return sorted(set(found))
 
 
-def layer_violations(modules: Iterable[Module]) -> list[str]:
-    """Return a sentence for each import of the edge that points to a layer above, or next to the importing one."""
-    found = []
-    for module in modules:
-        if module.name == "edge" or not _inside(module.name, "edge"):
-            continue
-        level, layer = _layer(module.name)
-        for name, line in module.imports:
-            if _inside(name, "edge") and name != "edge":
-                other, imported = _layer(name)
-                if imported != layer and other >= level:
-                    found.append(f"{module.name}:{line} imports {name}")
-    return sorted(set(found))
-
-
-def _layer(name: str) -> tuple[int, str]:
-    """Return the number of a module's layer, and the package of that layer that it is in."""
-    return max(
-        (
-            (level, package)
-            for level, packages in enumerate(EDGE_LAYERS)
-            for package in packages
-            if _inside(name, package)
-        ),
-        key=lambda found: len(found[1]),
-    )
-
-
-def _points_up(module: str, name: str) -> bool:
-    """Whether a module of spark_jobs imports from a layer that is not below its own, or from none that is known."""
-    own, other = (it.split(".")[1] if "." in it else "" for it in (module, name))
-    return own not in ("", other) and LEVELS.get(other, len(LAYERS)) >= LEVELS.get(own, -1)
-
-
-def _inside(name: str, package: str) -> bool:
+def inside(name: str, package: str) -> bool:
+    """Whether a dotted name is a package's, or of something in it."""
     return name == package or name.startswith(f"{package}.")
 
 
-def _all_modules() -> list[Module]:
+def all_modules() -> list[Module]:
+    """Return every module of the product."""
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     return [
         Module(
@@ -188,7 +119,7 @@ def _all_modules() -> list[Module]:
 
 
 def test_every_import_of_every_package_follows_the_rules():
-    modules = _all_modules()
+    modules = all_modules()
 
     assert len(modules) > 30
     assert violations(modules) == []
@@ -206,12 +137,6 @@ def test_every_import_of_every_package_follows_the_rules():
         ("spark_jobs.bronze.load", "from headrace.batch import Batch"),
         ("spark_jobs.bronze.load", "from headrace import batch"),
         ("spark_jobs.bronze.load", "def late():\n    import infra.local.jars"),
-        ("spark_jobs.bronze.load", "from spark_jobs.silver import merge"),
-        ("spark_jobs.state.published", "def late():\n    from spark_jobs.silver.load import load"),
-        ("spark_jobs.load", "from spark_jobs import load_report"),
-        ("spark_jobs.verify.lake", "from spark_jobs.maintenance import maintain"),
-        ("spark_jobs.silver.load", "from spark_jobs import elsewhere"),
-        ("spark_jobs.elsewhere", "from spark_jobs import storage"),
         ("dags.headrace_dags", "from headrace.configuration.lake import LakeFile"),
         ("dags.headrace_dags", "import confluent_kafka"),
         ("infra.local.stack", "from edge.agent import Agent"),
@@ -233,8 +158,6 @@ def test_an_import_that_points_the_wrong_way_is_objected_to(name, source):
     [
         ("edge.agent", "from headrace.position import Position\nfrom edge.delivery.sender import Sender\nimport json"),
         ("edge.delivery.sender", "from . import link\nfrom .link import SourceConnection"),
-        ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
-        ("spark_jobs.silver.merge", "from spark_jobs import quoting\nfrom spark_jobs.silver import types"),
         ("infra.local.airflow", "import dags\nfrom headrace.errors import NeedsOperator"),
         ("infra.local.demo.command", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
         ("headrace.amqp.transport", "from proton.reactor import Container"),
@@ -253,27 +176,3 @@ def test_a_client_imported_in_two_modules_of_a_package_is_objected_to():
     ]
 
     assert violations(modules) == ["bridge imports confluent_kafka in 2 modules: bridge.group, bridge.producer"]
-
-
-def test_the_layers_of_the_edge_point_one_way():
-    modules = _all_modules()
-
-    assert layer_violations(modules) == []
-    inside = {module.name for module in modules if _inside(module.name, "edge")} - {"edge"}
-    assert {_layer(name)[1] for name in inside} == set().union(*EDGE_LAYERS)
-
-
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("edge.records.batcher", "from edge.delivery.outbox import Outbox"),
-        ("edge.delivery.outbox", "from edge.progress import spool"),
-        ("edge.postgres.engine", "from edge.mysql import gtid"),
-        ("edge.snapshot.plan", "from edge.engine_registry import engine_of"),
-        ("edge.engine", "from edge.agent import Agent"),
-    ],
-)
-def test_an_import_against_the_layers_is_objected_to(name, source):
-    (objection,) = layer_violations([Module(name, source)])
-
-    assert objection.startswith(name)

@@ -2,11 +2,11 @@
 
 from collections import deque
 
-from bridge.group.registry import SourceRegistry
-from bridge.kafka.lane import Lane, LaneSettings
-from bridge.kafka.ports import Committed, GroupMetadata
 from bridge.kafka.record_limits import RecordLimits
-from bridge.source.route import SourceRoute
+from bridge.lanes.lane import Lane, LaneSettings
+from bridge.model.ports import Committed, GroupMetadata
+from bridge.model.route import SourceRoute
+from bridge.source.registry import SourceRegistry
 
 TOPIC = "bank"
 

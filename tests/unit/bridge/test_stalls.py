@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.kafka.ports import Committed
-from bridge.source.route import SourceRoute
+from bridge.model.ports import Committed
+from bridge.model.route import SourceRoute
 from bridge.source.session import Session
 from bridge.source.state import SourceState
 from bridge.stalls import STALLED_SECONDS, Stalls

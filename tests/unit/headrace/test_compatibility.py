@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bridge.kafka.position_text import parse
+from bridge.model.position_text import parse
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint

@@ -9,7 +9,7 @@ import yaml
 
 from bridge.deliveries.metrics import STATES as DELIVERY_STATES
 from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.kafka.lane_metrics import LaneMetrics
+from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
 from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX

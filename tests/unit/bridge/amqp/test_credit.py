@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.amqp.credit import CreditManager
-from bridge.amqp.delivery import Accept, Reject, Release
-from bridge.source.inbox import Inbox
+from bridge.model.delivery import Accept, Inbox, Reject, Release
 
 SOURCE = "jakarta/bank"
 CREDIT = 5

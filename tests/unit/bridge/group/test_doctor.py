@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from bridge.group.doctor import look_at_group, look_at_holders
-from bridge.kafka.position_text import PositionText
+from bridge.model.position_text import PositionText
 
 
 class Admin:

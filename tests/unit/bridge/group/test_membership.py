@@ -4,8 +4,8 @@ import pytest
 
 from bridge.group import membership
 from bridge.group.membership import Membership
-from bridge.kafka.ports import InstanceFenced
-from bridge.source.route import SourceRoute
+from bridge.model.ports import InstanceFenced
+from bridge.model.route import SourceRoute
 from headrace.errors import NeedsOperator
 from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
 

@@ -1,7 +1,7 @@
 """Recovery: one request for all that wait; what cannot be read waits, and holds up no other."""
 
 from bridge.group.recovery import Recovery
-from bridge.kafka.ports import Committed
+from bridge.model.ports import Committed
 from headrace.errors import NeedsOperator, NotConnected
 
 HELD = Committed(None, "", "", {})

@@ -3,9 +3,9 @@
 import pytest
 
 from bridge.kafka import record_limits
-from bridge.kafka.ports import Share
 from bridge.kafka.record_limits import FRAME_BYTES, RecordLimits
 from bridge.kafka.topics import Wanted
+from bridge.model.ports import Share
 from headrace.errors import NotConnected
 
 LIMIT = 2000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.amqp.delivery import Accept, Reject, Release
+from bridge.model.delivery import Accept, Reject, Release
 from bridge.requests import worker as module
 from bridge.requests.worker import RequestWorker
 from headrace.configuration.bridge import Kafka

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bridge.source.chain import Gap
+from bridge.model.chain import Gap
 from bridge.source.gap import GapWatch
 from headrace.position import Position
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from bridge.amqp.delivery import Delivery
-from bridge.kafka.ports import Committed
+from bridge.model.delivery import Delivery
+from bridge.model.ports import Committed
 from bridge.source.ready import ReadyQueue
 from bridge.source.session import Session
 

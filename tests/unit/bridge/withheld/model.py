@@ -8,19 +8,19 @@ import json
 import random
 from collections import defaultdict
 
-from bridge.amqp.delivery import Accept, Delivery
-from bridge.group.registry import SourceRegistry
-from bridge.kafka.lane import Lane, LaneSettings
-from bridge.kafka.ports import Committed
-from bridge.kafka.position_text import parse
 from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.table_router import TableRouter
-from bridge.schemas.registered import Ids
-from bridge.source.route import SourceRoute
-from bridge.withheld import records
+from bridge.lanes.lane import Lane, LaneSettings
+from bridge.model import withheld_records as records
+from bridge.model.delivery import Accept, Delivery
+from bridge.model.ports import Committed
+from bridge.model.position_text import parse
+from bridge.model.route import SourceRoute
+from bridge.model.table_router import TableRouter
+from bridge.model.withheld_tables import Withheld
+from bridge.routing.registered_schemas import Ids
+from bridge.source.registry import SourceRegistry
 from bridge.withheld.reader import Found
 from bridge.withheld.releaser import Releaser
-from bridge.withheld.tables import Withheld
 from headrace.batch import CONTENT_ENCODING, Batch, WrittenWith, encode
 from headrace.configuration.bridge import TableTopic
 from headrace.errors import NotConnected, Retryable

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from bridge.kafka.ports import Committed
+from bridge.model.ports import Committed
+from bridge.model.withheld_tables import Withheld, WithheldTable
 from bridge.withheld.releaser import Releaser
-from bridge.withheld.tables import Withheld, WithheldTable
 from headrace.errors import NotConnected
 from headrace.position import Position
 from tests.unit.bridge.withheld.model import SOURCE, Bridge, Broker, Reader, Registry

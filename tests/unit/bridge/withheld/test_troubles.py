@@ -4,18 +4,18 @@ import random
 from types import SimpleNamespace
 
 from bridge.kafka.client import KafkaError
-from bridge.kafka.ports import Committed
-from bridge.kafka.position_text import parse
-from bridge.source.route import SourceRoute
+from bridge.model.ports import Committed
+from bridge.model.position_text import parse
+from bridge.model.route import SourceRoute
+from bridge.model.withheld_records import batch_of
+from bridge.model.withheld_tables import Withheld, WithheldTable
+from bridge.positions import withheld_survey as survey
+from bridge.positions.withheld_survey import known_withheld
+from bridge.routing.withheld_split import divide
 from bridge.source.session import Session
 from bridge.stalls import STALLED_SECONDS, Stalls
-from bridge.withheld import survey
-from bridge.withheld.dividing import divide
 from bridge.withheld.reader import KafkaReader
-from bridge.withheld.records import batch_of
 from bridge.withheld.releaser import Releaser
-from bridge.withheld.survey import known_withheld
-from bridge.withheld.tables import Withheld, WithheldTable
 from headrace.batch import Batch
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
@@ -96,7 +96,7 @@ def test_kafka_that_takes_nothing_for_a_while_is_no_unexpected_error(monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr("tests.unit.bridge.withheld.model.Producer.flush", flush)
-        patched.setattr("bridge.kafka.transaction.COMMIT_SECONDS", 0.01)
+        patched.setattr("bridge.lanes.transaction.COMMIT_SECONDS", 0.01)
         served.send(3)
     assert taken
     served.send(4)
@@ -292,7 +292,7 @@ def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once
 
 def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_released(monkeypatch):
     # when a second table does not fit into what is committed
-    monkeypatch.setattr("bridge.withheld.tables._LONGEST", 60)
+    monkeypatch.setattr("bridge.model.withheld_tables._LONGEST", 60)
     served = Served()
     served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
     served.schemas.refused.add(schema_of("u", 120).value)

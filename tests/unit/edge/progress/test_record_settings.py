@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bridge.source.chain import Next, judge
+from bridge.model.chain import Next, judge
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.record_settings import RecordSettings, fingerprint
 from headrace.configuration.edge import EdgeFile

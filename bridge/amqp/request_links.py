@@ -1,0 +1,235 @@
+"""The links of requests and answers: edges attach to a bridge that listens, or the bridge attaches at a router or broker.
+
+A source's requests go to, and its answers come from, who may send its changes. Called in the receiver's thread.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from bridge.amqp.authorization import Identities
+from bridge.amqp.credit import Later
+from bridge.amqp.sender_links import SenderLinks, Sends
+from bridge.model.delivery import Outcome, Release
+from bridge.requests.message import encode
+from bridge.requests.pending import PendingRequests
+from headrace.amqp.connection import Connection
+from headrace.amqp.links import Decoder, close, release, settle
+from headrace.requests.message import ANSWERS, REQUESTS
+
+_log = logging.getLogger(__name__)
+
+#: Parts of answers of one source that may be in transit or not written yet.
+_CREDIT = 16
+#: A larger message is refused before it is read, in bytes: a part has much less.
+_LARGEST_MESSAGE = 1024 * 1024
+_ATTACH_AGAIN_SECONDS = 5.0
+_SETTLED = 1
+#: Why links are refused by a bridge that carries no requests.
+NOT_CARRIED = ("amqp:not-found", "this bridge carries no requests: its file has no [requests]")
+
+#: Takes the body of a part in: of a source, with a ticket to settle it by.
+Received = Callable[[str, int, bytes], None]
+
+
+def source_of(link: Any) -> str | None:
+    """Return the source of a link to an address of requests or answers; None for another link."""
+    terminus = link.remote_source if link.is_sender else link.remote_target
+    address, prefix = terminus.address or "", REQUESTS if link.is_sender else ANSWERS
+    return address.removeprefix(prefix) if address.startswith(prefix) else None
+
+
+class _Senders(SenderLinks):
+    """The links by which requests go out."""
+
+    def _outbox_of(self, _address: str) -> Sends | None:
+        return self.outboxes[0] if self.outboxes else None
+
+
+class RequestLinks:
+    """The links of all sources."""
+
+    def __init__(
+        self,
+        name: str,
+        sources: Container[str],
+        identities: Identities,
+        refused: Mapping[str, tuple[str, str]],
+        later: Later,
+    ) -> None:
+        self.senders = _Senders(f"{name}/requests", encode, later)
+        self._name = name
+        self._sources = sources
+        self._identities = identities
+        #: Sources that this bridge does not serve now, and why; the receiver's own list.
+        self._refused = refused
+        self._later = later
+        self._decode = Decoder()
+        self._numbers = itertools.count(1)
+        self._pending: PendingRequests | None = None
+        self._received: Received = lambda _source, _ticket, _body: None
+        #: The newest link of each source for answers.
+        self._answers: dict[str, Any] = {}
+        self._unsettled: dict[int, tuple[Any, Any]] = {}
+        self._outgoing: Connection | None = None
+        self._parting = False
+
+    def use(self, sources: Container[str]) -> None:
+        """Go on with the sources of a changed file."""
+        self._sources = sources
+
+    def carry(self, pending: PendingRequests, received: Received) -> None:
+        """Carry requests from now on; before, all links are refused."""
+        self._pending, self._received = pending, received
+        self.senders.outboxes = [pending]
+
+    @property
+    def is_carrying(self) -> bool:
+        """Whether the bridge carries requests at all."""
+        return self._pending is not None
+
+    def send(self, addresses: Iterable[str], sources: Iterable[str]) -> None:
+        """Send what waits, and be there for the answers."""
+        if self._pending is None or self._parting:
+            return
+        for source in sources:
+            self._listen(source)
+        self.senders.send(self._pending, addresses)
+
+    # Where the bridge connected out.
+
+    def attach_by(self, outgoing: Connection) -> None:
+        """Attach by this connection for whatever waits."""
+        self._outgoing = outgoing
+        if self._pending is not None:
+            self.senders.attach_by(outgoing)
+            for source in self._pending.sources():
+                self._listen(source)
+
+    def part(self) -> None:
+        """Attach no more."""
+        self._parting = True
+        self.senders.part()
+
+    def _listen(self, source: str) -> None:
+        if self._outgoing is None or self._parting or source in self._answers or source in self._refused:
+            return
+        outgoing, address = self._outgoing, ANSWERS + source
+        link = outgoing.loop.attach_receiver(
+            outgoing.connection, address, f"{self._name}/{address}/{next(self._numbers)}"
+        )
+        link.answering = source
+        self._answers[source] = link
+        link.flow(_CREDIT)
+
+    # What the other side does.
+
+    def refusal(self, link: Any, source: str, identity: str | None) -> tuple[str, str] | None:
+        """Return why a link may not attach; None when it may."""
+        if not self._identities.may_send(identity, source):
+            return "amqp:unauthorized-access", f"the certificate of {identity!r} is not for source {source[:100]!r}"
+        if self._pending is None:
+            return NOT_CARRIED
+        if source in self._refused:
+            return self._refused[source]
+        if source not in self._sources:
+            return "amqp:not-found", f"source {source[:100]!r} is in no stream of the bridge's file"
+        if link.remote_snd_settle_mode == _SETTLED:
+            return "amqp:not-allowed", "requests and answers are sent unsettled: they are acknowledged one by one"
+        return None
+
+    def opening(self, link: Any, source: str) -> None:
+        """Take the addresses of a link over that may attach."""
+        if link.is_sender:
+            self.senders.opening(link)
+            return
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.max_message_size = _LARGEST_MESSAGE
+        link.answering = source
+
+    def opened(self, link: Any) -> None:
+        """Take a link into use that is up from both sides."""
+        if link.is_sender:
+            self.senders.opened(link)
+            return
+        source = link.answering
+        former = self._answers.get(source)
+        if former == link:
+            return
+        self._answers[source] = link
+        if former is not None:
+            close(former, "amqp:link:stolen", f"a newer link for answers of {source} was attached")
+        link.flow(_CREDIT)
+
+    def closing(self, link: Any, reason: str) -> None:
+        """Forget a link for answers that the other side closed."""
+        source = link.answering
+        if self._answers.get(source) == link:
+            del self._answers[source]
+        if self._outgoing is not None:
+            if reason:
+                _log.warning("answers of %s: link closed by the other side: %s", source, reason)
+            self._later(_ATTACH_AGAIN_SECONDS, partial(self._listen_again, source))
+
+    def delivered(self, link: Any, delivery: Any) -> None:
+        """Take a part of an answer in, once it is complete."""
+        source = link.answering
+        if delivery.aborted:
+            delivery.settle()
+            link.flow(1)
+        elif delivery.readable and not delivery.partial:
+            _, _, body = self._decode(link.recv(delivery.pending))
+            link.advance()
+            if self._pending is None or self._answers.get(source) != link:
+                release(delivery)
+                return
+            ticket = next(self._numbers)
+            self._unsettled[ticket] = (link, delivery)
+            self._received(source, ticket, body)
+
+    def settle(self, ticket: int, outcome: Outcome) -> None:
+        """Settle a part, and give its credit again."""
+        found = self._unsettled.pop(ticket, None)
+        if found is None:
+            # Its connection is gone.
+            return
+        link, delivery = found
+        settle(delivery, outcome)
+        if isinstance(outcome, Release):
+            self._later(outcome.pause, partial(self._give, link))
+        else:
+            self._give(link)
+
+    def refuse(self, source: str, condition: str, description: str) -> None:
+        """Close the link for answers of a source that this bridge does not serve any more."""
+        link = self._answers.pop(source, None)
+        if link is not None:
+            close(link, condition, description)
+
+    def drop(self, connection: Any) -> None:
+        """Forget the links of a connection that is gone."""
+        for source, link in list(self._answers.items()):
+            if link.connection == connection:
+                del self._answers[source]
+        for ticket, (link, _) in list(self._unsettled.items()):
+            if link.connection == connection:
+                del self._unsettled[ticket]
+        self.senders.drop(connection)
+
+    def drop_all(self) -> None:
+        """Forget all links: their connections are gone."""
+        self._outgoing = None
+        self._answers.clear()
+        self._unsettled.clear()
+        self.senders.drop_all()
+
+    def _listen_again(self, source: str) -> None:
+        if self._pending is not None and source in self._pending.sources():
+            self._listen(source)
+
+    def _give(self, link: Any) -> None:
+        if self._answers.get(link.answering) == link:
+            link.flow(1)

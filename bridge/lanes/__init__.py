@@ -1,0 +1,1 @@
+"""Lanes: each one transactional producer, whose transactions carry what sources have ready."""

@@ -1,0 +1,110 @@
+"""One transaction of a lane: the records and positions of all sources that are ready, within bounds.
+
+It holds the parts of sources, also when a call fails in the middle, so that the lane can give each back to its edge. Made by a
+lane (bridge/lanes/lane.py), which decides what an error means.
+"""
+
+import time
+
+from bridge.kafka.record_limits import RecordLimits
+from bridge.lanes.pacing import Pacing
+from bridge.lanes.part import Part
+from bridge.model.ports import Partition, TransactionalProducer
+from bridge.source.registry import SourceRegistry
+from bridge.source.session import Session
+
+#: Seconds that Kafka may take for a commit before its outcome counts as unknown.
+COMMIT_SECONDS = 8.0
+#: A transaction costs Kafka about a millisecond for each partition in it.
+_MOST_PARTITIONS = 100
+#: Positions alone cost much less.
+_MOST_SOURCES = 1000
+#: A transaction ends at this size however short it has collected, in compressed bytes and in records.
+_LARGEST_BYTES = 2 * 1024 * 1024
+_MOST_RECORDS = 10_000
+
+
+class Transaction:
+    """What one transaction holds."""
+
+    def __init__(self, producer: TransactionalProducer, pacing: Pacing, *, isolated: bool) -> None:
+        self._producer = producer
+        self._pacing = pacing
+        self._isolated = isolated
+        self.parts: list[Part] = []
+        self.partitions: set[Partition] = set()
+        self._bytes = self._records = 0
+        #: Whether Kafka's client has begun it.
+        self.has_begun = False
+
+    @property
+    def committed(self) -> list[Part]:
+        """The parts that have something to commit; the others hold repeats, or batches that are sent back."""
+        return [part for part in self.parts if part.has_commit]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no other source."""
+        return (
+            self._isolated
+            or self._bytes > _LARGEST_BYTES
+            or self._records > _MOST_RECORDS
+            or len(self.partitions) >= _MOST_PARTITIONS
+            or len(self.parts) >= _MOST_SOURCES
+        )
+
+    def collect(self, session: Session | None, registry: SourceRegistry, limits: RecordLimits, seconds: float) -> None:
+        """Take deliveries of sessions that are ready, in turn, until there are none, it is full, or `seconds` have passed."""
+        until = time.monotonic() + seconds
+        while session is not None:
+            part = Part(session, registry.states[session.source], limits, registry.schemas)
+            self.parts.append(part)
+            self._take(part, until)
+            self._bytes, self._records = self._bytes + part.bytes, self._records + part.records
+            self.partitions |= part.partitions
+            if self.is_full or time.monotonic() >= until:
+                return
+            session = registry.ready.take(0)
+
+    def commit(self, registry: SourceRegistry, bridge: str) -> float:
+        """Commit it, if there is anything to commit; return the seconds that Kafka took."""
+        parts = self.committed
+        if not parts:
+            return 0.0
+        self._begin()
+        began = time.monotonic()
+        ends = self._flush(parts, began)
+        positions = [each for part in parts for each in part.positions(ends, bridge)]
+        leases = {part.session.source: part.session.token for part in parts}
+        self._producer.commit(positions, registry.ownership.metadata_for(leases), COMMIT_SECONDS)
+        return time.monotonic() - began
+
+    def _flush(self, parts: list[Part], began: float) -> dict[Partition, int]:
+        """Have Kafka take all records; return the offsets after them."""
+        if not any(part.partitions for part in parts):
+            return {}
+        ends = self._producer.flush(COMMIT_SECONDS)
+        # Where nothing was taken for a while, the commit waits for it; but where withheld records end goes with it.
+        while not all(part.has_end(ends) for part in parts) and (left := began + COMMIT_SECONDS - time.monotonic()) > 0:
+            ends = self._producer.flush(left)
+        return ends
+
+    def _take(self, part: Part, until: float) -> None:
+        while (shares := part.next()) is not None:
+            if shares:
+                self._begin()
+                for share in shares:
+                    self._producer.produce(share)
+            if (
+                part.refused is not None
+                or self._bytes + part.bytes > _LARGEST_BYTES
+                or self._records + part.records > _MOST_RECORDS
+                or time.monotonic() >= until
+            ):
+                return
+
+    def _begin(self) -> None:
+        if not self.has_begun:
+            self._pacing.wait_for_end()
+            self._producer.begin()
+            self.has_begun = True

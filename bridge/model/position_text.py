@@ -1,0 +1,63 @@
+"""The text that is committed with an offset: a source's position. Format 3; those before are read as well.
+
+2 POSITION TIME SOURCE BRIDGE      the position `-` while none is known; TIME in ISO 8601, UTC, by the bridge's clock
+3 COMPLETE TIME SOURCE POSITION END TABLES BRIDGE
+                                   of a source that has, or had, withheld tables (bridge/model/withheld_tables.py); up to COMPLETE
+                                   all of it is in its topics, which is what a reader of format 2 wants to know there
+POSITION TIME BRIDGE               in a group of the source's own, by releases up to 0.1
+"""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from bridge.model import withheld_tables as tables
+from bridge.model.withheld_tables import NOTHING, Withheld
+from headrace.errors import CorruptInput
+from headrace.formats import COMMITTED_POSITION
+from headrace.position import Position
+
+_NONE = "-"
+#: The format that knows nothing of withheld tables.
+_WITHOUT = 2
+
+
+class PositionText(NamedTuple):
+    """What the text of an offset holds."""
+
+    position: Position | None
+    at: str
+    #: Empty in the text of a former release.
+    source: str
+    bridge: str
+    #: None where the text does not have it.
+    withheld: Withheld | None = None
+
+
+def position_text(source: str, position: Position | None, bridge: str, withheld: Withheld = NOTHING) -> str:
+    """Return the text for a source's position now: of format 2, which older bridges read, where nothing was ever withheld."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if position is None or withheld == NOTHING:
+        return f"{_WITHOUT} {position or _NONE} {now} {source} {bridge}"
+    complete = withheld.complete(position)
+    return f"{COMMITTED_POSITION.version} {complete} {now} {source} {position} {withheld} {bridge}"
+
+
+def parse(text: str, where: str = "a committed position") -> PositionText:
+    """Return what a text holds; raise CorruptInput when no bridge wrote it, NeedsOperator when a newer one did."""
+    version, _, rest = text.partition(" ")
+    is_numbered = version.isascii() and version.isdigit()
+    if is_numbered:
+        COMMITTED_POSITION.check(int(version[:9]), where)
+    withheld = None
+    try:
+        if not is_numbered:
+            position, at, bridge = text.split(" ", 2)
+            source = ""
+        elif int(version) == _WITHOUT:
+            position, at, source, bridge = rest.split(" ", 3)
+        else:
+            _, at, source, position, end, listed, bridge = rest.split(" ", 6)
+            withheld = tables.parse(end, listed)
+        return PositionText(None if position == _NONE else Position.parse(position), at, source, bridge, withheld)
+    except ValueError as error:
+        raise CorruptInput("the text of a committed offset is none of a bridge's") from error

@@ -1,0 +1,1 @@
+"""Committed positions: how they are read, moved, exported and imported."""

@@ -1,0 +1,196 @@
+"""What Kafka holds for each source of a file, whether or not a bridge runs; moving and forgetting a source."""
+
+import time
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.commits import commit_offsets
+from bridge.kafka.entries import NOBODY, committed_of, read_topics, reading
+from bridge.kafka.errors import translated
+from bridge.model.ports import Committed
+from bridge.model.position_text import position_text
+from bridge.model.route import routes
+from bridge.model.withheld_tables import NOTHING, Withheld
+from bridge.positions.former import read_former
+from headrace.configuration.bridge import BridgeFile
+from headrace.errors import NeedsOperator, ReplicationError
+from headrace.position import Position
+
+_MOVE = "headrace bridge move"
+
+
+def survey(file: BridgeFile) -> list[dict[str, Any]]:
+    """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing."""
+    committed = positions_of(file)
+    return [
+        {
+            "source": source,
+            "stream": stream,
+            "topic": file.topic(stream),
+            "position": str(held.position) if held is not None and held.position is not None else None,
+            "epoch": datetime.fromtimestamp(held.position.epoch, UTC).isoformat()
+            if held is not None and held.position is not None
+            else None,
+            "committed_at": held.at if held is not None else None,
+            "bridge": held.bridge if held is not None else None,
+            "withheld": sorted(withheld_tables(held)),
+            "offsets": [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
+            ],
+        }
+        for stream, section in file.streams.items()
+        for source in section.sources
+        for held in [committed[source]]
+    ]
+
+
+def positions_of(file: BridgeFile, *, stable: bool = False) -> dict[str, Committed | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source.
+
+    With `stable` it raises NotConnected while any of it is in an open transaction: with bridges that work, some always is.
+    """
+    known = routes(file)
+    with reading(file.kafka, file.group, stable=stable) as client:
+        entries = read_topics(client, file.group, {route.topic for route in known.values()})
+    return {source: committed_of(source, entries) or read_former(file.kafka, route) for source, route in known.items()}
+
+
+def withheld_tables(held: Committed | None) -> Collection[str]:
+    """Return the tables whose records wait outside their topics, by a committed position."""
+    return held.withheld.tables.keys() if held is not None and held.withheld is not None else ()
+
+
+def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) -> Committed:
+    """Commit a source's position in the partitions that the file names; return what was committed before.
+
+    Raises NeedsOperator when there is none, when tables of the source are withheld, or when bridges of the group are running:
+    they would commit it in the former ones.
+    """
+    route = routes(file)[source]
+    held = positions_of(file, stable=True)[source]
+    if waiting := withheld_tables(held):
+        raise NeedsOperator(
+            f"{source} has withheld tables, whose records are in its former partition: {', '.join(sorted(waiting))}",
+            hint="Name the former partitions in the file, start the bridges, and have the registry take the tables' schemas; "
+            "move the source once 'headrace bridge positions' shows none.",
+        )
+    if held is None or held.position is None:
+        raise NeedsOperator(
+            f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
+        )
+    nobody = position_text(NOBODY, None, _MOVE)
+    former = [
+        TopicPartition(*place, offset, metadata=nobody)
+        for place, offset in held.offsets.items()
+        if place not in route.places
+    ]
+    commit_position(file, admin, source, held.position, _MOVE, former, seconds=seconds)
+    _delete_withheld(file, admin, held)
+    return held
+
+
+def commit_position(
+    file: BridgeFile,
+    admin: Any,
+    source: str,
+    position: Position,
+    by: str,
+    former: Sequence[Any] = (),
+    *,
+    seconds: float = 20.0,
+) -> None:
+    """Commit a position at the ends of the partitions that the file gives a source, with what `former` ones then hold.
+
+    `by` is noted as the bridge that did it. Raises NeedsOperator when bridges of the group run for longer than `seconds`.
+    """
+    route = routes(file)[source]
+    with translated(f"read the ends of {route.topic}"):
+        wanted = [*route.places, *([route.withheld_place] if route.withheld_place is not None else [])]
+        asked = admin.list_offsets(
+            {TopicPartition(*place): OffsetSpec.latest() for place in wanted}, request_timeout=seconds
+        )
+        ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
+    # Nothing is withheld, and what is there already is none of this source's any more.
+    withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
+    text = position_text(source, position, by, withheld)
+    offsets = [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
+    _commit(file, [*offsets, *former], seconds)
+
+
+def forget(
+    file: BridgeFile, admin: Any, source: str, *, discard_withheld: bool = False, seconds: float = 20.0
+) -> Committed:
+    """Forget the committed position of a source that the file has no more; return what was committed.
+
+    Its records stay, but for withheld ones. Raises NeedsOperator when the file still has the source, when the group holds nothing
+    of it, when tables of it are withheld (unless `discard_withheld`), or when bridges of the group are running: one of them may
+    serve it.
+    """
+    if any(source in stream.sources for stream in file.streams.values()):
+        raise NeedsOperator(
+            f"{source} is in {file.path}: its bridge would find the position again in the source's last record",
+            hint="Take it out of the files of all bridges that share sources with this one, and run this again.",
+        )
+    with reading(file.kafka, file.group) as client:
+        entries = read_topics(client, file.group, {file.topic(stream) for stream in file.streams})
+    held = committed_of(source, entries)
+    if held is None:
+        raise NeedsOperator(
+            f"group {file.group} holds no position of {source} in the topics of {file.path}",
+            hint="Check the name: it is REGION/NAME, as the edge's file has it in [source] name. The file has to have "
+            "the stream that the source was in.",
+        )
+    if (waiting := withheld_tables(held)) and not discard_withheld:
+        raise NeedsOperator(
+            f"{source} has withheld tables, whose records are in no other topic: {', '.join(sorted(waiting))}",
+            hint="Give the source back to the bridges, have the registry take the tables' schemas, and forget it once "
+            "'headrace bridge positions' shows none; or give the records up with --discard-withheld.",
+        )
+    nobody = position_text(NOBODY, None, "headrace bridge forget")
+    _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()], seconds)
+    _delete_withheld(file, admin, held)
+    return held
+
+
+def _delete_withheld(file: BridgeFile, admin: Any, held: Committed) -> None:
+    """Leave no withheld records of a source that is gone to whoever gets its partitions."""
+    if held.withheld is None:
+        return
+    topic, partition = min(held.offsets)
+    withheld = next((file.withheld_topic(stream) for stream in file.streams if file.topic(stream) == topic), "")
+    if withheld:
+        with translated(f"delete withheld records in {withheld}[{partition}]"):
+            for answer in admin.delete_records([TopicPartition(withheld, partition, held.withheld.end)]).values():
+                answer.result()
+
+
+def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
+    """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            commit_offsets(file.kafka, file.group, offsets)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code not in {
+                KafkaError.UNKNOWN_MEMBER_ID,
+                KafkaError.ILLEGAL_GENERATION,
+                KafkaError.REBALANCE_IN_PROGRESS,
+            }:
+                with translated(f"commit positions of group {file.group}"):
+                    raise
+            if time.monotonic() > until:
+                raise _running(file) from error
+            time.sleep(0.5)
+        else:
+            return
+
+
+def _running(file: BridgeFile) -> ReplicationError:
+    return NeedsOperator(
+        f"bridges of the group {file.group} are running",
+        hint="Stop all of them, change their files, run this again, and start them. Edges keep what they have meanwhile.",
+    )

@@ -1,0 +1,1 @@
+"""What headquarters may ask an edge, answered: verification and copies of tables."""

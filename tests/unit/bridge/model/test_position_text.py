@@ -1,0 +1,27 @@
+"""The text of a committed position: what this release writes, and what former ones wrote, is read."""
+
+import pytest
+
+from bridge.model.position_text import PositionText, parse, position_text
+from headrace.errors import CorruptInput
+from headrace.position import Position
+
+AT = Position(0x692010C0, 0x1A2B3C8, 2)
+FORMER = "692010c0/0000000001a2b3c8/00000002 2026-11-01T10:00:00.000Z host/17/0a1b2c3d"
+
+
+def test_a_text_is_read_as_it_was_written():
+    found = parse(position_text("jakarta/bank", AT, "host/17/0a1b2c3d"))
+    assert (found.position, found.source, found.bridge) == (AT, "jakarta/bank", "host/17/0a1b2c3d")
+    assert parse(position_text("jakarta/bank", None, "headrace bridge move")).position is None
+
+
+def test_the_text_of_a_former_release_is_read():
+    assert parse(FORMER) == PositionText(AT, "2026-11-01T10:00:00.000Z", "", "host/17/0a1b2c3d")
+    assert parse("- 2026-11-01T10:00:00.000Z headrace bridge move").bridge == "headrace bridge move"
+
+
+@pytest.mark.parametrize("text", ["", "2", "2 - now", "anything at all really", "2 x y z w"])
+def test_another_text_is_refused(text):
+    with pytest.raises(CorruptInput):
+        parse(text)

@@ -1,0 +1,154 @@
+"""What is registered is remembered; what the registry has lost gets no other id."""
+
+import pytest
+
+from bridge.routing.registered_schemas import RegisteredSchemas, wanted
+from headrace.batch import WrittenWith
+from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.registry.client import Incompatible, NotThere
+from tests.unit.bridge.routing.test_avro_ids import WRITTEN
+
+
+class Registry:
+    """A registry in memory; raises `error` while it is set."""
+
+    def __init__(self) -> None:
+        self.schemas: list[str] = []
+        self.rules: dict[str, str] = {}
+        self.error: Exception | None = None
+        self.requests = 0
+        #: What a rule other than NONE does not allow.
+        self.refused = ""
+
+    def register(self, subject: str, schema: str) -> int:
+        self._request()
+        if schema == self.refused and self.rules.get(subject) != "NONE":
+            raise Incompatible("incompatible")
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        return self.schemas.index(schema) + 1
+
+    def set_compatibility(self, subject: str, rule: str) -> None:
+        self._request()
+        self.rules[subject] = rule
+
+    def schema(self, number: int) -> str:
+        self._request()
+        try:
+            return self.schemas[number - 1]
+        except IndexError:
+            raise NotThere(f"no schema {number}") from None
+
+    def _request(self) -> None:
+        self.requests += 1
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@pytest.fixture
+def registered(registry, monkeypatch):
+    """Registered schemas that ask again at once, and whose lanes wait for nothing."""
+    monkeypatch.setattr("bridge.routing.registered_schemas._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("bridge.routing.registered_schemas._WAIT_SECONDS", 0.0)
+    return RegisteredSchemas(registry)
+
+
+NEEDED = wanted("s.public.t", WRITTEN, "s", "FULL", of_one_table=True)
+
+
+def ask(registered, needed=NEEDED):
+    with pytest.raises(Retryable):
+        registered.ids(needed)
+    registered.turn(0)
+
+
+def test_schemas_are_registered_once_with_the_rule_of_the_stream(registry, registered):
+    ask(registered)
+    ids = registered.ids(NEEDED)
+    before = registry.requests
+    assert registered.ids(NEEDED) == ids == (1, 2)
+    registered.turn(0)
+    assert registry.requests == before
+    assert registry.rules == {"s.public.t-key": "FULL", "s.public.t-value": "FULL"}
+
+
+def test_a_table_without_a_key_has_one_schema(registered):
+    needed = wanted("s.public.t", WrittenWith(1, "public", "t", None, WRITTEN.value), "s", "", of_one_table=True)
+    ask(registered, needed)
+    assert registered.ids(needed).key is None
+
+
+@pytest.mark.parametrize("error", [NotConnected("away"), NeedsOperator("incompatible")])
+def test_a_registry_that_is_away_or_refuses_is_asked_again(registry, registered, error):
+    registry.error = error
+    ask(registered)
+    with pytest.raises(type(error), match=error.message):
+        registered.ids(NEEDED)
+    registry.error = None
+    registered.turn(0)
+    assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_a_change_that_an_operator_allows_is_registered_and_the_rule_of_the_stream_is_set_again(registry, registered):
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    registered.turn(0)
+    with pytest.raises(Incompatible):
+        registered.ids(NEEDED)
+    registry.rules["s.public.t-value"] = "NONE"
+    registered.turn(0)
+    assert registered.ids(NEEDED) == (1, 2)
+    assert registry.rules["s.public.t-value"] == "FULL"
+
+
+def test_an_exception_outlives_a_restart_of_the_bridge(registry, registered):
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    again = RegisteredSchemas(registry)
+    registry.rules["s.public.t-value"] = "NONE"
+    ask(again)
+    assert again.ids(NEEDED) == (1, 2)
+    assert registry.rules["s.public.t-value"] == "FULL"
+
+
+def test_a_rule_that_the_file_loosens_lets_the_change_pass(registry, registered):
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    again = RegisteredSchemas(registry)
+    loose = wanted("s.public.t", WRITTEN, "s", "NONE", of_one_table=True)
+    ask(again, loose)
+    assert again.ids(loose) == (1, 2)
+
+
+def test_what_is_registered_needs_no_registry_that_answers(registry, registered):
+    ask(registered)
+    registry.error = NotConnected("away")
+    registered.look()
+    assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_a_registry_that_was_emptied_is_noticed_and_gives_no_other_ids(registry, registered):
+    ask(registered)
+    held, registry.schemas = registry.schemas, []
+    registered.look()
+    with pytest.raises(NeedsOperator, match=r"has lost schema 1 of s\.public\.t"):
+        registered.ids(NEEDED)
+    registered.turn(0)
+    assert registry.schemas == []
+    # once it is restored, the records go on
+    registry.schemas = held
+    registered.turn(0)
+    assert registered.ids(NEEDED) == (1, 2)
+
+
+def test_an_id_that_is_another_schemas_by_now_is_noticed(registry, registered):
+    ask(registered)
+    registry.schemas = registry.schemas[::-1]
+    registered.look()
+    with pytest.raises(NeedsOperator, match="another schema in place of schema 1"):
+        registered.ids(NEEDED)

@@ -1,0 +1,41 @@
+"""The registry of sources: the state of a source when the group gives it to this bridge or another one, or drops this bridge."""
+
+import pytest
+
+from bridge.model.delivery import Delivery, Release
+from tests.unit.bridge.kafka_double import BridgeParts, metadata
+
+ONE, TWO = SOURCES = "a/one", "a/two"
+
+
+@pytest.fixture
+def parts():
+    made = BridgeParts(*SOURCES)
+    made.registry.assigned(SOURCES, metadata())
+    made.recover()
+    return made
+
+
+def states(parts):
+    return {source: state.figures.state for source, state in parts.registry.states.items()}
+
+
+def test_sources_of_a_bridge_that_the_group_dropped_wait_for_kafka_until_the_group_says_who_has_them(parts):
+    # Nobody may have them: a bridge that is alone cannot join again while too few replicas are up.
+    parts.session(ONE).inbox.put(Delivery(1, 1, {}, "", b""))
+    parts.registry.lost(SOURCES)
+    assert states(parts) == dict.fromkeys(SOURCES, "waiting for Kafka")
+    assert all("group" in state.figures.reason for state in parts.registry.states.values())
+    assert parts.registry.states[ONE].figures.lag is not None
+    # another bridge may have them: edges try their next address, and nothing is committed here
+    assert set(parts.deliverer.refused) == set(SOURCES)
+    assert parts.deliverer.outcomes == {1: Release()}
+    # when the group has admitted the bridge again
+    parts.registry.assigned([TWO], metadata(2))
+    assert states(parts) == {ONE: "elsewhere", TWO: "starting"}
+    assert set(parts.deliverer.refused) == {ONE}
+
+
+def test_sources_that_are_revoked_are_another_bridges(parts):
+    parts.registry.revoked([ONE], 0.0)
+    assert states(parts) == {ONE: "elsewhere", TWO: "serving"}

@@ -1,0 +1,122 @@
+"""What an edge answers to each kind: the data that the command in the region prints, and its exit code."""
+
+import msgspec
+import pytest
+
+from edge.answers.handlers import request_service
+from edge.observability.figures import Figures
+from edge.observability.service import EdgeService
+from headrace.configuration.edge import EdgeFile
+from headrace.findings import Finding
+from headrace.requests.message import content_of, encode, new_request
+from headrace.status.answer import Answer
+from headrace.verify import contract, ranges
+from tests.waiting import eventually
+
+SOURCE = "jakarta/bank"
+
+
+def config(folder, **requests):
+    given = {
+        "source": {
+            "name": SOURCE,
+            "postgresql": {"host": "127.0.0.1", "port": 1, "database": "x", "user": "x", "connect_timeout": 2},
+        },
+        "interconnect": {"url": "amqp://127.0.0.1:1"},
+        "state": {"folder": str(folder)},
+        "requests": requests,
+    }
+    return msgspec.convert(given, EdgeFile)
+
+
+@pytest.fixture
+def answer(tmp_path):
+    service = request_service(config(tmp_path), EdgeService(SOURCE, Figures(), lambda: "a/b/c"))
+
+    def ask(kind, **arguments):
+        service.receive(encode(new_request(SOURCE, kind, "ann", 60, arguments)))
+        text = ""
+        while True:
+            number, _, part, _ = eventually(service.answers.take)
+            service.answers.settled(number)
+            text += part.content
+            if part.last:
+                return part.outcome, content_of(text)
+
+    yield ask
+    service.stop(30)
+
+
+def test_the_status_is_that_of_the_running_edge(answer):
+    outcome, content = answer("status")
+    found = msgspec.convert(content.data, Answer)
+    assert (outcome, content.exit_code) == ("done", 1)
+    assert (found.part, found.running, found.ready, found.address) == ("edge", True, False, "the interconnect")
+    assert [(each.source, each.position) for each in found.sources] == [(SOURCE, "a/b/c")]
+
+
+def test_the_doctor_finds_what_is_wrong_with_a_database_that_is_away(answer):
+    outcome, content = answer("doctor")
+    found = [Finding(**each) for each in content.data]
+    assert (outcome, content.exit_code) == ("done", 3)
+    assert ("connection", "wrong") in [(each.check, each.level) for each in found]
+
+
+def test_a_kind_that_is_not_listed_is_refused(answer):
+    assert answer("snapshot")[0] == "refused"
+
+
+def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answer):
+    outcome, content = answer("verify", **contract.arguments("a" * 16, 0, contract.Open()))
+    reply = msgspec.convert(content.data, contract.Reply)
+    assert (outcome, reply.state, reply.failure.kind) == ("done", "failed", "NotConnected")
+    assert f"{SOURCE}: 127.0.0.1:1/x cannot be reached" in reply.failure.message
+    assert "the edge's file" in reply.failure.hint
+    # The session is over; what comes again has the same answer.
+    outcome, content = answer("verify", **contract.arguments("a" * 16, 1, contract.Tables()))
+    assert "has no such verification any more" in content.data["failure"]["message"]
+    outcome, content = answer("verify", **contract.arguments("a" * 16, 0, None))
+    assert msgspec.convert(content.data, contract.Reply) == reply
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "missing required field"),
+        ({"version": 2, "session": "a" * 16, "step": 0}, "version 2 of the verification format"),
+        ({"version": 1, "session": "x; drop", "step": 0}, "session"),
+        ({"version": 1, "session": "a" * 16, "step": 0, "what": {"do": "sql", "text": "select"}}, "Invalid value"),
+        (
+            contract.arguments(
+                "a" * 16,
+                1,
+                contract.Rows(
+                    table=contract.ComparedTable(name="a.b"),
+                    grid=ranges.grid(ranges.hashes(), 1),
+                    cells=[0],
+                    key_hashes=["' or ''='"],
+                ),
+            ),
+            "key_hashes",
+        ),
+        (
+            contract.arguments(
+                "a" * 16,
+                1,
+                contract.Digests(
+                    table=contract.ComparedTable(name="a.b"), grid=ranges.Grid(span=ranges.hashes(), cells=0)
+                ),
+            ),
+            "its ranges are none",
+        ),
+    ],
+)
+def test_a_forged_verification_is_refused(answer, arguments, words):
+    outcome, content = answer("verify", **arguments)
+
+    assert outcome == "failed"
+    assert words in content.message
+
+
+def test_an_edge_whose_file_allows_nothing_receives_nothing(tmp_path):
+    assert request_service(config(tmp_path, allow=[]), EdgeService(SOURCE, Figures(), str)) is None
