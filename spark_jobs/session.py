@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from headrace import java
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import object_store, sizes
+from spark_jobs import sizes
+from spark_jobs.object_store import log_store
 from spark_jobs.state import retention
 
 #: Settings that a lake file may override.
@@ -96,7 +97,7 @@ def jars() -> list[Path]:
 
 def _all_jars(lake: LakeFile) -> list[Path]:
     found = jars()
-    return found + object_store.jars(lake.root, found[0].parents[1], lake.spark.settings)
+    return found + log_store.jars(lake.root, found[0].parents[1], lake.spark.settings)
 
 
 def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
@@ -113,7 +114,7 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
         settings |= _launch(lake, scratch)
     if not sizes.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
-    settings |= object_store.settings(lake.root, java.jar_folder(), lake.spark.settings)
+    settings |= log_store.settings(lake.root, java.jar_folder(), lake.spark.settings)
     given = dict(lake.spark.settings)
     for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
@@ -129,8 +130,8 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
     made = builder.getOrCreate()
     sizes.follow(made)
     effective = dict(made.sparkContext.getConf().getAll())
-    object_store.check(lake.root, effective)
-    object_store.check_server(made, lake.root, effective)
+    log_store.check(lake.root, effective)
+    log_store.check_server(made, lake.root, effective)
     return made
 
 

@@ -24,8 +24,8 @@ from headrace.errors import NeedsOperator
 from headrace.hold import HeldService
 from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
-from infra.local.prometheus import RULES, Prometheus, program
 from tests.monitoring.rules import shortened
+from tests.servers.prometheus import RULES, Prometheus, program
 from tests.waiting import eventually
 
 GROUPS = {

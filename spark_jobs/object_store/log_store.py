@@ -3,7 +3,7 @@
 Delta's own log stores for S3 exclude writers of one JVM at most: of two drivers that commit the same version one is lost
 without an error, and all streams of a lake share tables. `GCSLogStore` does not help, although it creates a file only if it is
 absent: no setting of Hadoop 3.5 makes a plain `create` on S3 conditional. So a lake on S3 has a log store of ours, whose commits
-S3 itself decides (infra/local/ConditionalLogStore.java), where the server does that. HDFS, ABFS and GCS have a safe default.
+S3 itself decides (ConditionalLogStore.java), where the server does that. HDFS, ABFS and GCS have a safe default.
 Called by session.
 """
 
@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from headrace.errors import ConfigurationError, NeedsOperator
 
 _S3 = frozenset({"s3", "s3a", "s3n"})
-#: Ours.
-CONDITIONAL = "headrace.ConditionalLogStore"
+#: Ours, and the jar that has it (infra/release/java_build.py).
+CONDITIONAL, _JAR = "headrace.ConditionalLogStore", "headrace-log-store.jar"
 #: The operator's word that one driver at a time writes to the lake.
 _ONE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
 #: Delta's own that do not exclude other drivers on S3, and do not report it either.
@@ -53,8 +53,8 @@ def check(root: str, effective: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"{root}: with Delta's log store {store.rpartition('.')[2] if store else 'for S3'} two drivers that commit at the "
             "same time lose a commit without an error",
-            hint=f"Run 'headrace jars object-store', which makes a log store for several drivers ({CONDITIONAL}); or name one in "
-            f"[spark.settings] {_setting(root)}: {_CHOICE}.",
+            hint=f"Run 'make object-store-jars' in a checkout, which makes a log store for several drivers ({CONDITIONAL}); "
+            f"or name one in [spark.settings] {_setting(root)}: {_CHOICE}.",
         )
 
 
@@ -88,7 +88,10 @@ def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
 
 
 def _log_store(folder: Path) -> list[Path]:
-    return sorted((folder / "log-store").glob("*.jar"))
+    """Return the jar of our log store: the wheel's, or in a checkout the one that was made there; none if there is neither."""
+    packaged = Path(__file__).with_name(_JAR)
+    made = folder / "log-store" / _JAR
+    return [packaged] if packaged.exists() else [made] if made.exists() else []
 
 
 def _setting(root: str) -> str:

@@ -1,7 +1,7 @@
 """A MySQL 8.0.15 server from a jar of Maven Central: made, started, stopped, crashed and started again.
 
 It writes the binlog that an edge needs. It comes without a client, and needs two libraries of the system: `python -m
-tests.debezium.mysql_server`, which `make test-debezium` and `make test-registry` run, unpacks it once and adds the libraries that
+tests.servers.mysql`, which `make test-debezium` and `make test-registry` run, unpacks it once and adds the libraries that
 the machine lacks, from apt-get where there is one. Used by tests/fix_mysql.py.
 """
 
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from headrace.errors import NeedsOperator, ReplicationError
-from infra.local import jars
 from infra.local.binlog_server import BinlogServer
 from infra.local.home import readable_copy
+from tests.servers import jars
 
 _NAME = "mysql-8.0.15"
 _ARCHIVE = "mysql-Linux-amd64.tar.gz"

@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.errors import NeedsOperator
-from infra.local import jars
+from infra.local.jars import unpacked
 from infra.local.ports import keep_port, kept_port
 from infra.local.server import Server
+from tests.servers import jars
 
-_CONFIGURATION = Path(__file__).resolve().parents[1] / "artemis"
+_CONFIGURATION = Path(__file__).resolve().parents[2] / "infra" / "artemis"
 #: An AMQP 1.0 header, for SASL: any AMQP broker answers with the same.
 _HELLO = b"AMQP\x03\x01\x00\x00"
 
@@ -111,4 +112,4 @@ class Artemis(Server):
 
 
 def _home() -> Path:
-    return next(jars.unpacked(jars.ARTEMIS).glob("apache-artemis-*"))
+    return next(unpacked(jars.ARTEMIS).glob("apache-artemis-*"))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from infra import sbom
+from infra.release import sbom
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")

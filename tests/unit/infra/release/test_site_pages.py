@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from infra.site_pages import SECTIONS, navigation, rewritten, write
+from infra.release.site_pages import SECTIONS, navigation, rewritten, write
 
 README, EDGE, RUNBOOK = map(PurePosixPath, ("README.md", "docs/edge.md", "docs/runbooks/region.md"))
 
