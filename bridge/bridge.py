@@ -35,7 +35,7 @@ from bridge.stalls import Stalls
 from bridge.withheld.reader import KafkaReader
 from bridge.withheld.releaser import Releaser
 from headrace.backoff import Backoff
-from headrace.certificates.expiry import ConnectionMetrics, Expiry
+from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint

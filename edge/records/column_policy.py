@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from headrace.configuration.policy import ColumnRule
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import Policy as Section
 from headrace.errors import ConfigurationError
 
 #: A key that is too short can be found by trying, and with it the values.

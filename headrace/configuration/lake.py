@@ -12,14 +12,11 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Meta
 
 from headrace.configuration.bridge import SourceName, StreamName
-from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.kafka_settings import Value, as_texts, check_java, check_librdkafka
+from headrace.configuration.databases import MysqlConnection, PostgresqlConnection
+from headrace.configuration.explain import URI
+from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
-from headrace.configuration.mysql import MysqlConnection
-from headrace.configuration.postgresql import PostgresqlConnection
-from headrace.configuration.registry import Registry
-from headrace.configuration.requests import RequestTopics
-from headrace.configuration.texts import URI
+from headrace.configuration.sections import Registry, RequestTopics
 from headrace.errors import ConfigurationError
 
 #: Of Kafka's Java client: the class that fetches a token.

@@ -3,7 +3,7 @@
 No message repeats the server's own, which could hold a value of a row, but for a refused connection. Called by database.py.
 """
 
-from headrace.configuration.mysql import MysqlConnection
+from headrace.configuration.databases import MysqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 #: The server's numbers of an answer, as opposed to those of a client that got none.

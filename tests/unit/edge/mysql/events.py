@@ -12,7 +12,7 @@ from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.position import Position
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import zstandard
 
-from headrace.configuration.policy import ColumnRule, Policy
+from headrace.configuration.edge import ColumnRule, Policy
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,
