@@ -119,7 +119,7 @@ def load(
                 rest=unfinished.rest(before),
                 held=held,
             )
-            tasks = _tasks(lake, context, before, new, since)
+            tasks = _tasks(lake, context, before, new, since, lagging)
             again = behind.to_try(lake, before, lagging, new)
             tasks |= behind.tasks(spark, lake, context, before, high, again)
             if group is not None:
@@ -154,10 +154,15 @@ def load(
 
 
 def _tasks(
-    lake: LakeFile, context: table_task.LoadContext, before: Published, new: BatchProfile, since: Since | None
+    lake: LakeFile,
+    context: table_task.LoadContext,
+    before: Published,
+    new: BatchProfile,
+    since: Since | None,
+    lagging: dict[str, Table],
 ) -> dict[str, TableTask]:
-    """Return what is to be done for each table that has something new, the mark of a copy included."""
-    names = {one.table for one in new.seen} | {one.table for one in new.records if one.mark is not None}
+    """Return what is to be done for each table that has something new and is where the stream is."""
+    names = new.tables() - behind.elsewhere(before, lagging)
     schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
     return {
         name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
