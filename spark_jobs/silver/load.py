@@ -32,7 +32,7 @@ from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import delta_log, name_registry, publication, published, schema_texts
+from spark_jobs.state import bronze_identity, delta_log, name_registry, publication, published, schema_texts
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
@@ -87,9 +87,9 @@ def load(
     with explained(f"silver {stream}"):
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began)
-        before = published.latest(spark, lake, stream)
+        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
-        version = delta_log.version(spark, path)
+        version, commit = delta_log.mark(spark, path)
         lagging = behind.found(spark, lake, before)
         known = before.bronze_version
         idle = not behind.to_try(lake, before, lagging)
@@ -134,7 +134,7 @@ def load(
             aside = partial(session_pool.borrowed, spark, few=few)
             results = tables_load.run(aside, lake, context, tasks, together, on_progress, commit_times)
         left = unfinished.after(before, since, new)
-        after = _after(before, high, results, version, left, started)
+        after = _after(before, high, results, (version, commit), left, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)
@@ -174,7 +174,7 @@ def _after(
     before: Published,
     high: Positions,
     results: dict[str, Table],
-    version: int,
+    bronze: tuple[int, str],
     left: dict[str, Unfinished],
     started: datetime,
 ) -> Published:
@@ -184,8 +184,9 @@ def _after(
         stream=before.stream,
         load=before.load + 1,
         started_at=started,
-        bronze_version=version,
-        bronze_done=version,
+        bronze_version=bronze[0],
+        bronze_commit=bronze[1],
+        bronze_done=bronze[0],
         unfinished=left,
         changes=sum(done.changes for done in results.values()),
         positions=high,
