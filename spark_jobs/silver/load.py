@@ -61,8 +61,6 @@ class SilverReport:
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whose tables were brought up ahead of a load; None of a load.
     group: TableGroup | None = None
-    #: Seconds from the first table's commit until all were published: for so long the newest versions were more than that.
-    exposed_seconds: float = 0.0
     seconds: float = 0.0
 
 
@@ -128,11 +126,10 @@ def load(
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
                 name_registry.record(spark, lake, former, [(stream, name) for name in tasks])
-            commit_times: list[float] = []
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
             aside = partial(session_pool.borrowed, spark, few=few)
-            results = tables_load.run(aside, lake, context, tasks, together, on_progress, commit_times)
+            results = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
         after = _after(before, high, results, (version, commit), left, started)
         worth = group is None and _worth_publishing(before, after)
@@ -148,7 +145,6 @@ def load(
         problems=_problems(after),
         warnings=_new_warnings(before, after),
         group=group,
-        exposed_seconds=monotonic() - min(commit_times) if worth and commit_times else 0.0,
         seconds=monotonic() - began,
     )
 
