@@ -68,3 +68,26 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
     assert lake.load().load is None
     assert CliRunner().invoke(command.lake, asked).exit_code == 0
     assert noop_check.whole(lake.file, "bank")
+
+
+def test_l36_a_stopped_table_stays_stopped_when_nothing_of_it_comes_but_the_marks_of_a_copy(spark, logged_lake):
+    # given a table that stopped, and changes of it since
+    lake = logged_lake()
+    source, _ = lake.feeds
+    marked = (LOG, (), "public.log")
+    source.commit(source.schema(*marked), source.insert("public.log", entry="a"))
+    lake.load()
+    source.commit(source.update("public.log", before={"entry": "a"}, entry="b"), source.insert("public.log", entry="c"))
+    assert "public.log" in lake.load().problems
+    # when the stream goes on without it, and then a copy of it begins, and is cancelled
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    assert "public.log" in lake.load().problems
+    for mark in (source.copy_begins, source.copy_ends):
+        source.commit(mark(*marked))
+        # then it stays stopped
+        assert "public.log" in lake.load().problems
+        assert lake.rows("entry", table="public.log") == [(J, "a")]
+    # and goes on with all that came since it stopped, once it can
+    source.commit(source.schema(LOG, ("entry",), "public.log"), source.insert("public.log", entry="d"))
+    assert lake.load().problems == {}
+    assert lake.rows("entry", table="public.log") == [(J, "b"), (J, "c"), (J, "d")]
