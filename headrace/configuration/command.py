@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from headrace.configuration.explain import Place, Resolved, line_of
+from headrace.configuration.lake import is_reference, is_secret
 from headrace.configuration.load import File, parsed, read
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
@@ -138,7 +139,9 @@ def values(file: File, given: Mapping[str, Any], text: str, resolved: Resolved) 
 
 def _shown(place: Place, value: Any) -> Any:
     # What logs Kafka's Java client in may hold a secret.
-    return "(not shown)" if "jaas" in place[-1] else value
+    if place[:-1] == ("spark", "settings") and is_reference(place[-1], value):
+        return Secret(value).reference
+    return "(not shown)" if "jaas" in place[-1] or (place[0] == "spark" and is_secret(place[-1])) else value
 
 
 def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headrace.errors import ConfigurationError, NeedsOperator
@@ -59,12 +60,25 @@ def check(root: str, effective: Mapping[str, str]) -> None:
 
 
 def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -> None:
-    """Raise ConfigurationError where our log store would rely on what this server does not do."""
+    """Raise ConfigurationError where our log store would rely on what this server does not do.
+
+    Raises NeedsOperator where the keys may not write there.
+    """
     if urlsplit(root).scheme not in _S3 or _chosen(root, effective) != CONDITIONAL:
         return
     place = f"{root}/scratch/{uuid.uuid4().hex}"
     jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way.
-    if not jvm.headrace.ConditionalLogStore.excludes(place, spark._jsc.hadoopConfiguration()):  # noqa: SLF001 - as above.
+    try:
+        excludes = jvm.headrace.ConditionalLogStore.excludes(place, spark._jsc.hadoopConfiguration())  # noqa: SLF001 - as above.
+    except Py4JJavaError as error:
+        if "AccessDenied" not in str(error.java_exception):
+            raise
+        raise NeedsOperator(
+            f"{root}: its server refuses to let these keys write and remove objects under it (403)",
+            hint="Give the keys of loads, maintenance, replays and verification the right to put and delete objects there; "
+            "'lake sql', 'lake tables' and 'lake positions' need to read and list only.",
+        ) from error
+    if not excludes:
         raise ConfigurationError(
             f"{root}: its server puts an object over another one in spite of If-None-Match, so two drivers "
             "that commit at the same time would lose a commit without an error",

@@ -1,6 +1,9 @@
 """Several drivers on S3 (L5): what is refused, since it loses commits, and what is a file system of this machine."""
 
+from unittest.mock import MagicMock
+
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
@@ -61,6 +64,26 @@ def test_on_s3_our_log_store_is_taken_where_it_was_made_and_none_is_named(tmp_pa
     assert [jar.name for jar in log_store.jars(root, tmp_path, {"spark.jars.packages": "mine"})] == [
         "headrace-log-store.jar"
     ]
+
+
+class JavaError(Exception):
+    """What py4j returns of an exception in the JVM, as far as it is looked at."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self._target_id, self._gateway_client = "o1", None
+
+
+def test_l52_keys_that_may_not_write_are_named_before_a_load_begins():
+    """L52: each session tried the server by a PUT, and a 403 was a traceback."""
+    text = "java.nio.file.AccessDeniedException: s3a://b/l/scratch/x: PUT 0-byte object: (Status Code: 403)"
+    spark = MagicMock()
+    spark._jvm.headrace.ConditionalLogStore.excludes.side_effect = Py4JJavaError("", JavaError(text))
+
+    with pytest.raises(NeedsOperator, match="403") as refused:
+        log_store.check_server(spark, "s3a://bucket/lake", {STORE: log_store.CONDITIONAL})
+
+    assert "s3a://bucket/lake" in refused.value.message
 
 
 def test_jars_of_an_object_store_are_asked_for_where_they_are_needed(tmp_path, monkeypatch):
