@@ -11,10 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from edge.engine import Adoption
-from edge.postgres.catalog import check_publication, make_publication, publication_oid
+from edge.postgres.catalog import check_publication, publication_oid
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
+from edge.postgres.publishing import find_refused, make_publication
 from edge.postgres.replication import ReplicationStream, System
 from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
 from edge.postgres.visibility import running
@@ -122,9 +123,12 @@ class SourceSetup(NamedTuple):
         names = self.names
         if publication_oid(self.database, names.publication):
             self.report(f"Found publication {names.publication}: used as it is")
+            for table in find_refused(self.database, names.publication):
+                self.report(
+                    f"The server refuses updates and deletes of {table.quoted}, which it publishes: {table.remedy}"
+                )
             return
-        make_publication(self.database, names.publication, names.tables, names.row_filters)
-        self.report(f"Made publication {names.publication} for {', '.join(names.tables) or 'all tables'}")
+        make_publication(self.database, names.publication, names.tables, names.row_filters, self.report)
 
     def _make_slot(self) -> Slot:
         name = self.names.slot
