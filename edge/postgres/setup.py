@@ -17,7 +17,7 @@ from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.publishing import find_refused, make_publication
 from edge.postgres.replication import ReplicationStream, System
-from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
+from edge.postgres.slot import Slot, check_failover, check_kind, check_log_end, check_server, check_system, find_slot
 from edge.postgres.visibility import running
 from edge.progress.checkpoint import State
 from headrace.configuration.edge import Postgresql
@@ -96,6 +96,8 @@ class SourceSetup(NamedTuple):
                 hint="Put these names back into the configuration, or give this one a state folder of its own.",
             )
         check_kind(slot, checkpoint.database)
+        if self.system.timeline == checkpoint.timeline:
+            check_log_end(self.system.lsn, checkpoint)
         check_publication(self.database, checkpoint)
         if self.names.failover and not slot.failover:
             self._make_failover(slot)
