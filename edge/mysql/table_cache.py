@@ -20,7 +20,7 @@ from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
-from edge.mysql.table_map import TableMap, parse
+from edge.mysql.table_map import TableMap, parse, parse_names
 from edge.records.alterations import Catalog
 from edge.records.column_policy import Policy
 from headrace.configuration.records import Records
@@ -113,14 +113,20 @@ class TableCache:
             return table
         if len(self._described) >= _MOST:
             self._described.clear()
-        described = parse(body, mariadb=self._connector == "mariadb")
-        captured = self.chosen(described.database, described.table) and not self._is_sequence(described)
-        table = self._compiled(described) if captured else None
+        table = self._captured(body)
         if table is not None:
             self._make_current(table)
         self._described[description] = table
         self._last = description, table
         return table
+
+    def _captured(self, body: bytes) -> Table | None:
+        database, name, _ = parse_names(body)
+        # Of a table that is not captured nothing else has to be understood.
+        if not self.chosen(database, name):
+            return None
+        described = parse(body, mariadb=self._connector == "mariadb")
+        return None if self._is_sequence(described) else self._compiled(described)
 
     def statement(self, query: Query) -> tuple[str, Statement]:
         """Return a statement's text and what it means."""
