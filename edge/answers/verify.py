@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from edge.answers.verify_session import Verification
-from edge.records.column_policy import Policy
+from edge.records.column_policy import LeftOut, Policy
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import Request
@@ -101,7 +101,7 @@ def of_policy(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTabl
     """Return what takes out of tables what does not leave; raises ConfigurationError for a policy without its key."""
 
     def leaving(tables: list[SourceTable]) -> list[SourceTable]:
-        policy = Policy(config.policy)
+        policy = Policy.of(config)
         return [_leaving(policy, table) for table in tables if _admitted(policy, table)]
 
     return leaving
@@ -116,7 +116,10 @@ def _leaving(policy: Policy, table: SourceTable) -> SourceTable:
     if not table.captured:
         return replace(table, columns={}, key=(), treated={})
     names = list(table.columns)
-    found = policy.treatments(table.schema, table.name, names, key=())
+    try:
+        found = policy.treatments(table.schema, table.name, names, table.key)
+    except LeftOut:
+        return replace(table, columns={}, key=(), treated={}, captured=False)
     treated = {name: each.action for name, each in zip(names, found, strict=True) if each is not None}
     treated |= {
         name: f"as in {above}"
