@@ -31,7 +31,9 @@ def build(into: Path) -> list[Path]:
         _copy_tracked(tree)
         sdist = _built("sdist", tree, into)
         with tarfile.open(sdist) as archive:
-            archive.extractall(source, filter="data")
+            # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
         wheel = _built("wheel", unpacked, into)
     made = [sdist, wheel, sbom.write(into / f"headrace-{__version__}.cdx.json").absolute()]

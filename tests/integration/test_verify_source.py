@@ -103,7 +103,7 @@ def test_a_table_whose_row_security_would_hide_rows_is_refused(database):
     name = f"auditor_{database.name}"
     database.execute(
         "CREATE TABLE accounts (id int PRIMARY KEY); INSERT INTO accounts VALUES (1), (2);"
-        "ALTER TABLE accounts ENABLE ROW LEVEL SECURITY; CREATE POLICY some ON accounts USING (id = 1);"
+        "ALTER TABLE accounts ENABLE ROW LEVEL SECURITY; CREATE POLICY first_only ON accounts USING (id = 1);"
         f"CREATE ROLE {name} LOGIN; GRANT SELECT ON accounts TO {name}"
     )
     try:
