@@ -6,19 +6,23 @@ at (edge/postgres/monitor.py, edge/mysql/monitor.py).
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from edge.database import Database
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures, look_seconds
 from edge.progress.checkpoint import Checkpoint
+from edge.records.column_policy import Policy, PolicyTable, unused_words
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 
 _log = logging.getLogger(__name__)
 
+#: Between looks at the whole catalog for rules of the policy that match nothing, in seconds.
+_POLICY_SECONDS = 3600.0
 
 Connection = TypeVar("Connection", bound=Database)
 #: A checkpoint of the engine's kind.
@@ -35,13 +39,17 @@ class Watch(ABC, Generic[Connection, C]):
         checkpoint: Callable[[], C],
         figures: Figures,
         outbox: Outbox,
+        left_out: Mapping[str, str],
     ) -> None:
+        """`left_out`: by table, why the policy lets nothing of it leave, as the sessions find it."""
         self._config = config
         #: Returns a new connection; raises NotConnected or NeedsOperator.
         self._connect = connect
         self._checkpoint = checkpoint
         self._figures = figures
         self._outbox = outbox
+        self._left_out = left_out
+        self._policy_looked_at: float | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
@@ -54,6 +62,20 @@ class Watch(ABC, Generic[Connection, C]):
     @abstractmethod
     def look(self, connection: Connection) -> None:
         """Look once."""
+
+    @abstractmethod
+    def policy_tables(self, connection: Connection) -> Iterable[PolicyTable]:
+        """Return the tables that are captured but for the policy, with their columns."""
+
+    def look_at_policy(self, connection: Connection) -> None:
+        """Warn of tables that the policy leaves out, and now and then look for rules of it that match nothing."""
+        self.warn("left out by policy", "; ".join(list(self._left_out.values())))
+        now = time.monotonic()
+        if self._policy_looked_at is None or now - self._policy_looked_at > _POLICY_SECONDS:
+            policy = Policy.of(self._config)
+            unused = policy.unused(self.policy_tables(connection)) if policy.has_rules else []
+            self.warn("policy", unused_words(unused))
+            self._policy_looked_at = now
 
     def warn(self, name: str, words: str) -> None:
         """Keep a warning among the figures while it holds, that is until `words` are empty, and log it when it begins."""

@@ -3,16 +3,19 @@
 A part is imported only when its subcommand is called, so `headrace --help` is quick and an edge needs no Spark.
 """
 
+import contextlib
 import logging
+import os
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from headrace import __version__, logs
-from headrace.errors import UNEXPECTED, ReplicationError
+from headrace.errors import UNEXPECTED, ConfigurationError, NeedsOperator, ReplicationError
 
 _ABOUT = {
     "ask": "Ask the edge of a source how it is, from headquarters.",
@@ -40,6 +43,39 @@ _OWN = (
 )
 
 
+#: The extra of pyproject.toml that a command needs, else the one that has a module.
+_EXTRA_OF_COMMAND = {
+    "ask": "bridge", "bridge": "bridge", "console": "console", "demo": "edge,bridge,spark,airflow,console,local",
+    "down": "local", "edge": "edge", "lake": "spark", "up": "local", "verify": "spark",
+}  # fmt: skip
+_EXTRA_OF_MODULE = {
+    "confluent_kafka": "bridge", "cryptography": "edge", "delta": "spark", "deltalake": "console", "jinja2": "console",
+    "markupsafe": "console", "pg_embed": "local", "prompt_toolkit": "spark", "proton": "edge", "psutil": "local",
+    "psycopg": "edge", "py4j": "spark", "pymysql": "edge", "pyspark": "spark", "starlette": "console", "uvicorn": "console",
+}  # fmt: skip
+
+
+def _missing(command: str, error: ModuleNotFoundError) -> Exception:
+    """Return the error of a command whose packages are not installed; the error itself where no extra has the module."""
+    module = (error.name or "").partition(".")[0]
+    if module not in _EXTRA_OF_MODULE:
+        return error
+    extra = _EXTRA_OF_COMMAND.get(command, _EXTRA_OF_MODULE[module])
+    return ConfigurationError(
+        f"'headrace {command}' needs the package {module!r}, which is not installed",
+        hint=f"Install Headrace with the extra that has it: pip install 'headrace-{__version__}-py3-none-any.whl[{extra}]'",
+    )
+
+
+@contextlib.contextmanager
+def _reader() -> Iterator[None]:
+    """Need somebody who reads the output: Click's exit code for a closed pipe is 1, which means here that the answer is no."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise NeedsOperator("standard output takes nothing more: whatever read it has ended") from error
+
+
 class _Parts(click.Group):
     """A group whose subcommands come from entry points, loaded on use."""
 
@@ -53,12 +89,23 @@ class _Parts(click.Group):
         try:
             command = part.load()
         except ModuleNotFoundError as error:
-            raise click.ClickException(
-                f"'headrace {name}' needs the package {error.name!r}. Install Headrace with the extra that has it.",
-            ) from error
+            raise _missing(name, error) from error
         if not isinstance(command, click.Command):
             raise TypeError(f"{part.value} is no command")
         return command
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Read the command line; `--help` prints."""
+        with _reader():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand, which imports what it needs when it needs it."""
+        try:
+            with _reader():
+                return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise _missing(ctx.invoked_subcommand or "", error) from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -99,6 +146,23 @@ def root(context: click.Context, *, verbose: bool, log_format: str, log_level: s
 
 def main() -> NoReturn:
     """Run the command; exit with the code of its error, or 0."""
+    try:
+        _run()
+    finally:
+        _give_up_output()
+
+
+def _give_up_output() -> None:
+    """Give up what a reader that is gone did not take: Python would end with a status of its own, 120, for what is left."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run() -> NoReturn:
     arguments = sys.argv[1:]
     try:
         # A command that ends by Context.exit comes back with its code.

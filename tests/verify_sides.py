@@ -29,6 +29,9 @@ class Frames:
     def problem(self, name):
         return "its key was changed" if name == "public.stopped" else None
 
+    def copying(self, source, name):
+        return f"its copy from {source} is not complete" if name == "public.copied" else None
+
 
 def address(dsn, **changes) -> PostgresqlConnection:
     given = parse_dsn(dsn)

@@ -3,13 +3,14 @@
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from edge.delivery.link import SourceConnection
 from edge.delivery.outbox import Outbox
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
+from edge.records.column_policy import LeftOut, Policy, PolicyTable, unused_words
 from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile, Mysql, Postgresql
 from headrace.findings import Check, Finding
@@ -22,6 +23,8 @@ _LOCAL = ("127.", "localhost", "::1", "/")
 _SPACE = 64 << 20
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
 _PATIENCE = 5.0
+#: So many tables are named; of more there is a count.
+_NAMED = 10
 _NO_CREDIT = (
     "Does a bridge run that receives from this source's address? Its log shows whether it waits for Kafka or for an operator. "
     "Logs of routers between show whether their policy permits the address."
@@ -124,6 +127,29 @@ def _megabytes(number: int) -> str:
 
 
 CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, checkpoint, certificates, interconnect)
+
+
+def policy_findings(policy: Policy, tables: Sequence[PolicyTable]) -> Iterator[Finding]:
+    """Yield the rules of a policy that match none of these tables, and the tables that it leaves out because of their keys."""
+    if not policy.has_rules:
+        return
+    problems = []
+    for table in tables:
+        try:
+            if policy.admits(table.schema, table.name):
+                policy.treatments(*table)
+        except LeftOut as problem:
+            problems.append(problem)
+    if problems:
+        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        summary = "; ".join(problem.message for problem in problems[:_NAMED]) + more
+        yield Finding("policy", "wrong", summary, problems[0].hint)
+    unused = policy.unused(tables) if tables else []
+    if unused:
+        fix = "Correct or remove them in [policy] of the edge's file. PostgreSQL distinguishes names by case."
+        yield Finding("policy", "warning", unused_words(unused), fix)
+    if not problems and not unused:
+        yield Finding("policy", "ok", "every rule matches something, and no table is left out because of its key")
 
 
 def tls(names: Postgresql | Mysql, what: str, *, on: bool) -> Finding:

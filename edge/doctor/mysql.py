@@ -7,13 +7,13 @@ is restarted, so they belong into its configuration too.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from edge.doctor.machine import tls
+from edge.doctor.machine import policy_findings, tls
 from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
 from edge.mysql.ddl import tokens
 from edge.mysql.snapshot_columns import quoted
-from edge.mysql.table_cache import SYSTEM, Chosen
+from edge.mysql.table_cache import SYSTEM, Chosen, described_columns
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.findings import Check, Finding
@@ -115,7 +115,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
 
 def tables(context: CheckContext) -> Iterator[Finding]:
     """Look at tables without key, tables that do not roll back, and character sets that are not read."""
-    chosen = Chosen(context.names.databases, context.names.tables, Policy(context.config.policy))
+    chosen = Chosen(context.names.databases, context.names.tables, Policy.of(context.config))
     listed = [
         (str(database), str(table), str(engine or ""), bool(keyed))
         for database, table, engine, keyed in context.database.rows(_TABLES)
@@ -150,13 +150,19 @@ def tables(context: CheckContext) -> Iterator[Finding]:
         )
 
 
+def policy(context: CheckContext) -> Iterator[Finding]:
+    """Look for rules of the policy that match nothing, and for tables to which one cannot apply."""
+    rules = Policy.of(context.config)
+    yield from policy_findings(rules, list(described_columns(context.database, context.names)))
+
+
 def foreign_keys(context: CheckContext) -> Iterator[Finding]:
     """Look for tables whose rows a foreign key changes: the server does that below its log.
 
     What a foreign key does is in `information_schema.referential_constraints`, which is empty for a user that may only SELECT. So
     the table's own statement is read.
     """
-    chosen = Chosen(context.names.databases, context.names.tables, Policy(context.config.policy))
+    chosen = Chosen(context.names.databases, context.names.tables, Policy.of(context.config))
     found = [
         table for table in _pairs(context.database.rows(_REFERRING)) if chosen(*table) and _cascades(context, *table)
     ]
@@ -214,4 +220,13 @@ _REFERRING = """
     select distinct table_schema, table_name from information_schema.key_column_usage
     where referenced_table_name is not null order by 1, 2
 """
-CHECKS: tuple[Check[CheckContext], ...] = (connection, settings, retention, server_id, checkpoint, tables, foreign_keys)
+CHECKS: tuple[Check[CheckContext], ...] = (
+    connection,
+    settings,
+    retention,
+    server_id,
+    checkpoint,
+    tables,
+    policy,
+    foreign_keys,
+)

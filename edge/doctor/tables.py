@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
+from edge.doctor.machine import policy_findings
 from edge.doctor.postgres import CheckContext
 from edge.postgres import publishing
+from edge.postgres.catalog import published_columns
 from edge.postgres.errors import quoted
+from edge.records.column_policy import Policy
 from headrace.findings import Check, Finding
 
 _PUBLISHED = files("edge.doctor").joinpath("published.sql").read_text(encoding="utf-8")
@@ -182,6 +185,12 @@ def select_privilege(context: CheckContext) -> Iterator[Finding]:
         yield Finding("select privilege", "ok", f"{context.names.user} may read all published tables")
 
 
+def policy(context: CheckContext) -> Iterator[Finding]:
+    """Look for rules of the policy that match nothing, and for tables to which one cannot apply."""
+    rules = Policy.of(context.config)
+    yield from policy_findings(rules, list(published_columns(context.database, context.names.publication)))
+
+
 def _tables(context: CheckContext) -> list[Published]:
     return [Published(*row) for row in context.database.rows(_PUBLISHED, context.names.publication)]
 
@@ -198,4 +207,12 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-CHECKS: tuple[Check[CheckContext], ...] = (may_make, publication, identities, unlogged, select_privilege, cost)
+CHECKS: tuple[Check[CheckContext], ...] = (
+    may_make,
+    publication,
+    identities,
+    unlogged,
+    select_privilege,
+    policy,
+    cost,
+)

@@ -41,6 +41,7 @@ class MysqlEngine:
         self._gtids = GtidProgress()
         # Of files that are whole, by their numbers: a session that follows need not read them again.
         self._undecided: dict[int, dict[str, int]] = {}
+        self._left_out: dict[str, str] = {}
 
     def open(self, checkpoint: MysqlCheckpoint, former_pid: int) -> "MysqlSession":
         """Return a session whose server and binlog agree with the checkpoint."""
@@ -58,7 +59,9 @@ class MysqlEngine:
             database.close()
             raise
         again = BinlogReader(self._names, source, database, checkpoint.base, self._undecided)
-        return MysqlSession(self._config, self._names, self._engine, self._gtids, stream, database, again)
+        return MysqlSession(
+            self._config, self._names, self._engine, self._gtids, stream, database, again, self._left_out
+        )
 
     def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
@@ -66,7 +69,7 @@ class MysqlEngine:
 
     def watch(self, checkpoint: Callable[[], MysqlCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at settings and binlog."""
-        return Watch(self._config, self._database, checkpoint, figures, outbox)
+        return Watch(self._config, self._database, checkpoint, figures, outbox, self._left_out)
 
     def initialise(
         self, checkpoint: MysqlCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
@@ -116,7 +119,9 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         stream: ReplicationStream,
         database: Database,
         prepared_reader: BinlogReader,
+        left_out: dict[str, str],
     ) -> None:
+        self._left_out = left_out
         self._config, self._names, self._engine, self._gtids = config, names, engine, gtids
         self._stream, self._database, self._prepared_reader = stream, database, prepared_reader
         self._charsets: dict[int, str] = {}
@@ -134,7 +139,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         if history is not None:
             query = "select concat(table_schema, '.', table_name) from information_schema.tables"
             history.forget_dropped({str(name): str(name) for (name,) in self._database.rows(query)})
-        policy = Policy(self._config.policy)
+        policy = Policy.of(self._config, self._left_out)
         self._tables = TableCache(
             connector=self._engine,
             source=self._config.source.name,

@@ -1,7 +1,7 @@
 """What MariaDB and MySQL complain of, by who must act: NotConnected for the loop, NeedsOperator with what fixes it.
 
-Errors are known by their numbers. The server's words are passed on by their first line, which names objects; a statement's
-values are never in them, because the edge sends none.
+Errors are known by their numbers. The server's words are passed on by their first line, which names objects, but not those of
+statements over rows: these quote values.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,19 @@ _NO_BINLOG, _HOST_BLOCKED, _READING_FAILED, _TLS_REQUIRED, _NO_EVENTS = 1381, 11
 _PASSING = frozenset({1205, 1213, 1412, 1317, 1969, 3024})
 #: What ends a connection: it is lost, killed, idle for too long, or the server goes.
 _ENDING = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2055, 4031})
+
+
+#: What is wrong with a statement, by the server's number.
+_STATEMENT_WRONG = {
+    1054: "names a column that does not exist",
+    1064: "is not valid SQL",
+    1142: "is not permitted to the user",
+    1146: "names a table that does not exist",
+    1292: "meets a value that is not of the type that it needs",
+    1305: "uses a function that does not exist",
+    1365: "divides by zero",
+    1690: "meets a value that is out of range",
+}
 
 
 class ServerIdTaken(LogTaken):
@@ -87,8 +100,10 @@ def statement_failed(number: int, words: str, address: str) -> ReplicationError:
         return Retryable(f"server {address}: {line}")
     if number in _ENDING:
         return NotConnected(f"server {address}: {line}")
+    # The server's words quote values: of rows that a condition casts, and of the condition.
+    what = _STATEMENT_WRONG.get(number, "cannot be run")
     return NeedsOperator(
-        f"server {address}: {line}",
+        f"server {address}: a statement over the table {what} (error {number})",
         hint="Check the condition that was given, the table's columns, and that the user may select from the table.",
     )
 

@@ -31,7 +31,7 @@ class MysqlRetirement:
     def __init__(
         self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"], checkpoint: MysqlCheckpoint | None
     ) -> None:
-        self._chosen = Chosen(names.databases, names.tables, Policy(config.policy))
+        self._chosen = Chosen(names.databases, names.tables, Policy.of(config))
         self.steps = [f"the server keeps nothing for the edge; its user {names.user} may be dropped"]
         self._database = Database(names, config.source.name)
         try:

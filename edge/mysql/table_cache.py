@@ -5,13 +5,16 @@ described otherwise. Queries the catalog only for what the log does not have: wh
 bytes are an address or a UUID, and which columns are the period of a table with versions.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, code, treated, without_zero_dates
+from edge.mysql.connection import Database
 from edge.mysql.ddl import Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
@@ -22,9 +25,13 @@ from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
 from edge.mysql.table_map import TableMap, parse, parse_names
 from edge.records.alterations import Catalog
-from edge.records.column_policy import Policy
+from edge.records.column_policy import LeftOut, Policy, PolicyTable
+from headrace.configuration.edge import Mysql
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
 
 #: The servers' own.
 SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
@@ -53,6 +60,23 @@ class Chosen:
         else:
             chosen = database in self._databases if self._databases else database not in SYSTEM
         return chosen and self._policy.admits(database, table)
+
+
+_CATALOG = """
+select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
+from information_schema.columns c join information_schema.tables t
+    on t.table_schema = c.table_schema and t.table_name = c.table_name
+where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
+"""
+
+
+def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]:
+    """Yield the captured tables, and those that the policy keeps back, with columns and primary key."""
+    chosen = Chosen(names.databases, names.tables, Policy(Section()))
+    for (schema, table), rows in groupby(database.rows(_CATALOG), key=lambda row: (str(row[0]), str(row[1]))):
+        if chosen(schema, table):
+            columns = [(str(name), bool(keyed)) for _, _, name, keyed in rows]
+            yield PolicyTable(schema, table, [name for name, _ in columns], [name for name, keyed in columns if keyed])
 
 
 class Copied(NamedTuple):
@@ -126,7 +150,13 @@ class TableCache:
         if not self.chosen(database, name):
             return None
         described = parse(body, mariadb=self._connector == "mariadb")
-        return None if self._is_sequence(described) else self._compiled(described)
+        if self._is_sequence(described):
+            return None
+        try:
+            return self._compiled(described)
+        except LeftOut as problem:
+            _log.warning("%s. %s", problem.message, problem.hint)
+            return None
 
     def statement(self, query: Query) -> tuple[str, Statement]:
         """Return a statement's text and what it means."""

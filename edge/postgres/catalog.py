@@ -10,11 +10,14 @@ Columns are read when a table is announced that is not known, or is not as it wa
 last through renaming, and it is known which rows have values in them.
 """
 
+from collections.abc import Iterator
+
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.relations import Relation
 from edge.records.alterations import Catalog
+from edge.records.column_policy import PolicyTable
 from headrace.errors import NeedsOperator
 
 
@@ -35,6 +38,35 @@ def check_publication(database: Database, checkpoint: PostgresCheckpoint) -> Non
         f"{gone}: changes after {checkpoint.confirmed_lsn} may not have been published",
         hint=CAPTURE_AGAIN,
     )
+
+
+_PUBLISHED = """
+select n.nspname::text, c.relname::text,
+    array(select attname::text from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped),
+    array(
+        select a.attname::text
+        from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey::int2[])
+        where i.indrelid = c.oid
+          and case c.relreplident when 'i' then i.indisreplident else i.indisprimary and i.indimmediate end
+    ),
+    array(
+        select array[above_space.nspname::text, above.relname::text]
+        from pg_partition_ancestors(c.oid) as ancestor (oid)
+        join pg_class above on above.oid = ancestor.oid join pg_namespace above_space on above_space.oid = above.relnamespace
+        where above.oid <> c.oid
+    )
+from pg_publication_tables p
+join pg_namespace n on n.nspname = p.schemaname
+join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+where p.pubname = %s
+"""
+
+
+def published_columns(database: Database, publication: str) -> Iterator[PolicyTable]:
+    """Yield the tables of a publication, and those that they are partitions of, with columns and key."""
+    for schema, name, columns, key, above in database.rows(_PUBLISHED, publication):
+        for of, table in ((schema, name), *above):
+            yield PolicyTable(of, table, columns, key)
 
 
 _KEY = """

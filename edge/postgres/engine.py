@@ -50,13 +50,14 @@ class PostgresEngine:
         # Over all sessions: what one decoded may become visible when another one copies.
         self._unseen = Unseen()
         self._outbox: Outbox | None = None
+        self._left_out: dict[str, str] = {}
 
     def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
         sent = self._outbox.sent.commit if self._outbox is not None else 0
         stream, database = open_stream(self._names, source, checkpoint, former_pid, sent)
-        return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen)
+        return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen, self._left_out)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
@@ -65,7 +66,7 @@ class PostgresEngine:
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
         self._outbox = outbox
-        return Watch(self._config, self._database, checkpoint, figures, outbox, self._labels)
+        return Watch(self._config, self._database, checkpoint, figures, outbox, self._left_out, self._labels)
 
     def initialise(
         self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
@@ -111,11 +112,12 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         database: Database,
         labels: KnownLabels,
         unseen: Unseen,
+        left_out: dict[str, str],
     ) -> None:
         self._source = config.source.name
         self._names = names
         self._config = config
-        self._policy = Policy(config.policy)
+        self._policy = Policy.of(config, left_out)
         self._stream = stream
         self._database = database
         self._labels = labels
@@ -153,7 +155,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
 
     def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
-        return SnapshotReader(self._names, self._source, self._policy.admits_name)
+        return SnapshotReader(self._names, self._source, self._policy)
 
     @property
     def passed(self) -> int:

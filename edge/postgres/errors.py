@@ -95,12 +95,25 @@ def running(state: str | None, words: str, address: str, user: str) -> Replicati
     return NotConnected(f"database {address}: {line}")
 
 
+#: What is wrong with a statement, by SQLSTATE or its class.
+_STATEMENT_WRONG = {
+    "22": "meets a value that is not of the type, or in the range, that it needs",
+    "42": "is not valid SQL",
+    "42703": "names a column that does not exist",
+    "42P01": "names a table that does not exist",
+    "42883": "uses an operator or function that does not exist for these types",
+}
+
+
 def statement_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a question that an operator's own condition is part of."""
     if state is not None and state[:2] in {"22", "42", "0A", "2B", "54"} and state != "42501":
+        # The server's words quote values: of rows that a condition or a row filter casts, and of the condition.
+        what = _STATEMENT_WRONG.get(state) or _STATEMENT_WRONG.get(state[:2], "cannot be run")
         return NeedsOperator(
-            f"database {address}: {_first_line(words)}",
-            hint="Check the condition that was given, and the table's columns.",
+            f"database {address}: a statement over the table {what} (SQLSTATE {state})",
+            hint="Check the condition that was given, the row filter of the publication, and the table's columns. The server's "
+            "log has its own words.",
         )
     return running(state, words, address, user)
 

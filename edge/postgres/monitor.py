@@ -5,16 +5,17 @@ PostgreSQL 18 only warns when a publication vanishes under a running stream, and
 a few seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from edge import watch
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
-from edge.postgres.catalog import check_publication, enum_labels
+from edge.postgres.catalog import check_publication, enum_labels, published_columns
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.failover import guard
 from edge.postgres.slot import check_log_end, log_end, present_slot, retained_bytes, timeline
+from edge.records.column_policy import PolicyTable
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import Retryable
 
@@ -37,11 +38,12 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
         checkpoint: Callable[[], PostgresCheckpoint],
         figures: Figures,
         outbox: Outbox,
+        left_out: Mapping[str, str],
         labels: KnownLabels,
     ) -> None:
         # Before the thread starts.
         self._labels = labels
-        super().__init__(config, connect, checkpoint, figures, outbox)
+        super().__init__(config, connect, checkpoint, figures, outbox, left_out)
 
     def look(self, connection: Database) -> None:
         """Look once."""
@@ -61,6 +63,11 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
         self._look_at_labels(connection)
         self.warn_of(retained)
         self.warn("slot", _UNRESERVED if slot.wal_status == "unreserved" else "")
+        self.look_at_policy(connection)
+
+    def policy_tables(self, connection: Database) -> Iterable[PolicyTable]:
+        """Return the published tables with their columns."""
+        return published_columns(connection, self._checkpoint().publication)
 
     def _look_at_labels(self, connection: Database) -> None:
         """Have the next session compare the labels of enum types when they are others: the log has no record of that."""

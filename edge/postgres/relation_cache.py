@@ -17,7 +17,7 @@ from edge.postgres.relations import Relation, known_columns, string, table_schem
 from edge.postgres.rows import Table
 from edge.postgres.types import OIDS
 from edge.records.alterations import Catalog, TableDescription
-from edge.records.column_policy import Policy, Treatment
+from edge.records.column_policy import LeftOut, Policy, Treatment
 from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
 from headrace.configuration.records import Records
 
@@ -56,7 +56,13 @@ class RelationCache:
         name, key = (relation.schema, relation.table), self._key(relation)
         admitted = self._policy.admits(*name)
         columns = [column.name for column in relation.columns]
-        treatments = self._policy.treatments(*name, columns, key) if admitted else [None] * len(columns)
+        treatments: list[Treatment | None] = [None] * len(columns)
+        if admitted:
+            try:
+                treatments = self._policy.treatments(*name, columns, key)
+            except LeftOut as problem:
+                _log.warning("%s. %s", problem.message, problem.hint)
+                admitted = False
         debezium_types = [
             _treated(treatment)
             if treatment

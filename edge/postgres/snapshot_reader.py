@@ -10,8 +10,10 @@ import struct
 from collections.abc import Callable
 
 from edge.postgres.connection import Database
+from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD
 from edge.postgres.snapshot_table import SnapshotTable, describe, named, published, shape
+from edge.records.column_policy import Policy
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Described
@@ -105,16 +107,15 @@ set idle_in_transaction_session_timeout = '1min'
 class SnapshotReader(ChunkReader[Database, SnapshotTable]):
     """A connection that reads chunks of published tables."""
 
-    def __init__(self, config: Postgresql, source: str, admits: Callable[[str], bool]) -> None:
+    def __init__(self, config: Postgresql, source: str, policy: Policy) -> None:
         super().__init__(Database(config, source))
         self._publication = config.publication
-        # Whether the policy lets a table's rows leave the region.
-        self._admits = admits
+        self._policy = policy
         self._database.rows(_SETTINGS)
 
     def published(self) -> list[str]:
         """Return the tables of the publication."""
-        return list(filter(self._admits, published(self._database, self._publication)))
+        return list(filter(self._policy.admits_name, published(self._database, self._publication)))
 
     def named(self, name: str) -> list[str]:
         """Return the names under which the publication carries a table."""
@@ -122,12 +123,16 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table, with the planner's estimate of its rows."""
-        if not self._admits(name):
+        if not self._policy.admits_name(name):
             raise NeedsOperator(
                 f"table {name} does not leave the region: [policy] keeps it",
                 hint="Name it in [policy] include_tables, or take it out of exclude_tables.",
             )
         table = describe(self._database, self._publication, name)
+        relation = Relation.parse(table.messages[-1], {})
+        columns = [column.name for column in relation.columns]
+        # Raises for a table that the stream leaves out.
+        self._policy.treatments(relation.schema, relation.table, columns, table.key_names)
         (plan,) = self._database.checked_rows(table.estimate(where))[0][0]
         return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names, table.order))
 

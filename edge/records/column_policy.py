@@ -2,19 +2,25 @@
 
 Engine-neutral: a rule's function goes from a value's text, as the engine's log gives it, to the text that leaves. Nulls stay
 null. Asked when a table is announced; the functions run for each value.
+
+PostgreSQL distinguishes names by case. MariaDB and MySQL do so for no column, and for tables on some servers: there rules for
+columns and excluded tables hold in any case, so that a name in another case is no way out.
 """
 
 import hmac
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import ColumnRule, EdgeFile
 from headrace.configuration.edge import Policy as Section
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, NeedsOperator
 
 #: A key that is too short can be found by trying, and with it the values.
 _SHORTEST_KEY = 16
+#: So many patterns are named; of more there is a count.
+_NAMED = 10
 
 
 class Treatment(NamedTuple):
@@ -26,17 +32,46 @@ class Treatment(NamedTuple):
     hide: Callable[[bytes], bytes] | None
 
 
+class LeftOut(NeedsOperator):
+    """No rows of a table may leave: a rule would make two of them one."""
+
+
+class PolicyTable(NamedTuple):
+    """A table of the catalog, for which rules may be."""
+
+    schema: str
+    name: str
+    columns: Sequence[str]
+    key: Sequence[str] = ()
+
+
 class Policy:
     """The section `[policy]`, ready for use. Raises ConfigurationError for a hash key that is missing or too short."""
 
-    def __init__(self, section: Section) -> None:
+    def __init__(self, section: Section, *, any_case: bool = False, left_out: dict[str, str] | None = None) -> None:
+        """`any_case`: the database does not distinguish names of columns by case.
+
+        `left_out` receives, by `schema.table`, why a table that is announced does not leave.
+        """
+        self._left_out = {} if left_out is None else left_out
         self._section = section
+        self._any_case = any_case
         self._hash = _hashing(section) if section.hash_key is not None else None
+
+    @classmethod
+    def of(cls, config: EdgeFile, left_out: dict[str, str] | None = None) -> Self:
+        """Return the policy of an edge."""
+        return cls(config.policy, any_case=config.source.postgresql is None, left_out=left_out)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there is any pattern."""
+        return bool(self._section.include_tables or self._section.exclude_tables or self._section.columns)
 
     def admits(self, schema: str, table: str) -> bool:
         """Whether changes of a table leave the region."""
         included, name = self._section.include_tables, (schema, table)
-        return (not included or _matches(name, included)) and not _matches(name, self._section.exclude_tables)
+        return (not included or _matches(name, included)) and not self._excludes(name)
 
     def admits_name(self, name: str) -> bool:
         """Whether changes of `schema.table` leave; where more dots leave open which table that is, whether those of all do."""
@@ -48,26 +83,52 @@ class Policy:
 
     def excludes_name(self, name: str) -> bool:
         """Whether `exclude_tables` names `schema.table`, whichever table that is."""
-        return any(_matches(parts, self._section.exclude_tables) for parts in _readings(name))
+        return any(map(self._excludes, _readings(name)))
 
     def treatments(self, schema: str, table: str, columns: Sequence[str], key: Sequence[str]) -> list[Treatment | None]:
         """Return what is done to each column of a table, None for nothing.
 
-        Raises ConfigurationError when a rule would make two rows of the table one: when it masks, truncates or excludes a
-        column of the key.
+        Raises LeftOut when a rule would make two rows of the table one: when it masks, truncates or excludes a column of the key.
         """
         found = [self._treatment((schema, table, column)) for column in columns]
         for column, treatment in zip(columns, found, strict=True):
             if treatment is not None and column in key and treatment.action != "hash":
-                raise ConfigurationError(
-                    f"[policy] would {treatment.action} {schema}.{table}.{column}, a column of the key: rows would fall together",
-                    hint='Use action = "hash", which keeps keys apart and joins working, or name the table in exclude_tables.',
+                problem = LeftOut(
+                    f"{schema}.{table} is left out: [policy] would {treatment.action} {column}, a column of its key, and rows "
+                    "would fall together",
+                    hint='Use action = "hash", which keeps keys apart and joins working, or name the table in exclude_tables. '
+                    "Then start the edge again, and copy the table.",
                 )
+                self._left_out[f"{schema}.{table}"] = problem.message
+                raise problem
+        self._left_out.pop(f"{schema}.{table}", None)
         return found
+
+    def unused(self, tables: Iterable[PolicyTable]) -> list[str]:
+        """Return the patterns that match none of these tables and their columns, as the file has them."""
+        section = self._section
+        of_tables = dict.fromkeys([*section.include_tables, *section.exclude_tables])
+        of_columns = dict.fromkeys(pattern for rule in section.columns for pattern in rule.columns)
+        for table in tables:
+            name = (table.schema, table.name)
+            for pattern in [each for each in of_tables if self._applies(name, each)]:
+                del of_tables[pattern]
+            for pattern in [each for each in of_columns if self._applies(name, each.rpartition(".")[0])]:
+                if any(self._applies((*name, column), pattern) for column in table.columns):
+                    del of_columns[pattern]
+            if not of_tables and not of_columns:
+                break
+        return [*of_tables, *of_columns]
+
+    def _applies(self, name: tuple[str, ...], pattern: str) -> bool:
+        return _matches(name, [pattern], any_case=self._any_case and pattern not in self._section.include_tables)
+
+    def _excludes(self, name: tuple[str, str]) -> bool:
+        return _matches(name, self._section.exclude_tables, any_case=self._any_case)
 
     def _treatment(self, column: tuple[str, str, str]) -> Treatment | None:
         for rule in self._section.columns:
-            if _matches(column, rule.columns):
+            if _matches(column, rule.columns, any_case=self._any_case):
                 return Treatment(rule.action, self._function(rule))
         return None
 
@@ -83,12 +144,26 @@ class Policy:
         return None
 
 
-def _matches(name: tuple[str, ...], patterns: Sequence[str]) -> bool:
+def _matches(name: tuple[str, ...], patterns: Sequence[str], *, any_case: bool = False) -> bool:
     """Whether a name matches one of the patterns, part by part, so that `*` does not reach into the next part."""
+    form = _folded if any_case else str
     return any(
-        all(fnmatchcase(part, pattern) for part, pattern in zip(name, wanted.split("."), strict=True))
+        all(fnmatchcase(form(part), form(pattern)) for part, pattern in zip(name, wanted.split("."), strict=True))
         for wanted in patterns
     )
+
+
+def _folded(name: str) -> str:
+    """Return a name without case and accents, neither of which MariaDB and MySQL distinguish in names of columns."""
+    parts = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(each for each in parts if not unicodedata.combining(each))
+
+
+def unused_words(patterns: Sequence[str]) -> str:
+    """Return what an operator is to know of patterns that match nothing; empty when there are none."""
+    more = f" and {len(patterns) - _NAMED} more" if len(patterns) > _NAMED else ""
+    listed = ", ".join(patterns[:_NAMED]) + more
+    return f"[policy] has rules without effect, which match no captured table or column: {listed}" if patterns else ""
 
 
 def _readings(name: str) -> list[tuple[str, str]]:

@@ -86,7 +86,7 @@ def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[di
     Queries the database for the keys' types. Raises NotConnected, or NeedsOperator for a table that cannot be copied or whose
     keys do not identify its rows.
     """
-    policy, made = Policy(config.policy), []
+    policy, made = Policy.of(config), []
     for table, keys in chosen.keys.items():
         names = list(keys[0])
         if policy.treats_name(table, names):

@@ -11,8 +11,6 @@ from rich.text import Text
 from edge.snapshot.plan import Plan, TablePlan
 from edge.snapshot.store import Request
 
-#: Characters of a condition that people are shown.
-_LONGEST_CONDITION = 80
 _COLOURS = {"running": "cyan", "done": "green", "failed": "red", "cancelled": "yellow", "waiting": "dim"}
 
 
@@ -25,7 +23,8 @@ def as_dict(plan: Plan, waiting: Sequence[Request]) -> dict[str, Any]:
         "tables": [
             {
                 "table": it.name,
-                "where": it.where,
+                # The condition itself may hold values of rows.
+                "conditional": it.where is not None,
                 "replace": it.replace,
                 "state": it.state,
                 "rows": it.rows,
@@ -52,7 +51,7 @@ def as_table(plan: Plan, waiting: Sequence[Request]) -> RenderableType:
     table.add_column("left", justify="right")
     for it in plan.tables:
         table.add_row(
-            Text(it.name + (f" where {_short(it.where)}" if it.where else "")),
+            Text(it.name + (" (by a condition)" if it.where is not None else "")),
             Text(it.state, style=_COLOURS[it.state]),
             ProgressBar(total=100, completed=_done(it), width=20),
             f"{it.rows:,}",
@@ -76,11 +75,6 @@ def _done(it: TablePlan) -> float:
     if it.state == "done":
         return 100.0
     return min(99.0, 100 * it.rows / it.estimate) if it.estimate > 0 else 0.0
-
-
-def _short(where: str) -> str:
-    """Return the beginning of a condition: one that names many keys would fill the screen."""
-    return where if len(where) <= _LONGEST_CONDITION else where[:_LONGEST_CONDITION] + "…"
 
 
 def _duration(seconds: float | None) -> str:

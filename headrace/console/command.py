@@ -73,12 +73,7 @@ def console(
     Read-only. On another address than this machine's own (127.0.0.1, ::1), it demands --token, or --trust-header with --from.
     Stop it with Ctrl-C.
     """  # fmt: skip
-    try:
-        from headrace.console.server import Console, Settings
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"'headrace console' needs the package {error.name!r}", hint="Install Headrace with the extra 'console'."
-        ) from error
+    from headrace.console.server import Console, Settings
 
     bridge = load(path, BridgeFile)
     if not (at or bridge.metrics.listen):

@@ -34,9 +34,9 @@ def build(into: Path) -> list[Path]:
         shutil.copy(java_build.build(Path(scratch, "java"), Console(stderr=True)), tree / "spark_jobs" / "object_store")
         sdist = _built("sdist", tree, into)
         with tarfile.open(sdist) as archive:
-            # Python 3.11.0 to 3.11.3 know no filters (Q13).
-            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            archive.extractall(source, **safe)  # type: ignore[arg-type]  # noqa: S202 - an archive that was just built here.
+            # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
         wheel = _built("wheel", unpacked, into)
     made = [sdist, wheel, sbom.write(into / f"headrace-{__version__}.cdx.json").absolute()]

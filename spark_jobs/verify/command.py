@@ -1,7 +1,7 @@
 """`headrace verify`: prove that the lake's tables equal the databases', while both are written to.
 
-Exit code 0: all equal; 1: not; 3: some could not be compared; others by the class of the error. Sources are connected to before
-Spark is started, so errors of theirs are reported at once.
+Exit code 0: all equal; 1: not; 3: some could not be compared; 5: neither, and some sources did not answer. Sources are connected
+to before Spark is started. The verdicts of a source are printed and recorded once they are there, whatever becomes of the others.
 """
 
 import sys
@@ -15,16 +15,18 @@ from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, NotConnected, ReplicationError
 
 if TYPE_CHECKING:
     from headrace.verify.engine import Database
     from spark_jobs.verify.lake import LakeAt, Reached
     from spark_jobs.verify.report import Shown, TableReport
+    from spark_jobs.verify.sources import Sources
+    from spark_jobs.verify.verify import Sample
 
 #: Columns where there is no terminal: nothing is cut in a log.
 _WIDTH = 200
-_NOT_COMPARED = 3
+_NOT_EQUAL, _NOT_COMPARED = 1, 3
 
 
 @click.command
@@ -83,7 +85,8 @@ def verify(
 
     Writers need not stop, nor loads. Counts and checksums are made inside the databases, each in its own region by the edge there
     (unless the lake's file has a connection to it), and inside Spark. STREAM limits it to
-    the sources of one stream. Exit code 0: all equal; 1: not equal, and where is printed; 3: some could not be compared.
+    the sources of one stream. Exit code 0: all equal; 1: not equal, and where is printed; 3: some could not be compared; 5: the
+    others are equal, and some sources do not answer.
     """
     lake = load(config, LakeFile)
     sources = _sources(lake, stream, source)
@@ -93,42 +96,74 @@ def verify(
     from spark_jobs.verify.lake import LakeAt
     from spark_jobs.verify.sources import Sources
     from spark_jobs.verify.tables import named
+    from spark_jobs.verify.verify import Sample
 
+    chosen = Sample(percent=sample) if sample is not None else None
     reports: list[TableReport] = []
-    by_stream: list[tuple[str, TableReport]] = []
     with (
         report.progress(Console(stderr=True)) as shown,
         closing(Sources(lake, timeout, busy_wait, shown.show)) as reached,
     ):
         shown.show("connecting to the sources")
-        for _, name in sources:
-            with reached.connect(name, placed=False):
-                pass
+        failed = _connect_all(reached, [name for _, name in sources])
         shown.show("starting Spark")
         spark = session(lake, name="headrace verify")
         for stream_name, name in sources:
+            if name in failed:
+                continue
             shown.show(f"{name}: taking a snapshot")
-            # What is published before the snapshot is taken cannot be ahead of it.
-            with (
-                closing(LakeAt(spark, lake, stream_name)) as silver,
-                reached.connect(name, placed=not at_rest) as database,
-            ):
-                found_here = _verify(name, database, silver, tables, sample, wait, shown)
-            reports += found_here
-            by_stream += [(stream_name, each) for each in found_here]
-    unknown = [table for table in tables if not any(named(found.table, table) for found in reports)]
-    if not reports or unknown:
+            of_source: list[TableReport] = []
+            try:
+                # What is published before the snapshot is taken cannot be ahead of it.
+                with (
+                    closing(LakeAt(spark, lake, stream_name)) as silver,
+                    reached.connect(name, placed=not at_rest) as database,
+                ):
+                    _verify(name, database, silver, tables, chosen, wait, shown, of_source)
+            except ReplicationError as error:
+                failed[name] = error
+            if of_source and not as_json:
+                report.show(of_source, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+            verdicts.record(spark, lake, stream_name, of_source)
+            reports += of_source
+    unknown = [] if failed else [table for table in tables if not any(named(each.table, table) for each in reports)]
+    if not failed and (unknown or all(each.verdict == "not captured" for each in reports)):
         raise ConfigurationError(
             "there is nothing to compare" + (f": no table {', '.join(map(repr, unknown))}" if unknown else ""),
             hint="Name a table as NAME or SCHEMA.NAME, as it is called at the source.",
         )
     if as_json:
-        click.echo(report.as_json(reports))
+        click.echo(report.as_json(reports, failed))
     else:
-        report.show(reports, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
-    verdicts.record(spark, lake, by_stream)
-    given = {found.verdict for found in reports}
-    sys.exit(1 if "not equal" in given else _NOT_COMPARED if "not compared" in given else 0)
+        report.conclude(reports, failed, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+    sys.exit(_exit_code(reports, failed))
+
+
+def _connect_all(reached: "Sources", names: list[str]) -> dict[str, ReplicationError]:
+    """Connect to each source once; return the errors of those that cannot be, by source. Raises one when none can."""
+    failed: dict[str, ReplicationError] = {}
+    for name in names:
+        try:
+            with reached.connect(name, placed=False):
+                pass
+        except ConfigurationError:
+            raise
+        except ReplicationError as error:
+            failed[name] = error
+    if len(failed) == len(set(names)):
+        raise next(iter(failed.values()))
+    return failed
+
+
+def _exit_code(reports: "list[TableReport]", failed: dict[str, ReplicationError]) -> int:
+    """Return what tells "not equal" from "not all compared": 5 where trying again is all that is to be done."""
+    given = {each.verdict for each in reports}
+    codes = {error.exit_code for error in failed.values()}
+    if "not equal" in given:
+        return _NOT_EQUAL
+    if "not compared" in given or codes - {NotConnected.exit_code}:
+        return _NOT_COMPARED
+    return NotConnected.exit_code if codes else 0
 
 
 def _verify(
@@ -136,26 +171,37 @@ def _verify(
     database: "Database",
     silver: "LakeAt",
     tables: tuple[str, ...],
-    sample: float | None,
+    sample: "Sample | None",
     wait: int,
     shown: "Shown",
-) -> "list[TableReport]":
-    """Return a report for each table of a source. A difference counts only once the lake has all that came before."""
+    reports: "list[TableReport]",
+) -> None:
+    """Add a report for each table of a source. A difference counts only once the lake has all that came before.
+
+    What was added before an error stays: it holds.
+    """
     from spark_jobs.verify.verify import verify as compared
 
     if database.place is None:
-        return list(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
+        reports.extend(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
+        return
     reached = silver.advance(name, database, seconds=0, on_progress=shown.show)
-    reports = list(compared(name, database, silver, tables, sample=sample, on_progress=shown.table))
-    unequal = [found.table for found in reports if found.verdict == "not equal"]
-    if reached.proven or not unequal:
-        return reports
-    reached = silver.advance(name, database, seconds=wait, on_progress=shown.show)
-    for place, found in enumerate(reports):
-        if found.table in unequal:
-            (again,) = compared(name, database, silver, [found.table], sample=sample, on_progress=shown.table)
-            reports[place] = again if reached.proven else _doubted(again, reached, wait)
-    return reports
+    unsure: list[TableReport] = []
+    try:
+        for each in compared(name, database, silver, tables, sample=sample, on_progress=shown.table):
+            (unsure if each.verdict == "not equal" and not reached.proven else reports).append(each)
+        if unsure:
+            reached = silver.advance(name, database, seconds=wait, on_progress=shown.show)
+        while unsure:
+            (again,) = compared(name, database, silver, [unsure[0].table], sample=sample, on_progress=shown.table)
+            reports.append(again if reached.proven else _doubted(again, reached, wait))
+            del unsure[0]
+    except ReplicationError as error:
+        why = f"it differs, but changes may have been on their way, and it could not be compared again: {error.message}"
+        reports += [replace(each, verdict="not compared", reasons=[why, *each.reasons]) for each in unsure]
+        raise
+    finally:
+        reports.sort(key=lambda each: each.table)
 
 
 def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableReport":

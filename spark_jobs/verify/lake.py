@@ -116,11 +116,15 @@ class LakeAt:
         return TableSchema.parse(text).treated if text else {}
 
     def problem(self, name: str) -> str | None:
-        """Return why a table is behind: the load stopped at it, or a copy is under way; None when neither is so."""
+        """Return why the load stopped at a table; None when it did not."""
         known = self._state.tables.get(name)
-        if known is None:
-            return None
-        return known.problem or (copies.reason(known.copying) if known.copying else None)
+        return known.problem if known is not None else None
+
+    def copying(self, source: str, name: str) -> str | None:
+        """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
+        known = self._state.tables.get(name)
+        began = known.copying.get(source) if known is not None else None
+        return copies.reason({source: began}) if began is not None else None
 
     def _whole(self, name: str) -> DataFrame | None:
         known = self._state.tables.get(name)

@@ -5,7 +5,7 @@ Shows keys and names of columns, never the values of other columns.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -15,13 +15,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from headrace.errors import ReplicationError
 from spark_jobs.progress import Occasionally
 from spark_jobs.verify.compare import Difference, Range
 
 #: Differing keys, and differing ranges, that are printed for each table.
 SHOWN = 10
 
-Verdict = Literal["equal", "not equal", "not compared"]
+#: Of `not captured` neither side has rows: nothing is compared, and nothing is wrong.
+Verdict = Literal["equal", "not equal", "not compared", "not captured"]
 _STYLES = {"equal": "green", "not equal": "bold red", "not compared": "bold yellow"}
 
 
@@ -58,14 +60,16 @@ class TableReport:
         return self.verdict == "equal"
 
 
-def as_json(reports: list[TableReport]) -> str:
-    """Return the machine form: whether all is equal, and every table with its differences."""
+def as_json(reports: list[TableReport], failed: Mapping[str, ReplicationError]) -> str:
+    """Return the machine form: whether all is equal, every table with its differences, and the sources that failed."""
     tables: list[dict[str, Any]] = [asdict(report) | {"equal": report.equal} for report in reports]
-    return json.dumps({"equal": all(report.equal for report in reports), "tables": tables}, ensure_ascii=False)
+    errors = [{"source": name, "error": error.message, "hint": error.hint} for name, error in failed.items()]
+    equal = not failed and all(report.equal for report in _captured(reports))
+    return json.dumps({"equal": equal, "tables": tables, "failed": errors}, ensure_ascii=False)
 
 
 def show(reports: list[TableReport], console: Console) -> None:
-    """Print a line for each table, then where those that are not equal differ."""
+    """Print a line for each table of a source, then where those that are not equal differ."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("source", overflow="fold")
     table.add_column("table", overflow="fold")
@@ -73,7 +77,8 @@ def show(reports: list[TableReport], console: Console) -> None:
     table.add_column("rows in lake", justify="right")
     table.add_column("verdict")
     table.add_column("seconds", justify="right")
-    for report in reports:
+    captured = _captured(reports)
+    for report in captured:
         table.add_row(
             escape(report.source),
             escape(report.table),
@@ -83,32 +88,50 @@ def show(reports: list[TableReport], console: Console) -> None:
             f"{report.seconds:.1f}",
         )
     console.print(table)
-    for report in reports:
+    for report in captured:
         if not report.equal:
             _explain(report, console)
-    for report in reports:
+    for report in captured:
         if report.treated:
             listed = ", ".join(f"{name} ({action})" for name, action in report.treated.items())
-            line = f"{report.source} {report.table}: not compared, because of the edge's policy: {listed}"
+            line = (
+                f"{report.source} {report.table}: not compared, because of the edge's policy or publication: {listed}"
+            )
             console.print(escape(line), soft_wrap=True)
+    others = [report.table for report in reports if report.verdict == "not captured"]
+    if others:
+        more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
+        line = f"{reports[0].source}: not captured: {', '.join(others[:SHOWN])}{more}"
+        console.print(escape(line), soft_wrap=True)
     for source, place in sorted({(report.source, report.place) for report in reports if report.place is not None}):
         console.print(f"{escape(source)}: every transaction that committed before {place}, and none after")
     if any(report.ranges_compared < report.ranges for report in reports):
         some = sum(report.ranges_compared for report in reports)
         console.print(f"a sample: {some:,} of {sum(report.ranges for report in reports):,} ranges")
-    _conclude(reports, console)
 
 
-def _conclude(reports: list[TableReport], console: Console) -> None:
-    counts = Counter(report.verdict for report in reports)
-    sources = len({report.source for report in reports})
-    tables = f"{len(reports)} table{'s' * (len(reports) != 1)}"
+def conclude(reports: list[TableReport], failed: Mapping[str, ReplicationError], console: Console) -> None:
+    """Print the sources that failed, with the reason, and the sum of all verdicts."""
+    for name, error in failed.items():
+        line = f"{escape(name)}: [{_STYLES['not compared']}]not compared[/]: {escape(f'{error.message}. {error.hint}')}"
+        console.print(line.strip(), soft_wrap=True)
+    captured = _captured(reports)
+    counts = Counter(report.verdict for report in captured)
+    sources = len({report.source for report in captured})
+    tables = f"{len(captured)} table{'s' * (len(captured) != 1)}"
     wrong = [
         f"[{_STYLES[verdict]}]{counts[verdict]} of {tables} {verdict}[/]"
         for verdict in ("not equal", "not compared")
         if counts[verdict]
     ]
+    if failed:
+        several = f"{len(failed)} source{'s' * (len(failed) != 1)}"
+        wrong.append(f"[{_STYLES['not compared']}]{several} not compared, or not all of it[/]")
     console.print(", ".join(wrong) or f"[bold green]equal[/]: {tables} of {sources} source{'s' * (sources != 1)}")
+
+
+def _captured(reports: list[TableReport]) -> list[TableReport]:
+    return [report for report in reports if report.verdict != "not captured"]
 
 
 @contextmanager

@@ -1,13 +1,14 @@
 """Which tables of a source are compared with which silver tables, and by which columns.
 
-A table is compared when it exists on either side. A table at the source that has no rows and no silver table is equal:
-nothing was ever captured of it. A column that silver does not have counts as null there, which is right for a column that
+A table is compared when it exists on either side, and is captured. A table at the source that has no rows and no silver table is
+equal: nothing was ever captured of it. A column that silver does not have counts as null there, which is right for a column that
 was added and never filled. Called by verify.py.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from headrace.errors import NeedsOperator
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SilverType
 from headrace.verify.engine import Forms, SourceTable
@@ -33,6 +34,7 @@ def plan(
 ) -> Plan:
     """Return how a source's table is compared with a silver table that has the given columns.
 
+    Raises NeedsOperator when silver lacks a column of the key.
     `treated` has what the edge's policy does to columns: those have other values in the lake, and are left out.
     """
     columns: dict[str, Column] = {}
@@ -41,6 +43,11 @@ def plan(
         if name in treated:
             continue
         stored = column_names.stored(name, silver)
+        if stored not in silver and name in table.key:
+            raise NeedsOperator(
+                f"the key of {table} is {', '.join(table.key)} at the source, and the lake has no column {name}",
+                hint="The column was renamed, or the key changed: copy the table again (docs/edge.md).",
+            )
         if stored not in silver:
             columns[name] = forms.absent(name)
             continue

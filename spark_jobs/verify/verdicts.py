@@ -5,7 +5,7 @@ verification: a verifier may have no right to write to the lake. Called by comma
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -33,13 +33,13 @@ def path(lake: LakeFile) -> str:
     return f"{lake.root}/verified"
 
 
-def record(spark: SparkSession, lake: LakeFile, found: Iterable[tuple[str, TableReport]]) -> None:
-    """Append a row for each report, given with its stream; a failure is logged alone."""
+def record(spark: SparkSession, lake: LakeFile, stream: str, reports: Sequence[TableReport]) -> None:
+    """Append a row for each report of tables of a stream; a failure is logged alone."""
+    if not reports:
+        return
     now = datetime.now(UTC)
     names = ("source", "table", "verdict", "rows_source", "rows_lake", "ranges", "ranges_compared", "seconds")
-    rows = [
-        {"verified_at": now, "stream": stream} | {name: getattr(one, name) for name in names} for stream, one in found
-    ]
+    rows = [{"verified_at": now, "stream": stream} | {name: getattr(each, name) for name in names} for each in reports]
     try:
         with explained("verified"):
             # Refuses a folder that holds something else.

@@ -8,7 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -27,11 +27,28 @@ from spark_jobs.verify.tables import Plan
 _LOG = logging.getLogger(__name__)
 
 #: Rows of a range, about; and ranges of a table, at most, and at least when some of them are sampled.
-_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, 4096, 100
+_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, ranges.MOST_CELLS, 100
 _INTEGERS = {"short", "integer", "long"}
 
 #: Receives the source, the table, how many rows of it the source has summed up, and about how many there are.
 OnProgress = Callable[[str, str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A share of each table's ranges, chosen at random and the same whenever a table is compared again."""
+
+    percent: float
+    #: Ranges, and those of them that were chosen, by source and table.
+    chosen: dict[tuple[str, str], tuple[Grid, list[int]]] = field(default_factory=dict)
+
+    def choose(self, source: str, name: str, grid: Callable[[], Grid]) -> tuple[Grid, list[int]]:
+        """Return the ranges of a table and as many cells of them as the share is, one at least."""
+        if (source, name) not in self.chosen:
+            cut = grid()
+            number = max(1, round(cut.cells * self.percent / 100))
+            self.chosen[source, name] = cut, sorted(random.sample(range(cut.cells), number))
+        return self.chosen[source, name]
 
 
 class SilverTables(Protocol):
@@ -49,6 +66,9 @@ class SilverTables(Protocol):
     def problem(self, name: str) -> str | None:
         """Return why the load stopped at a table; None when it did not."""
 
+    def copying(self, source: str, name: str) -> str | None:
+        """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
+
 
 def verify(
     source: str,
@@ -56,12 +76,12 @@ def verify(
     lake: SilverTables,
     wanted: Collection[str] = (),
     *,
-    sample: float | None = None,
+    sample: Sample | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[TableReport]:
     """Give a report for each table of a source, or for those that `wanted` names, as soon as it is known.
 
-    `sample` is the share of each table's ranges to compare, in percent, chosen at random.
+    Without a `sample` all ranges of each table are compared. Raises what ends the source's snapshot.
     """
     at_source = database.tables()
     known = {str(table): table for table in at_source}
@@ -76,14 +96,24 @@ def verify(
         except (NeedsOperator, CorruptInput, Retryable) as error:
             reason = f"{error.message}. {error.hint}".strip()
             report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
-        problem = lake.problem(name)
-        if problem is not None and report.verdict == "not equal":
-            report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
+        report = _explained(report, lake)
         report = replace(
             report, place=database.place.text if database.place else None, seconds=time.monotonic() - started
         )
         _LOG.debug("verified %s %s in %.1f s: %s", source, name, report.seconds, report.verdict)
         yield report
+
+
+def _explained(report: TableReport, lake: SilverTables) -> TableReport:
+    """Return the report of a table that is not equal with what the lake knows of it."""
+    if report.verdict in {"equal", "not captured"}:
+        return report
+    problem, copying = lake.problem(report.table), lake.copying(report.source, report.table)
+    if problem is not None:
+        report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
+    if copying is not None:
+        report = replace(report, verdict="not compared", reasons=[copying, *report.reasons])
+    return report
 
 
 def _verify(
@@ -93,10 +123,10 @@ def _verify(
     table: SourceTable | None,
     frame: DataFrame | None,
     treated: Mapping[str, str],
-    sample: float | None,
+    sample: Sample | None,
     on_progress: OnProgress | None,
 ) -> TableReport:
-    if table is None or frame is None:
+    if table is None or frame is None or not table.captured:
         return _one_sided(source, name, database, table, frame)
     if database.place is not None and table.unsteady:
         raise NeedsOperator(
@@ -116,8 +146,11 @@ def _verify(
     side = database.side(table, plan.columns, plan.key, on_progress=on_rows)
     about = side.about()
     by_number = bool(plan.key) and in_silver[plan.key[0].stored].name in _INTEGERS
-    grid = _grid(side, about, by_number=by_number, sampled=sample is not None)
-    cells = None if sample is None else _chosen(grid, sample)
+    cells = None
+    if sample is None:
+        grid = _grid(side, about, by_number=by_number, least=1)
+    else:
+        grid, cells = sample.choose(source, name, lambda: _grid(side, about, by_number=by_number, least=_LEAST_SAMPLED))
     found = compare(side, SilverSide(frame, plan.columns, plan.key), plan.columns, plan.key, grid, cells)
     return TableReport(
         source=source,
@@ -138,35 +171,37 @@ def _verify(
 def _one_sided(
     source: str, name: str, database: Database, table: SourceTable | None, frame: DataFrame | None
 ) -> TableReport:
-    rows_source = database.side(table, [], []).count() if table else None
+    """Return the report of a table that is not captured, or that one side does not have."""
+    rows_source = database.side(table, [], []).count() if table and table.captured else None
     rows_lake = frame.count() if frame is not None else None
-    equal = not rows_source and not rows_lake
-    reason = (
-        "the table is missing in the lake"
-        if table
-        else "the table is not at the source: it was dropped or renamed there, which is not in its log, so the lake keeps it"
-    )
+    verdict: Verdict = "not compared"
+    if table is not None and not table.captured:
+        reason = "it is not captured: the source's publication does not carry it"
+        verdict = "not compared" if rows_lake else "not captured"
+    elif not rows_source and not rows_lake:
+        reason, verdict = "", "equal"
+    elif table is None:
+        reason = (
+            "the table is not at the source: it was dropped or renamed there, which is not in its log, so the lake keeps it; "
+            "or it does not leave the region"
+        )
+    else:
+        reason, verdict = "the table is missing in the lake", "not equal"
     return TableReport(
         source=source,
         table=name,
-        verdict="equal" if equal else "not equal",
+        verdict=verdict,
         rows_source=rows_source,
         rows_lake=rows_lake,
-        reasons=[] if equal else [reason],
+        reasons=[reason] if reason else [],
     )
 
 
-def _grid(side: SourceSide, about: int, *, by_number: bool, sampled: bool) -> Grid:
-    """Return the ranges of a table, by its leading key column where that is an integer on both sides."""
+def _grid(side: SourceSide, about: int, *, by_number: bool, least: int) -> Grid:
+    """Return the ranges of a table, by its leading key column where that is an integer on both sides; `least` or more."""
     bounds = side.bounds() if by_number else None
     span = ranges.keys(*bounds) if bounds else None
-    wanted = min(_MOST_RANGES, -(-about // _ROWS))
-    return ranges.grid(span or ranges.hashes(), max(wanted, _LEAST_SAMPLED) if sampled else wanted)
-
-
-def _chosen(grid: Grid, sample: float) -> list[int]:
-    """Return as many cells as the share is, others at each run; one at least."""
-    return sorted(random.sample(range(grid.cells), max(1, round(grid.cells * sample / 100))))
+    return ranges.grid(span or ranges.hashes(), max(least, min(_MOST_RANGES, -(-about // _ROWS))))
 
 
 def _verdict(equal: bool, plan: Plan) -> Verdict:

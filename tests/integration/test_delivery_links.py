@@ -285,13 +285,19 @@ def test_the_command_says_who_refuses_it_and_what_cannot_be_reached(start, folde
 
 
 def test_a_reader_that_goes_away_leaves_what_it_did_not_take(start):
+    """Q14: where Python buffers its output, as it does by itself, the exit code was Python's own, 120."""
     sending = start(Sending)
     sending.put("jakarta/0", "jakarta/0")
     end, other = os.pipe()
     os.close(end)
     command = [sys.executable, "-c", "from headrace.command import main; main()", "receive", "alerts/jakarta"]
     done = subprocess.run(
-        [*command, "--connect", sending.url()], stdout=other, stderr=subprocess.PIPE, timeout=120, check=False
+        [*command, "--connect", sending.url()],
+        stdout=other,
+        stderr=subprocess.PIPE,
+        timeout=120,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     os.close(other)
     assert done.returncode == 3

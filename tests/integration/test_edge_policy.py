@@ -2,6 +2,7 @@
 
 import pytest
 
+from edge.doctor.examine import examine
 from tests.fix_edge import arrive
 from tests.integration.snapshots import ask, ended
 from tests.waiting import eventually
@@ -58,3 +59,29 @@ def test_snapshot_and_stream_keep_back_the_same(people, database, interconnect):
     assert [key for _, key, value in interconnect.records if "op" in value] == [
         {"id": change["after"]["id"], "country": "ID"} for change in (read, inserted)
     ]
+
+
+def test_a_table_that_a_rule_cannot_apply_to_and_rules_without_effect_are_reported(edges, database, interconnect):
+    """S10, S11: a rule with a slip was reported nowhere, and a table keyed by a masked column ended the edge."""
+    database.execute("create table people (id int primary key, email text)")
+    rules = '[policy]\nexclude_tables = ["public.salary"]\n[[policy.columns]]\ncolumns = ["*.*.email", "public.people.nmae"]\n'
+    edge = edges(database, interconnect.url, rest=rules + 'action = "mask"\n')
+    edge.init()
+    with edge.running() as running:
+        database.execute(
+            "create table newsletter (email text primary key); insert into newsletter values ('ani@example.com')"
+        )
+        database.execute("insert into people values (1, 'ani@example.com')")
+        arrive(interconnect, 1)
+        eventually(lambda: {"policy", "left out by policy"} <= running.figures.warned.keys(), saying="status warns")
+        assert running.figures.warned["policy"].endswith(": public.salary, public.people.nmae")
+        assert "public.newsletter is left out" in running.figures.warned["left out by policy"]
+        ask(edge, "public.newsletter")
+        plan = (edge.folder / "state").joinpath("snapshot.json")
+        eventually(lambda: plan.exists() and "public.newsletter is left out" in plan.read_text())
+        findings = [each for each in examine(edge.config) if each.check == "policy"]
+
+    assert [each["after"] for each in interconnect.changes] == [{"id": 1, "email": "****"}]
+    assert [each.level for each in findings] == ["wrong", "warning"]
+    assert "public.newsletter is left out" in findings[0].text
+    assert findings[1].text.endswith(": public.salary, public.people.nmae")

@@ -33,7 +33,8 @@ def test_doctor_sees_as_much_with_the_documented_grants_as_an_administrator(mari
 
 
 def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(maria_edges, own_maria, interconnect):
-    edge = maria_edges(own_maria, interconnect.url)
+    rules = f'[[policy.columns]]\ncolumns = ["{own_maria.name}.*.EMAIL", "{own_maria.name}.T.id"]\naction = "mask"\n'
+    edge = maria_edges(own_maria, interconnect.url, rest=rules)
     edge.init()
     well = json.loads(edge.command("doctor", "--json").stdout)
     own_maria.execute("set global binlog_row_metadata = 'NO_LOG'")
@@ -56,4 +57,7 @@ def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(mari
     assert f": {own_maria.name}.numbered" in said["versions", "wrong"]["text"]
     assert f"{own_maria.name}.odd" in said["tables", "warning"]["text"]
     assert f": {own_maria.name}.child" in said["foreign keys", "warning"]["text"]
+    # S10, S11: rules hold in any case; one that matches nothing, and a table that one cannot apply to, are named.
+    assert f"{own_maria.name}.t is left out" in said["policy", "wrong"]["text"]
+    assert said["policy", "warning"]["text"].endswith(f": {own_maria.name}.*.EMAIL")
     assert done.returncode != 0

@@ -190,3 +190,28 @@ def test_a_source_that_cannot_be_reached_exits_with_5_before_spark_is_asked(file
 
     assert (code, said) == (5, "")
     assert f"source {SOURCE}: 127.0.0.1:1/" in complaint
+
+
+def test_a_source_that_does_not_answer_keeps_no_verdict_of_another_one_back(file_for, root, headrace, spark):
+    """V3: one silent edge ended the run for all, and what was found was neither printed nor recorded."""
+    path = file_for(root)
+    there = path.read_text().replace(f'sources = ["{SOURCE}"]', f'sources = ["{OTHER}", "{SOURCE}"]')
+    silent = f'[sources."{OTHER}".postgresql]\nhost = "127.0.0.1"\nport = 1\ndatabase = "x"\nuser = "x"\n'
+    path.write_text(there + silent)
+
+    def recorded():
+        return spark.read.format("delta").load(str(root / "verified")).where("stream = 'bank'").count()
+
+    headrace("verify", "--at-rest", "--config", path)
+    before = recorded()
+    code, said, _ = headrace("verify", "--at-rest", "--config", path)
+    assert code == 5
+    assert "public.accounts" in said.splitlines()[1]
+    assert f"{OTHER}: not compared: source {OTHER}: 127.0.0.1:1/x cannot be reached" in said
+    assert said.splitlines()[-1] == "1 source not compared, or not all of it"
+    assert recorded() == before + 1
+
+    code, said, _ = headrace("verify", "--at-rest", "--config", path, "--json")
+    found = json.loads(said)
+    assert (found["equal"], [each["verdict"] for each in found["tables"]]) == (False, ["equal"])
+    assert [each["source"] for each in found["failed"]] == [OTHER]

@@ -178,6 +178,7 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
         assert code == 1
         assert (found["history"]["verdict"], found["recent"]["verdict"]) == ("equal", "equal")
         assert (found["branches"]["rows_source"], found["branches"]["rows_lake"]) == (None, 2)
+        assert found["branches"]["verdict"] == "not compared"
         assert "it was dropped or renamed there" in found["branches"]["reasons"][0]
         assert sorted((it["what"], it["key"]["id"], it["columns"]) for it in found["accounts"]["differences"]) == [
             ("differs", str(WRITTEN + 17), ["balance"]),

@@ -34,6 +34,7 @@ def test_a_table_that_one_side_does_not_have_is_equal_only_when_it_has_no_rows(d
     }
     assert found["public.unseen"].reasons == ["the table is missing in the lake"]
     assert (found["public.unseen"].rows_source, found["public.unseen"].rows_lake) == (2, None)
+    assert found["public.gone"].verdict == "not compared"
     assert found["public.gone"].reasons[0].startswith("the table is not at the source: it was dropped or renamed there")
 
 

@@ -23,7 +23,9 @@ def make(folder: Path = FOLDER) -> None:
     source = folder.with_name(f"{folder.name}-source")
     archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=BytesIO(archive)) as packed:
-        packed.extractall(source, filter="data")
+        # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)
+        packed.extractall(source)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     build = ["--no-deps", "--no-index", "--no-build-isolation"]

@@ -2,10 +2,12 @@
 
 import pytest
 
-from edge.postgres.errors import SlotTaken, connecting, running
+from edge.mysql.errors import statement_failed as mysql_failed
+from edge.postgres.errors import SlotTaken, connecting, running, statement_failed
 from headrace.errors import NeedsOperator, NotConnected
 
 ADDRESS = "db.example:5432/bank"
+CARD = "4929-1234-5678-9012"
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,31 @@ def test_slot_in_use_names_the_process_that_has_it():
 )
 def test_errors_of_an_open_connection_are_told_apart_by_their_state(state, words, kind):
     assert type(running(state, words, ADDRESS, "cdc")) is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            statement_failed("22P02", f'ERROR:  invalid input syntax for type integer: "{CARD}"', ADDRESS, "cdc"),
+            "22P02",
+        ),
+        (statement_failed("22012", "ERROR:  division by zero", ADDRESS, "cdc"), "SQLSTATE 22012"),
+        (
+            statement_failed("42601", f"ERROR:  syntax error at or near \"'{CARD}'\"", ADDRESS, "cdc"),
+            "is not valid SQL",
+        ),
+        (
+            statement_failed("42703", 'ERROR:  column "a" does not exist', ADDRESS, "cdc"),
+            "a column that does not exist",
+        ),
+        (mysql_failed(1292, f"Truncated incorrect DOUBLE value: '{CARD}'", ADDRESS), "error 1292"),
+        (mysql_failed(1054, "Unknown column 'a' in 'where clause'", ADDRESS), "a column that does not exist"),
+        (mysql_failed(9999, f"Something about {CARD}", ADDRESS), "cannot be run (error 9999)"),
+    ],
+)
+def test_errors_of_statements_over_rows_have_no_words_of_the_server(error, words):
+    """S12: it quotes values of rows, of masked columns too, and its words went to log and headquarters."""
+    assert type(error) is NeedsOperator
+    assert words in error.message
+    assert CARD not in error.message + error.hint

@@ -1,5 +1,6 @@
 """The command: quick help, short errors, an exit code for each kind of error."""
 
+import os
 import subprocess
 import sys
 
@@ -26,6 +27,58 @@ def test_help_names_every_part_and_imports_none():
     for part in ["bridge", "demo", "down", "edge", "lake", "status", "up", "verify"]:
         assert f"\n  {part} " in done.stdout
     assert done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["config", "reference"]])
+def test_a_reader_that_is_gone_gives_no_status_of_pythons(arguments):
+    """Q14."""
+    end, other = os.pipe()
+    os.close(end)
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments],
+        stdout=other,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    )
+    os.close(other)
+    assert done.returncode == 3
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("called", "module", "extra"),
+    [("lake", "pyspark.sql", "spark"), ("lake", "confluent_kafka", "spark"), ("status", "psutil", "local")],
+)
+def test_an_extra_that_is_not_installed_is_named(monkeypatch, capsys, called, module, extra):
+    """Q6: it ended in a traceback and exit code 70."""
+
+    @click.command()
+    def failing():
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(command._Parts, "get_command", lambda *_: failing)
+    monkeypatch.setattr(sys, "argv", ["headrace", called])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert f"'headrace {called}' needs the package {module.partition('.')[0]!r}" in said
+    assert f"py3-none-any.whl[{extra}]'" in said
+
+
+def test_a_module_that_no_extra_has_is_a_defect(monkeypatch):
+    @click.command()
+    def failing():
+        raise ModuleNotFoundError("No module named 'headrace.nothing'", name="headrace.nothing")
+
+    monkeypatch.setattr(command._Parts, "get_command", lambda *_: failing)
+    monkeypatch.setattr(sys, "argv", ["headrace", "lake"])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code == 70
 
 
 def test_a_wrong_command_line_exits_with_2():

@@ -122,7 +122,9 @@ def _times_out(one):
     return True
 
 
-def test_a_program_that_is_not_there_is_an_operators_matter(tmp_path):
+def test_a_program_that_is_not_there_is_an_operators_matter(tmp_path, monkeypatch):
+    # Q12: of a folder in PATH that may not be read the system reports "Permission denied".
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         ConfigurationError, match="the command 'no-such-program' of a secret cannot be run: No such file"
     ):

@@ -136,7 +136,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         avro=AvroRecords() if records.format == "avro" else None,
         events=CloudEvents("jakarta/bank") if records.cloudevents else None,
     )
-    policy = Policy(options.get("policy", Section()))
+    policy = Policy(options.get("policy", Section()), any_case=options.get("any_case", False))
     tables = TableCache(
         connector=engine,
         source="jakarta/bank",

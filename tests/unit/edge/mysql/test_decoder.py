@@ -322,3 +322,17 @@ def test_a_dot_in_a_name_is_no_end_of_the_policy():
     feed(made, rotate(), *transaction(dotted, rows(30, 2, ANA)))
 
     assert changes(batcher)[0]["after"] == {"id": 1, "n.ame": "****"}
+
+
+def test_names_in_another_case_are_those_that_the_policy_has_and_a_keys_column_keeps_its_table_back(caplog):
+    """S10: `CHANGE name Name` began the leak. S11: a table keyed by a masked column ended the edge."""
+    rules = [ColumnRule(columns=["bank.accounts.name", "*.*.email"], action="mask")]
+    made, batcher = decoder(policy=Policy(columns=rules), any_case=True)
+    renamed = table_map(ID, NAME._replace(name="Name"))
+    newsletter = table_map(ID._replace(name="Email"), NAME, table="newsletter", id_=22)
+
+    feed(made, rotate(), *transaction(newsletter, rows(30, 2, ANA, id_=22), renamed, rows(30, 2, ANA)))
+
+    (change,) = changes(batcher)
+    assert (change["source"]["table"], change["after"]) == ("accounts", {"id": 1, "Name": "****"})
+    assert "bank.newsletter is left out" in caplog.text

@@ -122,3 +122,22 @@ def test_a_dot_in_a_name_is_no_end_of_the_policy():
 
     (change,) = log.changes()
     assert change.value["after"] == {"id": "1", "e.mail": "****"}
+
+
+def test_a_table_that_a_rule_cannot_apply_to_is_left_out_and_the_others_go_on(caplog):
+    """S11: with `*.*.email` masked, a new table keyed by `email` ended the edge."""
+    left_out = {}
+    rules = Section(columns=[ColumnRule(columns=["*.*.email"], action="mask")])
+    log = Log(policy=Policy(rules, left_out=left_out))
+    log.transaction(
+        relation(Column("email", key=True), table="newsletter"),
+        insert("ani@example.com"),
+        relation(Column("id", INT8, key=True), Column("email"), table="people", oid=OTHER),
+        insert(1, "ani@example.com", oid=OTHER),
+    )
+
+    (change,) = log.changes()
+    assert (change.value["source"]["table"], change.value["after"]) == ("people", {"id": 1, "email": "****"})
+    assert list(left_out) == ["public.newsletter"]
+    assert "public.newsletter is left out" in caplog.text
+    assert "ani@" not in caplog.text

@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from edge.records.column_policy import Policy
+from edge.records.column_policy import LeftOut, Policy, PolicyTable, unused_words
 from headrace.configuration.edge import ColumnRule
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.secret import Secret
@@ -69,8 +69,15 @@ def test_truncation_counts_characters_not_bytes():
     "refused", [rule("mask", "*.*.id"), rule("exclude", "*.*.id"), rule("truncate", "*.*.id", characters=1)]
 )
 def test_a_key_column_can_only_be_hashed(refused):
-    with pytest.raises(ConfigurationError, match=r"public\.people\.id"):
-        policy(refused).treatments("public", "people", ["id"], ["id"])
+    """S11: it was an error of the whole edge's file, which any new table could bring about."""
+    left_out = {}
+    made = Policy(Section(columns=[refused]), left_out=left_out)
+    with pytest.raises(LeftOut, match=r"public\.people is left out: \[policy\] would \w+ id, a column of its key"):
+        made.treatments("public", "people", ["id"], ["id"])
+    assert list(left_out) == ["public.people"]
+    # Once the table has another key, it leaves.
+    made.treatments("public", "people", ["id", "number"], ["number"])
+    assert left_out == {}
 
 
 def test_a_short_hash_key_is_refused_without_being_shown(monkeypatch):
@@ -105,3 +112,38 @@ def test_a_joined_name_that_can_be_read_in_two_ways_leaves_only_if_it_does_in_bo
     assert not made.admits_name("sales.a.b")
     assert made.treats_name("sales.a.b", ["id"])
     assert not made.treats_name("other.a.b", ["id"])
+
+
+def test_a_name_in_another_case_is_no_way_out_where_the_database_ignores_case():
+    """S10: `CHANGE email Email` of MySQL began the leak."""
+    section = Section(
+        columns=[rule("mask", "shop.customers.email")], include_tables=["shop.*"], exclude_tables=["shop.Salaries"]
+    )
+    mysql, postgresql = Policy(section, any_case=True), Policy(section)
+
+    for table, column in (("customers", "Email"), ("Customers", "EMAIL"), ("customers", "émail")):
+        (found,) = mysql.treatments("shop", table, [column], [])
+        assert found.action == "mask"
+        assert postgresql.treatments("shop", table, [column], []) == [None]
+    assert not mysql.admits("shop", "salaries")
+    assert mysql.excludes_name("Shop.SALARIES")
+    assert postgresql.admits("shop", "salaries")
+    # What is to leave is named as it is.
+    assert not mysql.admits("Shop", "orders")
+
+
+def test_rules_without_effect_are_named_as_the_file_has_them():
+    """S10: a rule with a slip matched nothing, and nothing reported it."""
+    made = policy(
+        rule("mask", "shop.customers.emial", "*.*.phone", "shop.people.name"),
+        include_tables=["shop.*", "audit.*"],
+        exclude_tables=["shop.logs"],
+    )
+    tables = [PolicyTable("shop", "customers", ["id", "email", "phone"]), PolicyTable("shop", "orders", ["name"])]
+
+    assert made.unused(tables) == ["audit.*", "shop.logs", "shop.customers.emial", "shop.people.name"]
+    assert unused_words(made.unused(tables)).endswith(
+        "column: audit.*, shop.logs, shop.customers.emial, shop.people.name"
+    )
+    assert unused_words([]) == ""
+    assert unused_words([f"a.b{number}" for number in range(14)]).endswith(" and 4 more")

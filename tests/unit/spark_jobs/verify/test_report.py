@@ -5,8 +5,9 @@ import json
 
 from rich.console import Console
 
+from headrace.errors import NotConnected
 from spark_jobs.verify.compare import Difference
-from spark_jobs.verify.report import SHOWN, TableReport, as_json, show
+from spark_jobs.verify.report import SHOWN, TableReport, as_json, conclude, show
 
 
 def report(table="public.accounts", **fields) -> TableReport:
@@ -14,9 +15,10 @@ def report(table="public.accounts", **fields) -> TableReport:
     return TableReport(source="jakarta/bank", table=table, **(known | fields))
 
 
-def shown(*reports: TableReport) -> str:
+def shown(*reports: TableReport, failed=()) -> str:
     console = Console(file=io.StringIO(), width=160)
     show(list(reports), console)
+    conclude(list(reports), dict(failed), console)
     return console.file.getvalue()
 
 
@@ -60,7 +62,7 @@ def test_many_keys_are_cut_on_the_screen_and_whole_in_json():
     found = report(verdict="not equal", differences=many)
 
     text = shown(found)
-    machine = json.loads(as_json([report(), found]))
+    machine = json.loads(as_json([report(), found], {}))
 
     assert "  and 5 more (--json lists them)\n" in text
     assert text.count("id=") == SHOWN
@@ -73,3 +75,20 @@ def test_many_keys_are_cut_on_the_screen_and_whole_in_json():
         "rows": 1,
     }
     assert len(machine["tables"][1]["differences"]) == SHOWN + 5
+
+
+def test_what_is_not_captured_is_a_line_and_sources_that_failed_are_named_with_the_reason():
+    uncaptured = [report(f"public.t{number}", verdict="not captured", rows_lake=None) for number in range(SHOWN + 2)]
+    text = shown(report(), *uncaptured)
+    assert "jakarta/bank: not captured: public.t0, public.t1," in text
+    assert " and 2 more\n" in text
+    assert text.endswith("equal: 1 table of 1 source\n")
+    assert json.loads(as_json([report(), *uncaptured], {}))["equal"] is True
+
+    failed = {"london/bank": NotConnected("no answer", hint="Start the edge.")}
+    text = shown(report(), failed=failed)
+    assert "london/bank: not compared: no answer. Start the edge.\n" in text
+    assert text.endswith("1 source not compared, or not all of it\n")
+    machine = json.loads(as_json([report()], failed))
+    assert machine["equal"] is False
+    assert machine["failed"] == [{"source": "london/bank", "error": "no answer", "hint": "Start the edge."}]
