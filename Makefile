@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -152,6 +152,13 @@ test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream'
 
 test-debezium: setup .setup/debezium/ready ## The edge's records beside those of Debezium's own connectors, field by field
 	@$(BIN)/python -m pytest -q tests/debezium
+
+.setup/mysql97/ready: tests/servers/mysql97.py
+	@$(BIN)/python -m tests.servers.mysql97
+	@touch $@
+
+test-servers: setup .setup/mysql97/ready ## The edge at a real MySQL 9.7 of Debian's unstable packages, unpacked into .setup (apt-get; no root)
+	@$(BIN)/python -m pytest -q tests/servers
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster
