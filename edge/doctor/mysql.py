@@ -106,8 +106,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
         return
     checks.check_identity(context.database, made)
     found = checks.check_log(context.database, made)
-    if made.offset > checks.FIRST:
-        checks.check_gtids(context.database, made)
+    checks.check_gtids(context.database, made)
     yield Finding(
         "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog are after it"
     )

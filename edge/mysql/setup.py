@@ -15,10 +15,11 @@ from edge.mysql.checks import (
     check_identity,
     check_log,
     check_settings,
+    executed,
     gtids_at,
     identity,
     log,
-    log_end,
+    newest_file,
 )
 from edge.mysql.connection import Database
 from edge.mysql.errors import CAPTURE_AGAIN
@@ -59,8 +60,10 @@ def _at_end(
 ) -> MysqlCheckpoint:
     """Return a checkpoint where the binlog ends."""
     if engine == "mysql":
-        # Executed and place are of one moment: no transaction commits between them.
-        file, offset, gtids = log_end(database)
+        # Transactions that are committing are in the log already and in no set yet. So the place is ahead of all of the file, and
+        # the set is read after it: what the log has before that file is in the set, and what the set has of it is not read again.
+        file, offset = newest_file(database), FIRST
+        gtids = executed(database)
     else:
         file, offset = log(database).end
         gtids = gtids_at(database, file, offset)
@@ -160,4 +163,6 @@ def _carried_over(
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
     base, number = split_name(log(database).files[0][0])
     position = Position.start(new_epoch(checkpoint.position.epoch))
-    return _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
+    made = _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
+    check_gtids(database, made)
+    return made
