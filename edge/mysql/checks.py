@@ -16,8 +16,8 @@ from headrace.errors import NeedsOperator
 _log = logging.getLogger(__name__)
 
 
-#: Releases of MySQL with another statement for it.
-_SHOW_REPLICAS = (8, 0, 22)
+#: The release of MySQL from which on replicas have other words in statements.
+SHOW_REPLICAS = (8, 0, 22)
 #: The release of MySQL from which on another statement shows where its binlog ends.
 _BINARY_LOG_STATUS = (8, 2)
 #: Where the first event of a file is.
@@ -275,7 +275,7 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
 
 def replicas(database: Database) -> list[tuple[Any, ...]]:
     """Return the replicas that read the binlog, their numbers first."""
-    newer = not database.is_mariadb and database.release >= _SHOW_REPLICAS
+    newer = not database.is_mariadb and database.release >= SHOW_REPLICAS
     return database.rows("show replicas" if newer else "show slave hosts")
 
 
@@ -299,5 +299,13 @@ def executed(database: Database) -> str:
 
 def retention_seconds(database: Database) -> float | None:
     """Return for how long the server keeps its binlog by age, whoever has read it; None where age removes nothing."""
+    if (database.variable("binlog_expire_logs_auto_purge") or "").upper() == "OFF":
+        return None
     days = float(database.variable("expire_logs_days") or 0) * 86_400
     return float(database.variable("binlog_expire_logs_seconds") or 0) or days or None
+
+
+def retention_bytes(database: Database) -> tuple[int, str]:
+    """Return how much of its binlog the server keeps, in bytes, and the setting; 0 where size removes nothing."""
+    found = ((int(database.variable(name) or 0), name) for name in ("max_binlog_total_size", "binlog_space_limit"))
+    return next((each for each in found if each[0]), (0, ""))

@@ -11,6 +11,7 @@ from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
 from edge.mysql.checks import check_gtids, check_identity, check_log, check_server_id, check_settings, log
 from edge.mysql.connection import Database, SnapshotConnection
+from edge.mysql.coverage import check_logged
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
@@ -48,6 +49,7 @@ class MysqlEngine:
         database = self._database()
         try:
             check_settings(database, mariadb=self._engine == "mariadb")
+            check_logged(database, self._names, new=False)
             check_identity(database, checkpoint)
             check_log(database, checkpoint)
             check_gtids(database, checkpoint)
@@ -73,7 +75,7 @@ class MysqlEngine:
         """Make or verify the checkpoint."""
         with self._database() as database:
             return setup.initialise(
-                self._config.source.name, self._engine, database, self.state, checkpoint, adoption, report
+                self._config.source.name, self._engine, database, self._names, self.state, checkpoint, adoption, report
             )
 
     def retirement(self, checkpoint: MysqlCheckpoint | None) -> MysqlRetirement:

@@ -22,8 +22,10 @@ from edge.mysql.checks import (
     newest_file,
 )
 from edge.mysql.connection import Database
+from edge.mysql.coverage import check_logged, unmatched
 from edge.mysql.errors import CAPTURE_AGAIN
 from edge.progress.checkpoint import State
+from headrace.configuration.edge import Mysql
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
 
@@ -32,6 +34,7 @@ def initialise(
     source: str,
     engine: Literal["mariadb", "mysql"],
     database: Database,
+    names: Mysql,
     state: State[MysqlCheckpoint],
     checkpoint: MysqlCheckpoint | None,
     adoption: Adoption | None,
@@ -39,6 +42,9 @@ def initialise(
 ) -> MysqlCheckpoint:
     """Make or only verify the source's checkpoint, and return it; `report` takes what was made."""
     check_settings(database, mariadb=engine == "mariadb")
+    check_logged(database, names, new=True)
+    for line in unmatched(database, names):
+        report(f"Nothing to capture yet: {line}")
     if adoption is not None:
         made = _adopted(source, engine, database, state, checkpoint, adoption)
     elif checkpoint is not None:
