@@ -3,8 +3,8 @@
 Each request is one step of a session (headrace/verify/contract.py), answered within its deadline, with `working` where the step
 takes longer. Errors of the database are answers too, so that headquarters knows by their class who must act.
 
-It reads the tables and columns that leave the region as they are. What the policy keeps back, or changes, is not shown to who
-asks, not even as a hash. The lake has it otherwise, or not at all, so it could not be equal.
+It reads the captured tables and columns that leave the region as they are. What is not captured, and what the policy keeps back
+or changes, is not shown to who asks, not even as a hash. The lake has it otherwise, or not at all, so it could not be equal.
 """
 
 from collections.abc import Callable
@@ -77,8 +77,8 @@ class VerifyRequests:
                 )
         if mine is None or (mine.is_over and not mine.has_answer(asked.step)):
             raise NotConnected(
-                f"source {self._source.name}: the edge has no such verification any more: it was restarted, or nothing was "
-                f"asked for {IDLE_SECONDS} s",
+                f"source {self._source.name}: the edge has no such verification any more: it was restarted, its database ended "
+                f"the snapshot, or nothing was asked for {IDLE_SECONDS} s",
                 hint="Its snapshot is gone. Verify again.",
             )
         if isinstance(asked.what, contract.Keep):
@@ -113,6 +113,8 @@ def _admitted(policy: Policy, table: SourceTable) -> bool:
 
 
 def _leaving(policy: Policy, table: SourceTable) -> SourceTable:
+    if not table.captured:
+        return replace(table, columns={}, key=(), treated={})
     names = list(table.columns)
     found = policy.treatments(table.schema, table.name, names, key=())
     treated = {name: each.action for name, each in zip(names, found, strict=True) if each is not None}
@@ -123,4 +125,4 @@ def _leaving(policy: Policy, table: SourceTable) -> SourceTable:
         if policy.treats_name(above, [name])
     }
     columns = {name: kind for name, kind in table.columns.items() if name not in treated}
-    return replace(table, columns=columns, treated=treated)
+    return replace(table, columns=columns, treated=table.treated | treated)

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 #: Between looks whether anybody still asks, in seconds.
 _LOOK_SECONDS = 1.0
+#: After so many seconds without a step the server is asked for nothing, so that it does not end the snapshot as idle.
+_KEEP_SECONDS = IDLE_SECONDS / 4
 
 
 class Verification:
@@ -113,9 +115,11 @@ class Verification:
                 self._database = database
                 _log.info("a snapshot is held for the verification of %r", self.caller)
                 self._answer(Reply(state="done", result=self._opened(database)))
-                while (what := self._steps.get()) is not None and not self._over.is_set():
+                while (what := self._next_step(database)) is not None and not self._over.is_set():
                     self._answer(self._tried(database, what))
         except ReplicationError as error:
+            if self._database is not None:
+                _log.warning("the snapshot of the verification of %r is lost: %s", self.caller, error.message)
             self._answer(Reply(state="failed", failure=transfer.failure(error)))
         except Exception:  # noqa: BLE001 - the verification fails, the edge goes on.
             _log.exception("a verification failed: unexpected error")
@@ -124,6 +128,14 @@ class Verification:
             self._database = None
             self._over.set()
             _log.info("the verification of %r is over", self.caller)
+
+    def _next_step(self, database: Database) -> contract.Step | None:
+        """Return the next step, None at the end; meanwhile keep the snapshot, since this thread alone uses the connection."""
+        while True:
+            try:
+                return self._steps.get(timeout=_KEEP_SECONDS)
+            except queue.Empty:
+                database.keep()
 
     def _answer(self, reply: Reply) -> None:
         self._reply = reply
@@ -189,9 +201,9 @@ class Verification:
     def _side(self, database: Database, asked: contract.ComparedTable) -> SourceSide:
         """Return a table as a side, by columns of its catalog that leave: no text that came is in a statement."""
         table = next((each for each in self._read_tables(database) if str(each) == asked.name), None)
-        if table is None:
+        if table is None or not table.captured:
             raise CorruptInput(
-                f"the source has no table {asked.name!r} in this snapshot, or it does not leave the region"
+                f"the source has no captured table {asked.name!r} in this snapshot, or it does not leave the region"
             )
         columns, key = transfer.columns_of(asked, table, database.forms)
         return database.side(table, columns, key, on_progress=self._summed)

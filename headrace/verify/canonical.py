@@ -6,7 +6,12 @@ the engines print them differently. The pair of types decides: what the source d
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
+
+#: No name of a table, column or type is longer, in characters.
+LONGEST_NAME = 256
 #: Silver's types with a fixed form, and the source's types that each may come from.
 _FIXED = {
     "boolean": {"bool"},
@@ -53,19 +58,19 @@ class SourceType:
     """A column's type as the source's catalog has it, domains resolved."""
 
     #: `int4`, `numeric`, `timestamptz`; of MariaDB and MySQL `int unsigned`, `decimal`, `longtext`.
-    name: str
+    name: Annotated[str, Meta(max_length=LONGEST_NAME)]
     #: Digits after the point, of a numeric that declares them.
-    scale: int | None = None
+    scale: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
     #: Binary digits of a `bit`.
-    bits: int = 0
+    bits: Annotated[int, Meta(ge=0, le=64)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SilverType:
     """A column's type in silver: Spark's type name, and the scale of a decimal."""
 
-    name: str
-    scale: int = 0
+    name: Annotated[str, Meta(max_length=LONGEST_NAME)]
+    scale: Annotated[int, Meta(ge=0, le=38)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +202,11 @@ def _silver_part(column: Column) -> str:
 def source_name(name: str) -> str:
     """Return a column's name quoted for PostgreSQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def source_table(schema: str, name: str) -> str:
+    """Return a table's name quoted for PostgreSQL."""
+    return f"{source_name(schema)}.{source_name(name)}"
 
 
 def silver_name(name: str) -> str:

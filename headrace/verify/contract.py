@@ -14,20 +14,24 @@ from msgspec import Meta
 
 from headrace.errors import ConfigurationError
 from headrace.formats import VERIFICATION
-from headrace.verify.canonical import SilverType
+from headrace.verify.canonical import LONGEST_NAME, SilverType
 from headrace.verify.engine import SourceTable
 from headrace.verify.engines import Engine
-from headrace.verify.ranges import Grid
+from headrace.verify.ranges import MOST_CELLS, Grid
 
 #: A session in which nothing was asked for so long is over, and its snapshot is gone, in seconds.
 IDLE_SECONDS = 120
 #: Keys of one request, and columns of all tables of one answer, at most.
 MOST_KEYS, MOST_COLUMNS = 1000, 20_000
+#: Columns of one table that a request names at most: as many as any server's table has.
+_MOST_TABLE_COLUMNS = 4096
 
 _Session = Annotated[str, Meta(pattern=r"^[0-9a-f]{16,64}$")]
 _Table = Annotated[str, Meta(min_length=3, max_length=500)]
 _Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 _Number = Annotated[int, Meta(ge=0)]
+_Cells = Annotated[list[_Number], Meta(max_length=MOST_CELLS)]
+_Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +41,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ComparedColumn(_Part, frozen=True, kw_only=True):
     """A column of a table, and what silver holds."""
 
-    name: str
+    name: _Name
     #: None for a column that silver does not have.
     in_silver: SilverType | None = None
     nan: bool = False
@@ -48,9 +52,9 @@ class ComparedTable(_Part, frozen=True, kw_only=True):
 
     #: `schema.table`.
     name: _Table
-    columns: list[ComparedColumn] = []
-    #: Names of key columns among them.
-    key: list[str] = []
+    columns: Annotated[list[ComparedColumn], Meta(max_length=_MOST_TABLE_COLUMNS)] = []
+    #: Names of key columns among them: the table's own key, or none.
+    key: Annotated[list[_Name], Meta(max_length=_MOST_TABLE_COLUMNS)] = []
 
 
 class Open(_Part, tag="open", tag_field="do", frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ class Digests(_Part, tag="digests", tag_field="do", frozen=True, kw_only=True):
 
     table: ComparedTable
     grid: Grid
-    cells: list[_Number] | None = None
+    cells: _Cells | None = None
 
 
 class Hashes(_Part, tag="hashes", tag_field="do", frozen=True, kw_only=True):
@@ -90,7 +94,7 @@ class Hashes(_Part, tag="hashes", tag_field="do", frozen=True, kw_only=True):
 
     table: ComparedTable
     grid: Grid
-    cells: list[_Number]
+    cells: _Cells
     most: Annotated[int, Meta(ge=1, le=10_000)]
 
 
@@ -99,7 +103,7 @@ class Rows(_Part, tag="rows", tag_field="do", frozen=True, kw_only=True):
 
     table: ComparedTable
     grid: Grid
-    cells: list[_Number]
+    cells: _Cells
     key_hashes: Annotated[list[_Hash], Meta(max_length=MOST_KEYS)]
 
 
@@ -198,7 +202,16 @@ def parsed(given: dict[str, Any]) -> Arguments:
         found = msgspec.convert(given, Arguments)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"a request to verify is not understood: {error}") from error
-    grid = getattr(found.what, "grid", None)
-    if grid is not None and (grid.cells < 1 or grid.span.width < 1):
+    if not _has_ranges(found.what):
         raise ConfigurationError("a request to verify is not understood: its ranges are none")
     return found
+
+
+def _has_ranges(what: Step | None) -> bool:
+    """Whether the ranges of a step, if it has any, are some, and within what `ranges` makes."""
+    if not isinstance(what, Digests | Hashes | Rows):
+        return True
+    grid = what.grid
+    return all(span.is_valid for span in (grid.span, *grid.within)) and all(
+        cell < grid.cells for cell in what.cells or ()
+    )

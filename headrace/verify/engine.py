@@ -46,8 +46,11 @@ class SourceTable:
     columns: dict[str, SourceType]
     #: Key columns in key order; empty for a table without a key.
     key: tuple[str, ...]
-    #: What the edge's policy does to further columns, which are not compared; known where the edge reads them.
+    #: What the edge's policy, or its publication, does to further columns, which are not compared; known where the edge reads
+    #: them.
     treated: dict[str, str] = field(default_factory=dict)
+    #: Whether its changes are captured, as far as that is known. Of others no row is read.
+    captured: bool = True
     #: Why a snapshot does not hold its rows still; empty when it does.
     unsteady: str = ""
 
@@ -111,6 +114,9 @@ class Database(Protocol):
 
     def idle_since(self, commit: int) -> bool:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""
+
+    def keep(self) -> None:
+        """Ask for nothing, so that the server does not end the snapshot as idle; raises as every query when it did."""
 
     def interrupt(self) -> None:
         """End the statement that another thread runs, if any; it fails there, and so may what follows."""

@@ -5,12 +5,18 @@ A row's place is a number: its leading key column where that is an integer, so t
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 #: Places of hashed keys: the first 15 hexadecimal digits of the MD5.
 HASHES = 1 << 60
 #: A span wider than this cannot be reckoned with in 64 bits.
 _WIDEST = 1 << 62
+#: Cells of a grid at most, and spans within which it is.
+MOST_CELLS, _MOST_WITHIN = 4096, 4
+#: Places of keys are numbers of 64 bits; a span may end behind the last.
+_LEAST, _GREATEST = -(1 << 63), 1 << 63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +35,11 @@ class Span:
         """How many places there are, those beyond an open end not counted."""
         return self.high - self.low
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is a place in it, and each can be reckoned with."""
+        return 1 <= self.width <= _WIDEST and self.low >= _LEAST and self.high <= _GREATEST
+
     def condition(self, place: str) -> str:
         """Return the condition, in a database's SQL, that a number is in the span."""
         low = "" if self.open_low or (self.low == 0 and self.by == "hash") else f"{place} >= {self.low}"
@@ -42,9 +53,9 @@ class Grid:
 
     span: Span
     #: How many cells.
-    cells: int
+    cells: Annotated[int, Meta(ge=1, le=MOST_CELLS)]
     #: Spans that hold this one: the single key whose rows are cut by hash.
-    within: tuple[Span, ...] = ()
+    within: Annotated[tuple[Span, ...], Meta(max_length=_MOST_WITHIN)] = ()
 
     @property
     def width(self) -> int:

@@ -116,6 +116,9 @@ class RemoteDatabase:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""
         return self.place is not None and self.do(contract.Idle(commit=commit), bool)
 
+    def keep(self) -> None:
+        """Do nothing: the edge keeps the snapshot."""
+
     def interrupt(self) -> None:
         """Do nothing: closing the session ends what runs in it."""
 

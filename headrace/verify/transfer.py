@@ -19,8 +19,11 @@ def compared(table: SourceTable, columns: list[Column], key: list[Column]) -> Co
 def columns_of(asked: ComparedTable, table: SourceTable, forms: Forms) -> tuple[list[Column], list[Column]]:
     """Return the columns, and the key's, of a table as its own catalog and the forms of its engine have them.
 
+    The key is the catalog's, or none: keys of rows are answered, and so who asks cannot choose what columns make one.
     Raises CorruptInput when they are not the table's.
     """
+    if asked.key not in ([], list(table.key)):
+        raise CorruptInput(f"{table} has another key than the one that is asked for")
     found: dict[str, Column] = {}
     for each in asked.columns:
         kind = table.columns.get(each.name)
@@ -34,7 +37,7 @@ def columns_of(asked: ComparedTable, table: SourceTable, forms: Forms) -> tuple[
         if made is None:
             raise CorruptInput(f"{table} has no column {each.name!r} that can be compared so")
         found[each.name] = made
-    if any(name not in found for name in asked.key):
+    if not found.keys() >= set(asked.key):
         raise CorruptInput(f"the key of {table} is not among the columns to compare")
     return list(found.values()), [found[name] for name in asked.key]
 

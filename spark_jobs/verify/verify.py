@@ -27,7 +27,7 @@ from spark_jobs.verify.tables import Plan
 _LOG = logging.getLogger(__name__)
 
 #: Rows of a range, about; and ranges of a table, at most, and at least when some of them are sampled.
-_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, 4096, 100
+_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, ranges.MOST_CELLS, 100
 _INTEGERS = {"short", "integer", "long"}
 
 #: Receives the source, the table, how many rows of it the source has summed up, and about how many there are.

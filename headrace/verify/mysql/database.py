@@ -162,6 +162,10 @@ class MysqlDatabase:
             _log.info("%s", error.message)
             return False
 
+    def keep(self) -> None:
+        """Ask for nothing, so that the server does not end the connection as idle."""
+        self.query("SELECT 1", "nothing")
+
     def interrupt(self) -> None:
         """End the statement that another thread runs, if any, and the connection; what runs there fails."""
         with suppress(pymysql.MySQLError, ReplicationError):

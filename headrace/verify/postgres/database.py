@@ -7,7 +7,7 @@ written. Called by engines.py. The only module here that imports psycopg.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import psycopg
 from psycopg import IsolationLevel, sql
 from psycopg.rows import tuple_row
 
+from headrace.configuration.edge import Postgresql
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SourceType
@@ -33,6 +34,8 @@ _SETTINGS = {
     "timezone": "UTC",
     "extra_float_digits": "3",
     "bytea_output": "hex",
+    # The log hides no rows: a table whose row security would hide some from this user is refused.
+    "row_security": "off",
 }
 #: Prefix of logical messages that every edge makes a record of.
 _MARKER = "headrace.marker"
@@ -68,6 +71,10 @@ class SourceDatabase:
         self._address = address
         self._connection = connection
         self._reading = reading
+        #: The edge's own, whose tables alone are read.
+        self._publication = address.publication if isinstance(address, Postgresql) else None
+        #: Conditions of the publication by table: other rows do not leave the server.
+        self._filters: dict[str, str] = {}
 
     @classmethod
     @contextmanager
@@ -100,18 +107,32 @@ class SourceDatabase:
             connection.close()
 
     def tables(self) -> list[SourceTable]:
-        """Return the tables that can be captured, by name; system tables, unlogged and temporary ones are none."""
-        return [
-            SourceTable(
+        """Return the tables that can be captured, by name; system tables, unlogged and temporary ones are none.
+
+        Where the publication is known, columns and rows that it leaves out are not read.
+        """
+        listed = []
+        parameters = {"publication": self._publication}
+        for schema, name, partitioned, above, columns, key, captured, published, condition in self.query(
+            _TABLES, "the catalog", parameters
+        ):
+            kinds = {column: _type(kind, modifier) for column, kind, modifier in columns}
+            table = SourceTable(
                 schema=schema,
                 name=name,
                 partitioned=partitioned,
                 partition_of=frozenset(above),
-                columns={column: _type(kind, modifier) for column, kind, modifier in columns},
+                columns={column: kind for column, kind in kinds.items() if published is None or column in published},
                 key=tuple(key),
+                treated={
+                    column: "not published" for column in kinds if published is not None and column not in published
+                },
+                captured=captured,
             )
-            for schema, name, partitioned, above, columns, key in self.query(_TABLES, "the catalog")
-        ]
+            if condition is not None:
+                self._filters[str(table)] = condition
+            listed.append(table)
+        return listed
 
     def side(
         self,
@@ -122,25 +143,32 @@ class SourceDatabase:
         on_progress: Callable[[int], None] | None = None,
     ) -> PostgresSide:
         """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
-        return PostgresSide(self.query, table, columns, key, on_progress=on_progress)
+        only = self._filters.get(str(table), "")
+        return PostgresSide(self.query, table, columns, key, only=only, on_progress=on_progress)
 
     def idle_since(self, commit: int) -> bool:  # noqa: ARG002 - as every engine.
         """Return False: the marker shows it."""
         return False
+
+    def keep(self) -> None:
+        """Ask for nothing, so that the server does not end the transaction as idle."""
+        self.query("SELECT 1", "nothing")
 
     def interrupt(self) -> None:
         """End the statement that another thread runs, if any; it fails there."""
         with suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=5.0)
 
-    def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
+    def query(
+        self, statement: str, about: str | SourceTable, parameters: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
         """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
             with self._connection.cursor() as cursor:
                 # A statement that fails is undone alone: the snapshot goes on.
                 cursor.execute("SAVEPOINT query")
                 try:
-                    cursor.execute(statement)
+                    cursor.execute(statement, parameters)
                     rows: list[tuple[Any, ...]] = cursor.fetchall()
                 finally:
                     if not self._connection.closed:

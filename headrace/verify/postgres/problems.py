@@ -5,6 +5,8 @@ No message repeats the server's own, which could hold a value of a row, but for 
 
 from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.verify import canonical
+from headrace.verify.engine import SourceTable
 
 _RESTING = "Or let writers rest, load, and compare with --at-rest, which needs no slot."
 
@@ -12,7 +14,7 @@ _RESTING = "Or let writers rest, load, and compare with --at-rest, which needs n
 def _may_not_replicate(source: str, address: PostgresqlConnection) -> NeedsOperator:
     return NeedsOperator(
         f"source {source}: {address} makes no temporary slot: user {address.user!r} may not replicate",
-        hint=f"Run there: ALTER ROLE {address.user} REPLICATION; {_RESTING}",
+        hint=f"Run there: ALTER ROLE {canonical.source_name(address.user)} REPLICATION; {_RESTING}",
     )
 
 
@@ -62,12 +64,14 @@ def refused(source: str, address: PostgresqlConnection, settings: str, message: 
     )
 
 
-def reading(source: str, address: PostgresqlConnection, about: str, code: str | None) -> ReplicationError:
+def reading(source: str, address: PostgresqlConnection, about: str | SourceTable, code: str | None) -> ReplicationError:
     """Return why something could not be read; `code` is PostgreSQL's, None when the connection was lost."""
-    if code == "42501":
+    if code == "42501" and isinstance(about, SourceTable):
+        table, user = canonical.source_table(about.schema, about.name), canonical.source_name(address.user)
         return NeedsOperator(
-            f"source {source}: user {address.user!r} may not read {about}",
-            hint=f"Run there: GRANT SELECT ON {about} TO {address.user}; (and USAGE on its schema).",
+            f"source {source}: user {address.user!r} may not read {about}, or row security hides some of it from them",
+            hint=f"Run there: GRANT SELECT ON {table} TO {user}; (and USAGE on its schema). "
+            f"Where the table has row security: ALTER ROLE {user} BYPASSRLS;",
         )
     if code is None:
         return NotConnected(

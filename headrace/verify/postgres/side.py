@@ -3,7 +3,7 @@
 Ranges of an integer key are a query each, which finds its rows by the key's index; ranges of hashes are one query that reads
 the table once. Only sums, hashes and keys leave the server. Made by database.py.
 """
-# Statements are built from quoted names of the catalog and from numbers, nothing else.
+# Statements are built from quoted names of the catalog, its row filters, and numbers, nothing else.
 # ruff: noqa: S608
 
 from collections.abc import Callable, Collection, Sequence
@@ -29,19 +29,22 @@ class PostgresSide:
 
     def __init__(
         self,
-        query: Callable[[str, str], list[tuple[Any, ...]]],
+        query: Callable[[str, SourceTable], list[tuple[Any, ...]]],
         table: SourceTable,
         columns: list[Column],
         key: list[Column],
         *,
+        only: str = "",
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
+        """`only`: the condition, in SQL of the catalog, of the rows that are published; empty for all."""
         self._query = query
         self._table = table
         self._columns = columns
         self._key = key
         # A table with children by inheritance has its own rows alone; a partitioned one has none but its partitions'.
-        self._from = f"{'' if table.partitioned else 'ONLY '}{_quoted(table)}"
+        rows = f"{'' if table.partitioned else 'ONLY '}{canonical.source_table(table.schema, table.name)}"
+        self._from = f"(SELECT * FROM {rows} WHERE {only}) AS published" if only else rows
         self._row = canonical.source_row(columns)
         self._key_hash = _md5(canonical.source_row(key or columns))
         self._lead = canonical.source_name(key[0].name) if key else ""
@@ -134,7 +137,7 @@ class PostgresSide:
             self._on_progress(sum(digest.rows for digest in digests.values()))
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
-        return self._query(statement, str(self._table))
+        return self._query(statement, self._table)
 
 
 def _md5(text: str) -> str:
@@ -144,7 +147,3 @@ def _md5(text: str) -> str:
 
 def _numbers(numbers: Collection[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-def _quoted(table: SourceTable) -> str:
-    return f"{canonical.source_name(table.schema)}.{canonical.source_name(table.name)}"

@@ -11,6 +11,7 @@ from headrace.findings import Finding
 from headrace.requests.message import content_of, encode, new_request
 from headrace.status.answer import Answer
 from headrace.verify import contract, ranges
+from headrace.verify.canonical import SilverType
 from tests.waiting import eventually
 
 SOURCE = "jakarta/bank"
@@ -79,6 +80,13 @@ def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answe
     assert msgspec.convert(content.data, contract.Reply) == reply
 
 
+def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
+    kind = SilverType(name="decimal", scale=scale)
+    table = contract.ComparedTable(name="a.b", columns=[contract.ComparedColumn(name=name, in_silver=kind)])
+    grid = ranges.Grid(span=span or ranges.hashes(), cells=cells, within=within)
+    return contract.arguments("a" * 16, 1, contract.Digests(table=table, grid=grid, cells=wanted))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -107,8 +115,17 @@ def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answe
                     table=contract.ComparedTable(name="a.b"), grid=ranges.Grid(span=ranges.hashes(), cells=0)
                 ),
             ),
-            "its ranges are none",
+            "Expected `int` >= 1",
         ),
+        (digests(span=ranges.Span(by="key", low=5, high=5)), "its ranges are none"),
+        # S8: what is asked for is bounded, since the edge makes statements and texts of it.
+        (digests(cells=1 << 60), "Expected `int` <= 4096"),
+        (digests(within=(ranges.Span(by="key", low=0, high=1 << 80),)), "its ranges are none"),
+        (digests(within=(ranges.hashes(),) * 100), "Expected `array` of length <= 4"),
+        (digests(wanted=[1]), "its ranges are none"),
+        (digests(wanted=[0] * 5000), "Expected `array` of length <= 4096"),
+        (digests(scale=200_000_000), "Expected `int` <= 38"),
+        (digests(name="x" * 1000), "Expected `str` of length <= 256"),
     ],
 )
 def test_a_forged_verification_is_refused(answer, arguments, words):
