@@ -118,7 +118,8 @@ def _verify(
     by_number = bool(plan.key) and in_silver[plan.key[0].stored].name in _INTEGERS
     grid = _grid(side, about, by_number=by_number, sampled=sample is not None)
     cells = None if sample is None else _chosen(grid, sample)
-    found = compare(side, SilverSide(frame, plan.columns, plan.key), plan.columns, plan.key, grid, cells)
+    in_lake = SilverSide(frame, plan.columns, plan.key, database.forms)
+    found = compare(side, in_lake, plan.columns, plan.key, grid, cells)
     return TableReport(
         source=source,
         table=name,

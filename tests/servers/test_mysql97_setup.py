@@ -47,9 +47,9 @@ def test_a_source_that_is_set_up_while_eight_connections_write_starts_and_misses
     edges = [maria_edges(mysql97, side.url) for side in sides]
     for edge, side in zip(edges, sides, strict=True):
         with written_to(mysql97) as rows:
-            before = rows()
             edge.init()
-            eventually(lambda before=before: rows() > before + 50, saying="the writers go on")
+            since = rows()
+            eventually(lambda since=since: rows() > since + 50, saying="the writers go on")
         at_start = transactions(edge)
         with edge.running():
             last = mysql97.execute("select max(id) from t")[0][0] + 1
