@@ -12,8 +12,9 @@ from tests.servers.mysql97 import Mysql97
 
 @pytest.fixture(scope="session")
 def mysql97_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mysql97]:
-    """Yield a running server, shared by the session: do not stop it."""
-    yield from served(Mysql97(tmp_path_factory.mktemp("mysql97"), settings=QUICK))
+    """Yield a running server, shared by the session: do not stop it. Its log leaves out a database `unlogged`."""
+    settings = QUICK | {"binlog-ignore-db": "unlogged"}
+    yield from served(Mysql97(tmp_path_factory.mktemp("mysql97"), settings=settings))
 
 
 @pytest.fixture
