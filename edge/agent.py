@@ -9,9 +9,8 @@ import select
 import time
 
 from edge.answers.handlers import request_service
-from edge.delivery.heartbeat import Heartbeat
-from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
+from edge.delivery.link import Sender
+from edge.delivery.outbox import Heartbeat, Outbox
 from edge.engine import CheckpointChanged, LogTaken
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
@@ -23,11 +22,10 @@ from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
-from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
-from headrace.wakeup import Wakeup
+from headrace.waiting import Backoff, Wakeup
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from edge.snapshot.table_history import TableHistory
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
-from headrace.wakeup import Wakeup
+from headrace.waiting import Wakeup
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.pending_connections import PendingConnections, key
 from bridge.amqp.request_links import NOT_CARRIED, RequestLinks, source_of
 from bridge.amqp.sender_links import SenderLinks
-from bridge.deliveries.message import encode
+from bridge.deliveries.pending import encode
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import described
 from headrace.amqp.links import Decoder, close, release, settle

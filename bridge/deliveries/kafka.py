@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from bridge.deliveries.record import Record
 from bridge.kafka.client import KafkaException, TopicPartition, delivery_consumer
-from bridge.kafka.commits import call_within
 from bridge.kafka.consuming import events, leave_group
+from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.pending import Entry, PartitionOffsets, Pending, State
-from bridge.deliveries.record import Record
-from bridge.deliveries.template import AddressTemplate, Undeliverable
-from headrace.backoff import jittered
+from bridge.deliveries.record import AddressTemplate, Record, Undeliverable
 from headrace.configuration.delivery import Delivery
+from headrace.waiting import jittered
 
 #: Conditions of dead letters that the bridge itself gives.
 NO_ADDRESS, TOO_LARGE, TOO_OLD = "headrace:no-address", "amqp:link:message-size-exceeded", "headrace:expired"

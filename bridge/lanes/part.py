@@ -14,8 +14,7 @@ from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import position_text
-from bridge.model.withheld_release import Released
-from bridge.model.withheld_tables import WithheldTable
+from bridge.model.withheld import Released, WithheldTable
 from bridge.routing.avro_ids import TableRefused
 from bridge.routing.registered_schemas import SchemaIds
 from bridge.routing.withheld_split import divide, whole

@@ -17,7 +17,7 @@ from edge.mysql.checks import FIRST, log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
 from edge.mysql.replication import LogEnded, ReplicationStream
-from edge.mysql.xa_prepared import Event
+from edge.mysql.xa import Event
 from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NotConnected
 

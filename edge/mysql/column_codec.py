@@ -8,7 +8,7 @@ the order and with the lengths of the table map (MySQL manual, "Rows_event").
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from edge.mysql import charset, temporal, types, values
+from edge.mysql import charset, types, values
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
 from edge.records.column_policy import Treatment
@@ -42,13 +42,13 @@ class ColumnCodec(NamedTuple):
 
 #: What every generated function may use.
 SHARED: dict[str, Any] = {
-    "number": int.from_bytes, "dates": temporal.DATES, "days": temporal.DAYS, "times": temporal.TIMES,
-    "timestamp": temporal.timestamp, "old_timestamp": temporal.old_timestamp, "moment": temporal.moment,
-    "old_moment": temporal.old_moment, "server_moment": temporal.server_moment,
-    "duration": temporal.duration, "old_duration": temporal.old_duration,
+    "number": int.from_bytes, "dates": values.DATES, "days": values.DAYS, "times": values.TIMES,
+    "timestamp": values.timestamp, "old_timestamp": values.old_timestamp, "moment": values.moment,
+    "old_moment": values.old_moment, "server_moment": values.server_moment,
+    "duration": values.duration, "old_duration": values.old_duration,
     "float_json": values.float_json, "double_json": values.double_json, "vector": values.vector,
     "inflated": values.inflated, "plain": values.plain, "dated": values.dated, "json_text": json_text,
-    "seconds": temporal.SECONDS,
+    "seconds": values.SECONDS,
 }  # fmt: skip
 _INTEGERS = {types.TINY: "bB", types.SHORT: "hH", types.LONG: "iI", types.LONGLONG: "qQ"}
 _QUOTED = '"%b"'

@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterable
 from edge.mysql import errors, events
 from edge.mysql.checkpoint import Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Statement
-from edge.mysql.debezium_envelope import DebeziumTransaction
-from edge.mysql.envelope import Transaction
+from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.events import Group
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
-from edge.mysql.xa import XaTransactions
-from edge.mysql.xa_prepared import PreparedReader
+from edge.mysql.xa import PreparedReader, XaTransactions
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.records import Records

@@ -13,13 +13,13 @@ from edge.mysql.checks import check_gtids, check_identity, check_log, check_serv
 from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.coverage import check_logged
 from edge.mysql.gtid import MysqlGtids
-from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
 from edge.mysql.replication import ReplicationStream
 from edge.mysql.retirement import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
-from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import SnapshotReader
+from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_table import condition
 from edge.mysql.table_cache import Chosen, TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import json
 
-from edge.mysql import temporal, types, values
+from edge.mysql import types, values
 
 _OBJECT, _LARGE_OBJECT, _ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
@@ -110,7 +110,7 @@ def _moment(kind: int, packed: int) -> str:
     if kind == types.TIME:
         hour, minute, second = whole >> 12 & 0x3FF, whole >> 6 & 63, whole & 63
         return f"{sign}{hour:02}:{minute:02}:{second:02}.{micro:06}"
-    date = temporal.DAYS[whole >> 17].decode()[:10]
+    date = values.DAYS[whole >> 17].decode()[:10]
     if kind == types.DATE:
         return date
-    return f"{date} {temporal.TIMES[whole & 0x1FFFF].decode()}.{micro:06}"
+    return f"{date} {values.TIMES[whole & 0x1FFFF].decode()}.{micro:06}"

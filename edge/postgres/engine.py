@@ -12,9 +12,8 @@ from edge.postgres import setup
 from edge.postgres.catalog import check_publication, columns_of, enum_labels, primary_key, table_names
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
-from edge.postgres.failover import follow, guard
+from edge.postgres.failover import KnownLabels, Watch, follow, guard
 from edge.postgres.key_predicate import condition
-from edge.postgres.monitor import KnownLabels, Watch
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import (

@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from edge.postgres import errors, rows_compiled
-from edge.postgres.debezium_envelope import DebeziumTransaction
-from edge.postgres.envelope import Around, Transaction
-from edge.postgres.logical_message import LogicalMessage, MessageRecords
+from edge.postgres.envelope import Around, DebeziumTransaction, LogicalMessage, MessageRecords, Transaction
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table

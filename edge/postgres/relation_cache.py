@@ -15,7 +15,7 @@ from edge.postgres import envelope, unavailable
 from edge.postgres.debezium_types import DebeziumType, debezium_type
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
-from edge.postgres.types import OIDS
+from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
 from edge.records.form_limits import check_keys_differ, never_null, within_64_bits

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from edge.postgres.debezium_types import DebeziumType
-from edge.postgres.types import NAMES as TYPE_NAMES
+from edge.postgres.values import NAMES as TYPE_NAMES
 from edge.records.alterations import KnownColumn
 from headrace.schema import Column, TableSchema
 

@@ -2,7 +2,7 @@
 
 Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that names
 what happened, what is lost if anything is, and what to run. Called at each connection and, while the log streams, by
-edge/postgres/monitor.py.
+edge/postgres/failover.py.
 """
 
 from typing import Any, NamedTuple

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from edge.requests.known import KnownRequests
-from edge.requests.outbox import AnswerOutbox
+from edge.requests.answer_queue import AnswerOutbox, KnownRequests
 from headrace.amqp.links import Accept, Outcome, Reject, Release
 from headrace.errors import UNEXPECTED, CorruptInput, NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog

@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from edge.snapshot.active_plan import ActivePlan
-from edge.snapshot.dedup_window import DedupWindow
+from edge.snapshot.chunk_reader import Job, Worker
 from edge.snapshot.plan import Key, LogTable, TablePlan
-from edge.snapshot.ports import Chunk, Described, Reader, Source
+from edge.snapshot.ports import Chunk, DedupWindow, Described, Reader, Source
 from edge.snapshot.store import Request
 from edge.snapshot.table_copy import TableCopy
-from edge.snapshot.worker import Job, Worker
-from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator, NoSpace, NotConnected, Retryable
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS
+from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from proton.reactor import AtLeastOnce, Container, LinkOption
 
 from headrace.amqp.polling import Polled
 from headrace.logs import RateLimitedLog
-from headrace.wakeup import Wakeup
+from headrace.waiting import Wakeup
 
 __all__ = [
     "Acceptor",

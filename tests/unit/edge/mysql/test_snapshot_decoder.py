@@ -8,14 +8,13 @@ import pytest
 from edge.mysql.checkpoint import place
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
 from edge.mysql.snapshot_decoder import SnapshotDecoder
-from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
+from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Chosen, TableCache
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
-from edge.snapshot.dedup_window import DedupWindow
-from edge.snapshot.ports import Chunk
+from edge.snapshot.ports import Chunk, DedupWindow
 from headrace.batch import decode
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records

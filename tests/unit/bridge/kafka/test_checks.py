@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from bridge.group.doctor import look_at_group, look_at_holders
+from bridge.kafka.checks import look_at_group, look_at_holders
 from bridge.model.position_text import PositionText
 
 

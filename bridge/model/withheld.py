@@ -2,12 +2,17 @@
 
 A withheld table's records are not in its topic but, as batches, in the stream's topic of withheld records, in the lowest of
 the source's partitions. Pure values: a transaction makes the next one, and a session has that of its last committed transaction.
+
+What a session releases: withheld batches of one table, on their way from the reader's thread to a lane's.
 """
 
+import threading
+from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from headrace.batch import Batch
 from headrace.errors import CorruptInput
 from headrace.position import Position
 
@@ -68,3 +73,58 @@ def parse(end: str, tables: str) -> Withheld:
     if int(end) < 0 or any(table.next > int(end) for table in found.values()):
         raise CorruptInput("a withheld record is said to be beyond the last one")
     return Withheld(int(end), found)
+
+
+class Released(NamedTuple):
+    """A step of a release."""
+
+    table: str
+    #: The offset from which the step was read, and the one to go on from after it.
+    begin: int
+    next: int
+    #: None where no record of the table is between them.
+    batch: Batch | None
+    #: The size of the withheld record, in bytes.
+    size: int = 0
+
+
+class Release:
+    """The steps of one session; for its lane and the reader."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: deque[Released] = deque()
+        #: The table that is released now; empty while none is.
+        self.table = ""
+
+    def __len__(self) -> int:
+        """Return how many steps wait."""
+        return len(self._steps)
+
+    @property
+    def size(self) -> int:
+        """The size of what waits, in bytes."""
+        with self._lock:
+            return sum(step.size for step in self._steps)
+
+    def begin(self, table: str) -> None:
+        """Begin to release a table."""
+        with self._lock:
+            self._steps.clear()
+            self.table = table
+
+    def put(self, steps: list[Released]) -> None:
+        """Add steps, unless the release of their table has ended."""
+        with self._lock:
+            self._steps.extend(step for step in steps if step.table == self.table)
+
+    def take(self) -> Released | None:
+        """Return the next step; None when none waits."""
+        with self._lock:
+            return self._steps.popleft() if self._steps else None
+
+    def end(self) -> None:
+        """End it, done or not."""
+        with self._lock:
+            self._steps.clear()
+            self.table = ""
