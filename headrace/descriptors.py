@@ -19,9 +19,9 @@ _FIX = (
 
 def raise_limit() -> None:
     """Let this process have as many descriptors as the system lets it have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A system may refuse what it has as its limit.
+    # A system may refuse what it has as its limit, and a sandbox the question.
     with suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
