@@ -19,7 +19,7 @@ RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,11 +35,11 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
 	@touch $@
 
-.setup/ready: .setup/demo
-	@$(BIN)/python -m infra.local.jars tests
+.setup/ready: .setup/demo tests/servers/jars.py tests/servers/jars.sha256 .setup/log-store
+	@$(BIN)/python -m tests.servers.jars tests
 	@touch $@
 
-.setup/demo: .setup/python infra/local/jars.py spark_jobs/jvm_warmup.py
+.setup/demo: .setup/python infra/local/jars.py infra/local/jars.sha256 spark_jobs/jvm_warmup.py
 	@command -v java >/dev/null || { echo "headrace needs Java 17 on PATH"; exit 1; }
 	@echo "headrace: fetching jars into .setup/jars (once)"
 	@$(BIN)/python -m infra.local.jars demo
@@ -86,8 +86,12 @@ test: setup ## What must pass before a commit is published: every ring in order
 test-long: setup ## More faults, older tables, schedules over time, three brokers: tests that take minutes
 	@$(BIN)/python -m pytest --durations=20 -m long $(SHARED) $(RINGS)
 
-object-store-jars: setup ## Fetch the jars for a lake on S3 into .setup/jars (once)
+object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
+
+.setup/log-store: .setup/demo spark_jobs/object_store/ConditionalLogStore.java infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
+	@$(BIN)/python -m infra.release.java_build
+	@touch $@
 
 .setup/object-store/ready: tests/object_store/requirements.txt
 	@$(PYTHON) -m venv .setup/object-store
@@ -103,8 +107,8 @@ test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S
 	@touch $@
 
 test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, Confluent's deserializers and Debezium's JDBC sink, and next to those of its connectors (fetches 490 MB once)
-	@$(BIN)/python -m infra.local.jars registry
-	@$(BIN)/python -m tests.debezium.mysql_server
+	@$(BIN)/python -m tests.servers.jars registry
+	@$(BIN)/python -m tests.servers.mysql
 	@$(BIN)/python -m pytest -q tests/registry
 
 prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STORE= loses commits of two processes on an S3 server; COMMITS= of each
@@ -134,24 +138,31 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, schemas, an API server, pods by podman (root, go, podman, runc)
 	@$(BIN)/python -m pytest -q -p no:randomly tests/kubernetes
 
-.setup/consumers/ready: tests/consumers/requirements.txt infra/local/jars.py
+.setup/consumers/ready: tests/consumers/requirements.txt tests/servers/jars.py
 	@$(PYTHON) -m venv .setup/consumers
 	@.setup/consumers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@$(BIN)/python -m infra.local.jars consumers
+	@$(BIN)/python -m tests.servers.jars consumers
 	@touch $@
 
 test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Flink, Paimon's parser, Quix Streams, ClickHouse, Pathway, Camel, CloudEvents' SDK, MirrorMaker 2 (2.7 GB of disk)
 	@$(BIN)/python -m pytest -q tests/consumers
 
-.setup/debezium/ready: tests/debezium/requirements.txt tests/debezium/mysql_server.py infra/local/jars.py
+.setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py
 	@$(PYTHON) -m venv .setup/debezium
 	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@$(BIN)/python -m infra.local.jars connect
-	@$(BIN)/python -m tests.debezium.mysql_server
+	@$(BIN)/python -m tests.servers.jars connect
+	@$(BIN)/python -m tests.servers.mysql
 	@touch $@
 
 test-debezium: setup .setup/debezium/ready ## The edge's records beside those of Debezium's own connectors, field by field
 	@$(BIN)/python -m pytest -q tests/debezium
+
+.setup/mysql97/ready: tests/servers/mysql97.py
+	@$(BIN)/python -m tests.servers.mysql97
+	@touch $@
+
+test-servers: setup .setup/mysql97/ready ## The edge at a real MySQL 9.7 of Debian's unstable packages, unpacked into .setup (apt-get; no root)
+	@$(BIN)/python -m pytest -q tests/servers
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root
 	@$(BIN)/python -m pytest -q tests/cluster
@@ -163,7 +174,7 @@ test-cluster: setup ## A lake on a Spark cluster whose executors share no disk w
 	@touch $@
 
 monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules for running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
-	@$(BIN)/python -m infra.local.prometheus $(TARGETS)
+	@$(BIN)/python -m tests.servers.prometheus $(TARGETS)
 
 test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their causes, done to real parts, and resolve, in a real Prometheus; the dashboard's queries have data
 	@$(BIN)/python -m pytest -q -p no:randomly tests/monitoring
@@ -185,14 +196,14 @@ console-pictures: .setup/python .setup/console/ready ## Take the pictures of doc
 	@touch $@
 
 docs: .setup/docs/ready ## Build the documents' site into build/docs/site; a broken link fails
-	@$(PYTHON) -m infra.site_pages build/docs
+	@$(PYTHON) -m infra.release.site_pages build/docs
 	@NO_MKDOCS_2_WARNING=1 .setup/docs/bin/mkdocs build --strict --config-file build/docs/mkdocs.yml
 
 test-upgrade: setup ## A pipeline of the previous release under load, upgraded part by part and back
 	@$(BIN)/python -m pytest -q tests/upgrade
 
-dist: .setup/python ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
-	@$(BIN)/python -m infra.dist dist
+dist: .setup/log-store ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
+	@$(BIN)/python -m infra.release.dist dist
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json
 	@$(BIN)/python -m tests.benchmarks

@@ -35,7 +35,7 @@ from bridge.stalls import Stalls
 from bridge.withheld.reader import KafkaReader
 from bridge.withheld.releaser import Releaser
 from headrace.backoff import Backoff
-from headrace.certificates.expiry import ConnectionMetrics, Expiry
+from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
@@ -69,13 +69,18 @@ class Bridge:
         self._admin = admin(file.kafka)
         known = routes(file)
         leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
-        positions = Positions(file.kafka, self._admin, file.group, known, leftovers)
-        self.recovery = Recovery(positions)
+        positions = [
+            Positions(file.kafka, self._admin, file.group, known, leftovers, searches=searches)
+            for searches in (False, True)
+        ]
+        self.recovery, self.search = map(Recovery, positions)
+        self.recovery.search = self.search.add
         self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
         self.deliveries = Deliveries(file, self.receiver.send)
         self.receiver.deliver(self.deliveries.outboxes)
         self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
-        self.recovery.serve, self.recovery.unreadable = self.registry.serve, self.registry.unreadable
+        for recovery in (self.recovery, self.search):
+            recovery.serve, recovery.unreadable = self.registry.serve, self.registry.unreadable
         self.schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
         if self.schemas is not None:
             self.registry.schemas = self.schemas
@@ -152,6 +157,7 @@ class Bridge:
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)
             self._start("recovery", lambda: self.recovery.turn(0.25))
+            self._start("search", lambda: self.search.turn(0.25))
             self._start("membership", self._membership.turn)
             if (schemas := self.schemas) is not None:
                 self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
@@ -214,7 +220,8 @@ class Bridge:
 
     def _trouble(self) -> str:
         """Return what keeps all sources of this bridge from being served; empty when nothing does."""
-        problems = [self._membership.state if self._membership is not None else "", self.recovery.trouble]
+        problems = [self._membership.state if self._membership is not None else ""]
+        problems += [self.recovery.trouble, self.search.trouble]
         problems += [f"lane {lane.transactional_id}: {lane.reason}" for lane in self.lanes if lane.reason]
         return "; ".join(filter(None, problems))
 

@@ -183,22 +183,23 @@ def schema(path: Path, form: str | None, table: str, source: str | None, *, of_k
 
 @bridge.command()
 @_CONFIG
-@click.argument("source")
-def move(path: Path, source: str) -> None:
-    """Have SOURCE go on, from its committed position, in the partitions that the file names now.
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+def move(path: Path, sources: tuple[str, ...]) -> None:
+    """Have each SOURCE go on, from its committed position, in the partitions that the file names now.
 
-    Records in its former partitions stay there. First stop all bridges that share sources with this file, and name the new
-    partitions in their files too.
+    Sources that swap partitions have to be named together. Refused, with nothing changed, where a partition holds the position of
+    another source. Records in former partitions stay there. First stop all bridges that share sources with this file, and name
+    the new partitions in their files too.
     """
     from bridge.kafka.client import admin
-    from bridge.positions.survey import move as move_source
+    from bridge.positions.survey import move as move_sources
 
     file = load(path, BridgeFile)
-    stream = file.stream_of(source)
-    moved = move_source(file, admin(file.kafka), source)
-    print(
-        f"source {source}: goes on after {moved.position} in {file.topic(stream)}{list(file.stream(stream).sources[source])}"
-    )
+    streams = {source: file.stream_of(source) for source in sources}
+    for source, moved in move_sources(file, admin(file.kafka), sources).items():
+        stream = streams[source]
+        partitions = list(file.stream(stream).sources[source])
+        print(f"source {source}: goes on after {moved.position} in {file.topic(stream)}{partitions}")
 
 
 @bridge.command()

@@ -5,6 +5,7 @@ and that the sources which stay are not touched. Made and called by the bridge.
 """
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from bridge.amqp.receiver import Receiver
@@ -33,7 +34,7 @@ class Reloader:
         file: BridgeFile,
         admin: Any,
         limits: RecordLimits,
-        positions: Positions,
+        positions: Collection[Positions],
         registry: SourceRegistry,
         receiver: Receiver,
     ) -> None:
@@ -68,7 +69,8 @@ class Reloader:
     ) -> None:
         """Go on with the file; in the membership's thread, so that the group does not change meanwhile."""
         self._registry.remove(changed.removed)
-        self._positions.use(known)
+        for positions in self._positions:
+            positions.use(known)
         self._receiver.use(known, file.interconnect)
         self._registry.add(known[source] for source in changed.added)
         membership.use(first_places(known))

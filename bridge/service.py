@@ -9,7 +9,7 @@ from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__
-from headrace.certificates.expiry import ConnectionMetrics
+from headrace.certificates.files import ConnectionMetrics
 from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, snapshot_of
 
 if TYPE_CHECKING:

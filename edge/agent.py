@@ -82,7 +82,7 @@ class Agent:
             self.figures.accepted_place = outbox.accepted_place
             self._heartbeat = Heartbeat(self._config, outbox, self.figures)
             service = EdgeService(self._config.source.name, self.figures, lambda: progress.checkpoint.acknowledged)
-            requests = request_service(self._config, service)
+            requests = request_service(self._config, service, lambda: progress.checkpoint)
             sender = Sender(self._config.interconnect, self._config.source.name, outbox, self.figures, requests)
             if self._config.metrics.listen is not None:
                 self.endpoint = Endpoint(self._config.metrics.listen, service)

@@ -67,12 +67,30 @@ def run(path: str, *, hold: bool) -> None:
 )
 @click.option("--snapshot", "copies", is_flag=True, help="Ask for a snapshot of every published table.")
 @click.option("--replace", is_flag=True, help="With --snapshot: a truncate record goes ahead of each table's rows.")
-def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: bool, replace: bool) -> None:
+@click.option(
+    "--replica-identity",
+    "identity",
+    type=click.Choice(["full"]),
+    help="Alter tables whose rows the log cannot identify, after asking; without it they are left out. PostgreSQL alone.",
+)
+@click.option("--yes", is_flag=True, help="With --replica-identity: do not ask.")
+def init(
+    path: str,
+    *,
+    adopt: bool,
+    text: str | None,
+    new_epoch: bool,
+    copies: bool,
+    replace: bool,
+    identity: str | None,
+    yes: bool,
+) -> None:
     """Make publication, slot and checkpoint; what is there already is verified and left as it is.
 
-    Safe to run again after a crash at any moment. Nothing is dropped.
+    Tables whose updates the server would refuse once they are published are left out. Safe to run again after a crash at any
+    moment. Nothing is dropped.
     """
-    from edge.commands.initialise import Adoption, initialise
+    from edge.commands.initialise import Adoption, alter_replica_identities, initialise
 
     if adopt != (text is not None or new_epoch) or (text is not None and new_epoch):
         raise ConfigurationError(
@@ -81,8 +99,20 @@ def init(path: str, *, adopt: bool, text: str | None, new_epoch: bool, copies: b
         )
     if replace and not copies:
         raise ConfigurationError("--replace goes with --snapshot", hint="Give both, or neither.")
+    if yes and identity is None:
+        raise ConfigurationError("--yes goes with --replica-identity", hint="Give both, or neither.")
     adoption = Adoption(Position.parse(text) if text else None) if adopt else None
-    initialise(load(path, EdgeFile), adoption, click.echo, snapshot=copies, replace=replace)
+    config = load(path, EdgeFile)
+    if identity is not None:
+
+        def consents(statements: list[str]) -> bool:
+            click.echo("\n".join(statements))
+            if not (yes or sys.stdin.isatty()):
+                raise ConfigurationError("nobody can be asked: standard input is no terminal", hint="Add --yes.")
+            return yes or click.confirm("Run these statements?")
+
+        alter_replica_identities(config, click.echo, consents)
+    initialise(config, adoption, click.echo, snapshot=copies, replace=replace)
 
 
 @edge.command()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from headrace.configuration.names import SOURCE_NAME
+from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import ReplicationError
 
 FORMATS = ("auto", "text", "json")

@@ -14,7 +14,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.configuration.names import IN_WORDS, SOURCE_NAME
+from headrace.configuration.value_types import IN_WORDS, SOURCE_NAME
 from headrace.errors import ConfigurationError
 from headrace.source_plan import Engine, Step, Wanted, plan
 

@@ -73,7 +73,7 @@ def _database(wanted: Wanted) -> Iterator[Step]:
             "alter system set max_slot_wal_keep_size = '50GB'; select pg_reload_conf();  -- what the disk can spare",
             "create role headrace login replication password '…';",
             "grant select on all tables in schema public to headrace;  -- for snapshots and 'headrace verify'",
-            "create publication headrace for all tables;  -- as a superuser; or list tables in the edge's file, and own them",
+            "-- The publication: 'headrace edge doctor' prints its statement, of tables that it does not harm.",
         ]
     else:
         mariadb = "replication slave, replication master admin, binlog monitor"

@@ -132,7 +132,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     from spark_jobs.session import session
     from spark_jobs.state import offsets
 
-    spark = session(file)
+    spark = session(file, writes=False)
     state = published_tables.positions(spark, file, stream)
     held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:

@@ -68,7 +68,8 @@ def _silver_is_current(files: LogFiles, lake: LakeFile, stream: str) -> bool:
     note = _published(files, stream)
     if note is None or not note["whole"] or note["bronze_version"] is None:
         return False
-    if not delta_log.local_only_maintained(files.path("bronze", stream), note["bronze_version"], files):
+    version, commit = note["bronze_version"], note.get("bronze_commit")
+    if not delta_log.local_only_maintained(files.path("bronze", stream), version, files, commit=commit):
         return False
     if note.get("settings") != publication.settings(lake, stream):
         return False

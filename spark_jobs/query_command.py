@@ -33,7 +33,7 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
 
     if stopped:
         chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
-    found = listing.tables(session(file), file, chosen, rows=rows) if chosen else []
+    found = listing.tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
     if stopped:
         found = [one for one in found if one.state == "stopped"]
     if as_json:
@@ -71,7 +71,7 @@ def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | 
     when = points.moment(as_of) if as_of is not None else None
     from spark_jobs.session import session
 
-    with closing(queries.SqlEngine(session(file), file, as_of=when)) as desk:
+    with closing(queries.SqlEngine(session(file, writes=False), file, as_of=when)) as desk:
         if to is not None and query is not None:
             results.write_parquet(desk.ask(query), to, file)
             return

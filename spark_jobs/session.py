@@ -21,9 +21,11 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace import java
-from headrace.configuration.lake import LakeFile
+from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
-from spark_jobs import object_store, sizes
+from spark_jobs import sizes
+from spark_jobs.errors import explained
+from spark_jobs.object_store import log_store
 from spark_jobs.state import retention
 
 #: Settings that a lake file may override.
@@ -50,6 +52,9 @@ _SETTINGS = {
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     # The small jobs of a stream that is followed do not wait behind those of a MERGE.
     "spark.scheduler.mode": "FAIR",
+    # Where in a Python program each column was made: a walk through the stack, and a dozen calls to the JVM, for each (X1).
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     # A load of a few tables needs more than the usual hundred pieces of compiled code, and would compile each of them again.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -96,13 +101,22 @@ def jars() -> list[Path]:
 
 def _all_jars(lake: LakeFile) -> list[Path]:
     found = jars()
-    return found + object_store.jars(lake.root, found[0].parents[1], lake.spark.settings)
+    return found + log_store.jars(lake.root, found[0].parents[1], lake.spark.settings)
 
 
-def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
-    """Return the process's Spark session, made for this lake if there is none yet."""
+def _argument(lake: LakeFile, name: str) -> bool:
+    """Whether a setting may be an argument of the JVM, which every user of the machine can read."""
+    return not is_secret(name) and not is_reference(name, lake.spark.settings.get(name, ""))
+
+
+def session(lake: LakeFile, *, name: str = "headrace", writes: bool = True) -> SparkSession:
+    """Return the process's Spark session, made for this lake if there is none yet.
+
+    Only who `writes` tables needs a store that takes files, and keys that may put them there.
+    """
     _quiet()
-    master, own = _master(lake), _SETTINGS | lake.spark.settings
+    given = lake.spark_settings()
+    master, own = _master(lake), _SETTINGS | given
     settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
@@ -113,24 +127,27 @@ def session(lake: LakeFile, *, name: str = "headrace") -> SparkSession:
         settings |= _launch(lake, scratch)
     if not sizes.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
-    settings |= object_store.settings(lake.root, java.jar_folder(), lake.spark.settings)
-    given = dict(lake.spark.settings)
+    settings |= log_store.settings(lake.root, java.jar_folder(), given)
     for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
         given[setting] = f"{settings[setting]} {given[setting]}"
     settings |= given
     # A JVM that runs already is used again.
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
-        conf = SparkConf().setAll(list(settings.items()))
-        SparkContext(conf=conf, gateway=_gateway(conf))
+        ahead = SparkConf().setAll([(name, value) for name, value in settings.items() if _argument(lake, name)])
+        gateway = _gateway(ahead)
+        # The context takes secrets from this process, by its own connection to the JVM.
+        SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=gateway)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     sizes.follow(made)
     effective = dict(made.sparkContext.getConf().getAll())
-    object_store.check(lake.root, effective)
-    object_store.check_server(made, lake.root, effective)
+    if writes:
+        log_store.check(lake.root, effective)
+        with explained(lake.root):
+            log_store.check_server(made, lake.root, effective)
     return made
 
 

@@ -1,6 +1,6 @@
 """A bridge that carries requests, in tests in which edges are asked: what its file and the lake's have for it."""
 
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 
 SOURCE = "jakarta/bank"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.certificates.authority import Authority
-from infra.local.artemis import Artemis
+from tests.servers.artemis import Artemis
 
 SOURCES = ("jakarta/bank", "london/bank")
 

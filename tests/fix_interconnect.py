@@ -15,7 +15,7 @@ import pytest
 from headrace.amqp.transport import Condition, Delivery, Endpoint
 from headrace.batch import Batch, decode
 from headrace.position import Position
-from headrace.schemas.avro_json.records import Records
+from headrace.schemas.avro_json.envelope import Records
 from infra.local.ports import free_port
 from tests.amqp_peer import Listener
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.debezium.mysql_server import Mysql
 from tests.fix_mariadb import QUICK, MariadbDatabase, with_table
 from tests.fix_stack import served
+from tests.servers.mysql import Mysql
 
 
 @pytest.fixture(scope="session")

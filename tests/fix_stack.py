@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
 from infra.local.server import Server
+from tests.servers.older_postgres import OlderPostgres
 from tests.waiting import eventually
 
 _numbers = itertools.count(1)
@@ -116,11 +117,12 @@ def topic(kafka: Kafka) -> Callable[..., str]:
 
 @pytest.fixture
 def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Postgres]]:
-    """Yield a function that makes and starts a cluster for this test alone; it takes Postgres's options."""
+    """Yield a function that makes and starts a cluster for this test alone; it takes Postgres's options, and a `release`."""
     with ExitStack() as made:
 
         def make(**options: Any) -> Postgres:
-            server = Postgres(tmp_path_factory.mktemp("postgres"), **options)
+            kind = OlderPostgres if "release" in options else Postgres
+            server = kind(tmp_path_factory.mktemp("postgres"), **options)
             made.callback(server.delete)
             server.start()
             return server

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from infra.local import jars
+from tests.servers import jars
 
 #: How a row's value is read as text, by the type of its column.
 _TEXT = {

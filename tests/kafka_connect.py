@@ -13,9 +13,10 @@ from typing import Any
 
 import httpx
 
-from infra.local import jars
 from infra.local.ivy import Group
+from infra.local.jars import unpacked
 from infra.local.server import Server
+from tests.servers import jars
 from tests.waiting import eventually
 
 _WORKER = """\
@@ -108,7 +109,7 @@ class Connect(Server):
 
     def _launch(self, port: int) -> None:
         given = {"bootstrap": self._bootstrap, "folder": self.folder, "settings": self._settings}
-        text = _WORKER.format(port=port, plugins=jars.unpacked(self._plugins), **given)
+        text = _WORKER.format(port=port, plugins=unpacked(self._plugins), **given)
         self._properties.write_text(text)
         class_path = os.pathsep.join(map(str, self._jars))
         options = ["-Dlog4j2.level=WARN", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from psycopg2.extensions import parse_dsn
 
-from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.databases import PostgresqlConnection
 
 SOURCE = "jakarta/bank"
 

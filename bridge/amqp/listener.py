@@ -14,7 +14,7 @@ from headrace.amqp.errors import described
 from headrace.amqp.peer import close_silent, peer_of
 from headrace.amqp.security import CertificateWatch, server_trust
 from headrace.amqp.transport import Acceptor, EndpointStateHandler, Loop
-from headrace.certificates import handshake
+from headrace.certificates import files
 from headrace.configuration.bridge import Interconnect
 from headrace.logs import RateLimitedLog
 
@@ -122,7 +122,7 @@ class Listener(LinkEvents):
         if event.connection is None:
             return
         # OpenSSL has the same reasons for a handshake that failed and for a connection that was up.
-        meaning = "" if event.connection in self._connections else handshake.meaning(text)
+        meaning = "" if event.connection in self._connections else files.meaning(text)
         if "certificate verify failed" in text:
             text = f"its certificate has expired, or is of none of the authorities in {self._interconnect.authority} ({text})"
         elif meaning:

@@ -10,7 +10,7 @@ from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicParti
 from bridge.kafka.errors import translated
 from headrace.errors import CorruptInput, NotConnected
 from headrace.position import Position
-from headrace.schemas import avro_origin
+from headrace.schemas import avro_types
 
 
 def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
@@ -72,7 +72,7 @@ def _position_of(value: bytes | None, source: str) -> Position | None:
     """Return the position that a record's value names, None when it is not a record of the source."""
     value = value or b""
     try:
-        origin = avro_origin.read(value) if value[:1] == avro_origin.MARK else _ENVELOPE.decode(value).source
+        origin = avro_types.read(value) if value[:1] == avro_types.MARK else _ENVELOPE.decode(value).source
         return Position.parse(origin.position) if origin.name == source else None
     except (msgspec.MsgspecError, CorruptInput):
         return None

@@ -12,7 +12,7 @@ from bridge.kafka.errors import translated
 from bridge.model.table_router import TablePatterns
 from headrace.configuration import delivery
 from headrace.configuration.bridge import BridgeFile, Stream
-from headrace.configuration.requests import Requests
+from headrace.configuration.sections import Requests
 from headrace.errors import ConfigurationError, NeedsOperator
 
 #: Settings of a topic from which Kafka removes nothing.

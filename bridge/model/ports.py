@@ -164,8 +164,9 @@ class GroupMember(Protocol):
 class PositionReader(Protocol):
     """Reads committed positions; used by one thread."""
 
-    def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
+    def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds for each source, or why it is not known; only what no open transaction can change any more.
 
-        Raises NotConnected or Retryable when nothing is known of any.
+        None for those that have to be searched for, by another reader. Raises NotConnected or Retryable when nothing is known of
+        any.
         """

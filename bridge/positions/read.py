@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, OffsetSpec, TopicPartition, consumer
+from bridge.kafka.client import PATIENCE, KafkaException, consumer
+from bridge.kafka.ends import Bounds, bounds
 from bridge.kafka.entries import Entries, committed_of, partitions_of, read_entries, reading
-from bridge.kafka.errors import translated
 from bridge.kafka.last_record import read_last_record
 from bridge.kafka.leftovers import Leftovers
 from bridge.model.ports import Committed, Partition
@@ -26,7 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 class Positions:
-    """Implements `PositionReader` over the sources of one file."""
+    """Implements `PositionReader` over the sources of one file.
+
+    One that does not search returns None for sources whose position is not in the group: one request has those of all others,
+    while theirs may take long, each alone.
+    """
 
     def __init__(
         self,
@@ -35,12 +39,15 @@ class Positions:
         group: str,
         routes: Mapping[str, SourceRoute],
         leftovers: Leftovers | None = None,
+        *,
+        searches: bool = True,
     ) -> None:
         self._connection = connection
         self._admin = admin
         self._group = group
         self._routes = self._in_file = routes
         self._leftovers = leftovers
+        self._searches = searches
         self._client: Any = None
         #: What was committed in all partitions of each topic when this bridge first read one of them.
         self._at_first: dict[str, Entries] = {}
@@ -50,23 +57,22 @@ class Positions:
         # Those that left are still looked up by a read that has begun. Who had which partition is looked at again.
         self._routes, self._in_file, self._at_first = {**self._routes, **routes}, routes, {}
 
-    def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError]:
+    def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds for each source that is still in the file, or why it is not known."""
         sources = [source for source in sources if source in self._in_file]
+        found: dict[str, Committed | ReplicationError | None] = {}
         try:
-            if self._client is None:
-                self._client = consumer(self._connection, self._group)
-            former = self._former_groups()
-            found: dict[str, Committed | ReplicationError] = {}
             for topic in sorted({self._routes[source].topic for source in sources}):
-                found |= self._of_topic(topic, [each for each in sources if self._routes[each].topic == topic], former)
-        except ReplicationError as error:
+                found |= self._of_topic(topic, [each for each in sources if self._routes[each].topic == topic])
+        except ReplicationError:
             self.close()
-            if isinstance(error, NotConnected) and self._leftovers is not None:
-                self._leftovers.end(self._group, {place for source in sources for place in self._routes[source].places})
             raise
-        self._add_ends(found)
-        return found | known_withheld(self._client, self._admin, self._routes, found)
+        without = {source: each for source, each in found.items() if each is None or _is_lost(each)}
+        if not self._searches:
+            found |= dict.fromkeys(without)
+        elif without:
+            found |= self._search(without)
+        return found | known_withheld(self._connected() if self._searches else None, self._admin, self._routes, found)
 
     def close(self) -> None:
         """Give the client up; the next call makes another one."""
@@ -74,15 +80,18 @@ class Positions:
         if gone is not None:
             gone.close()
 
-    def _of_topic(
-        self, topic: str, sources: Collection[str], former: Collection[str] | None
-    ) -> dict[str, Committed | ReplicationError]:
-        """Return what Kafka holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = consumer(self._connection, self._group)
+        return self._client
+
+    def _of_topic(self, topic: str, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
+        """Return what the group holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
         try:
             entries = self._entries(topic, {place for source in sources for place in self._routes[source].places})
         except NeedsOperator as error:
             return dict.fromkeys(sources, error)
-        return {source: self._found(source, entries, former) for source in sources}
+        return {source: self._of_group(source, entries) for source in sources}
 
     def _entries(self, topic: str, own: Collection[Partition]) -> Entries:
         """Return what is committed in a topic: in some partitions only what is stable, in the others at this bridge's first look.
@@ -90,39 +99,67 @@ class Positions:
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
         """
-        there = partitions_of(self._client, self._group, {topic})
+        client = self._connected()
+        there = partitions_of(client, self._group, {topic})
         # A reload of the file, in another thread, replaces it.
         at_first = self._at_first
         if topic not in at_first:
-            with reading(self._connection, self._group, stable=False) as client:
-                at_first[topic] = read_entries(client, self._group, there)
+            with reading(self._connection, self._group, stable=False) as other:
+                at_first[topic] = read_entries(other, self._group, there)
         others = {place: entry for place, entry in at_first[topic].items() if place not in own}
-        return others | read_entries(self._client, self._group, [place for place in there if place in own])
+        try:
+            return others | read_entries(client, self._group, [place for place in there if place in own])
+        except NotConnected:
+            if self._leftovers is not None:
+                self._leftovers.end(self._group, own)
+            raise
 
-    def _found(self, source: str, entries: Entries, former: Collection[str] | None) -> Committed | ReplicationError:
+    def _of_group(self, source: str, entries: Entries) -> Committed | ReplicationError | None:
+        """Return what the group holds for a source, None for nothing."""
         route = self._routes[source]
         try:
             own = committed_of(source, entries)
             if own is None:
                 check_free(route, entries, self._in_file)
-                own = self._former(route, former)
             check_assignment(route, own)
         except (NeedsOperator, CorruptInput) as error:
             return error
-        if own is not None and own.position is not None:
-            return own
-        tail = read_last_record(self._client, source, list(route.topics), route.partitions)
+        return own
+
+    def _search(
+        self, sources: Mapping[str, Committed | ReplicationError | None]
+    ) -> dict[str, Committed | ReplicationError | None]:
+        """Return what Kafka holds of sources whose position is not in the group: of a former release, or their last records."""
+        former = self._former_groups() if None in sources.values() else ()
+        routes = [self._routes[source] for source in sources]
+        ends = bounds(
+            self._admin, [(topic, number) for each in routes for topic in each.topics for number in each.partitions]
+        )
+        found: dict[str, Committed | ReplicationError | None] = {}
+        for source, held in sources.items():
+            try:
+                found[source] = self._found(source, held if isinstance(held, Committed) else None, former, ends)
+            except ReplicationError as error:
+                # No other source's affair; what the client is assigned is not sure any more.
+                found[source] = error
+                self.close()
+        return found
+
+    def _found(self, source: str, own: Committed | None, former: Collection[str] | None, ends: Bounds) -> Committed:
+        route = self._routes[source]
+        if own is None and (former is None or former_group(source) in former):
+            own = take_over_former(self._connection, route)
+            check_assignment(route, own)
+            if own is not None and own.position is not None:
+                return own
+        with_records = [topic for topic in route.topics if any(_has_records(ends[topic, n]) for n in route.partitions)]
+        tail = None
+        if with_records:
+            tail = read_last_record(self._connected(), source, with_records, route.partitions)
         if tail is not None:
             _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
-        return Committed(
-            tail, "", "", dict(own.offsets) if own is not None else {}, own.withheld if own is not None else None
-        )
-
-    def _former(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
-        """Return what a release of before the shared group committed for a source."""
-        if former is not None and former_group(route.source) not in former:
-            return None
-        return take_over_former(self._connection, route)
+        offsets = dict(own.offsets) if own is not None else {place: _end(ends[place]) for place in route.places}
+        return Committed(tail, "", "", offsets, own.withheld if own is not None else None)
 
     def _former_groups(self) -> Collection[str] | None:
         """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
@@ -132,21 +169,23 @@ class Positions:
             return None
         return None if listed.errors else {each.group_id for each in listed.valid}
 
-    def _add_ends(self, found: Mapping[str, Committed | ReplicationError]) -> None:
-        """Give those without offsets the ends of their partitions."""
-        without = [source for source, each in found.items() if isinstance(each, Committed) and not each.offsets]
-        places = [place for source in without for place in self._routes[source].places]
-        if not places:
-            return
-        with translated("read the ends of topics"):
-            asked = self._admin.list_offsets(
-                {TopicPartition(*place): OffsetSpec.latest() for place in places}, request_timeout=PATIENCE
-            )
-            ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
-        for source in without:
-            committed = found[source]
-            assert isinstance(committed, Committed)
-            committed.offsets.update({place: ends[place] for place in self._routes[source].places})
+
+def _is_lost(found: Committed | ReplicationError) -> bool:
+    """Whether the group has partitions of a source, and no position."""
+    return isinstance(found, Committed) and found.position is None
+
+
+def _has_records(found: tuple[int, int] | ReplicationError) -> bool:
+    """Whether a partition may have records; raise the error of one of which it is not known."""
+    if isinstance(found, ReplicationError):
+        raise found
+    return found[0] < found[1]
+
+
+def _end(found: tuple[int, int] | ReplicationError) -> int:
+    if isinstance(found, ReplicationError):
+        raise found
+    return found[1]
 
 
 def check_assignment(route: SourceRoute, committed: Committed | None) -> None:

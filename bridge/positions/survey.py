@@ -1,17 +1,17 @@
 """What Kafka holds for each source of a file, whether or not a bridge runs; moving and forgetting a source."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.commits import commit_offsets
-from bridge.kafka.entries import NOBODY, committed_of, read_topics, reading
+from bridge.kafka.entries import NOBODY, Entries, committed_of, read_entries, read_topics, reading
 from bridge.kafka.errors import translated
-from bridge.model.ports import Committed
-from bridge.model.position_text import position_text
-from bridge.model.route import routes
+from bridge.model.ports import Committed, Partition
+from bridge.model.position_text import parse, position_text
+from bridge.model.route import SourceRoute, routes
 from bridge.model.withheld_tables import NOTHING, Withheld
 from bridge.positions.former import read_former
 from headrace.configuration.bridge import BridgeFile
@@ -47,13 +47,10 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
     ]
 
 
-def positions_of(file: BridgeFile, *, stable: bool = False) -> dict[str, Committed | None]:
-    """Return what the group of bridges, or that of a former release, has committed for each source.
-
-    With `stable` it raises NotConnected while any of it is in an open transaction: with bridges that work, some always is.
-    """
+def positions_of(file: BridgeFile) -> dict[str, Committed | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source; it may still change."""
     known = routes(file)
-    with reading(file.kafka, file.group, stable=stable) as client:
+    with reading(file.kafka, file.group, stable=False) as client:
         entries = read_topics(client, file.group, {route.topic for route in known.values()})
     return {source: committed_of(source, entries) or read_former(file.kafka, route) for source, route in known.items()}
 
@@ -63,14 +60,37 @@ def withheld_tables(held: Committed | None) -> Collection[str]:
     return held.withheld.tables.keys() if held is not None and held.withheld is not None else ()
 
 
-def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) -> Committed:
-    """Commit a source's position in the partitions that the file names; return what was committed before.
+def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: float = 20.0) -> dict[str, Committed]:
+    """Commit sources' positions in the partitions that the file names; return what was committed before.
 
-    Raises NeedsOperator when there is none, when tables of the source are withheld, or when bridges of the group are running:
-    they would commit it in the former ones.
+    All of them are committed at once, so sources can swap partitions. Before anything changes, raises NeedsOperator when one of
+    them has no position or withheld tables, or when a partition holds the position of a source that does not leave it; then
+    when bridges of the group are running: they would commit the positions in the former partitions.
     """
-    route = routes(file)[source]
-    held = positions_of(file, stable=True)[source]
+    known = routes(file)
+    with reading(file.kafka, file.group) as client:
+        entries = read_topics(client, file.group, {route.topic for route in known.values()})
+    found = {source: committed_of(source, entries) or read_former(file.kafka, known[source]) for source in sources}
+    held = {source: _movable(source, each) for source, each in found.items()}
+    for source in held:
+        _check_leaving(known[source], entries, held)
+    taken = {place for source in held for place in known[source].places}
+    nobody = position_text(NOBODY, None, _MOVE)
+    former = [
+        TopicPartition(*place, offset, metadata=nobody)
+        for each in held.values()
+        for place, offset in each.offsets.items()
+        if place not in taken
+    ]
+    positions = {source: each.position for source, each in held.items() if each.position is not None}
+    commit_positions(file, admin, positions, _MOVE, former, seconds=seconds)
+    for each in held.values():
+        _delete_withheld(file, admin, each)
+    return held
+
+
+def _movable(source: str, held: Committed | None) -> Committed:
+    """Return what is committed for a source that can be moved."""
     if waiting := withheld_tables(held):
         raise NeedsOperator(
             f"{source} has withheld tables, whose records are in its former partition: {', '.join(sorted(waiting))}",
@@ -79,45 +99,56 @@ def move(file: BridgeFile, admin: Any, source: str, *, seconds: float = 20.0) ->
         )
     if held is None or held.position is None:
         raise NeedsOperator(
-            f"{source} has no committed position", hint="It can simply start in the partitions that the file names."
+            f"{source} has no committed position",
+            hint="A source that has no records yet can simply start in the partitions that the file names. Of another one, name "
+            "the former partitions: the bridge reads the position back from its last record there.",
         )
-    nobody = position_text(NOBODY, None, _MOVE)
-    former = [
-        TopicPartition(*place, offset, metadata=nobody)
-        for place, offset in held.offsets.items()
-        if place not in route.places
-    ]
-    commit_position(file, admin, source, held.position, _MOVE, former, seconds=seconds)
-    _delete_withheld(file, admin, held)
     return held
 
 
-def commit_position(
+def _check_leaving(route: SourceRoute, entries: Entries, moving: Collection[str]) -> None:
+    """Refuse partitions that hold the position of a source that does not leave them."""
+    for place in route.places:
+        holder = entries[place][1].source if place in entries else NOBODY
+        if holder != NOBODY and holder not in moving:
+            raise NeedsOperator(
+                f"{place[0]}[{place[1]}] is {route.source}'s by the bridge's file, and holds the position of {holder}, which "
+                "would be lost",
+                hint=f"If {holder} has other partitions in the file: 'headrace bridge move {route.source} {holder}' moves both "
+                f"at once. If it was retired: 'headrace bridge forget {holder}' first.",
+            )
+
+
+def commit_positions(
     file: BridgeFile,
     admin: Any,
-    source: str,
-    position: Position,
+    positions: Mapping[str, Position],
     by: str,
     former: Sequence[Any] = (),
     *,
     seconds: float = 20.0,
 ) -> None:
-    """Commit a position at the ends of the partitions that the file gives a source, with what `former` ones then hold.
+    """Commit positions at the ends of the partitions that the file gives their sources, with what `former` ones then hold.
 
-    `by` is noted as the bridge that did it. Raises NeedsOperator when bridges of the group run for longer than `seconds`.
+    One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it. Raises
+    NeedsOperator when bridges of the group run for longer than `seconds`, and when Kafka holds something else afterwards.
     """
-    route = routes(file)[source]
-    with translated(f"read the ends of {route.topic}"):
-        wanted = [*route.places, *([route.withheld_place] if route.withheld_place is not None else [])]
-        asked = admin.list_offsets(
-            {TopicPartition(*place): OffsetSpec.latest() for place in wanted}, request_timeout=seconds
-        )
-        ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
-    # Nothing is withheld, and what is there already is none of this source's any more.
-    withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
-    text = position_text(source, position, by, withheld)
-    offsets = [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
-    _commit(file, [*offsets, *former], seconds)
+    known = {source: route for source, route in routes(file).items() if source in positions}
+    wanted = {place for route in known.values() for place in [*route.places, route.withheld_place] if place is not None}
+    ends: dict[Partition, int] = {}
+    if wanted:
+        with translated("read the ends of topics"):
+            asked = admin.list_offsets(
+                {TopicPartition(*place): OffsetSpec.latest() for place in wanted}, request_timeout=seconds
+            )
+            ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
+    offsets = list(former)
+    for source, route in known.items():
+        # Nothing is withheld, and what is there already is none of this source's any more.
+        withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
+        text = position_text(source, positions[source], by, withheld)
+        offsets += [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
+    _commit(file, offsets, seconds)
 
 
 def forget(
@@ -168,7 +199,10 @@ def _delete_withheld(file: BridgeFile, admin: Any, held: Committed) -> None:
 
 
 def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
-    """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time."""
+    """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time.
+
+    Reads back what the group then holds: Kafka may refuse some partitions and take others.
+    """
     until = time.monotonic() + seconds
     while True:
         try:
@@ -186,7 +220,22 @@ def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
                 raise _running(file) from error
             time.sleep(0.5)
         else:
+            _check_committed(file, offsets)
             return
+
+
+def _check_committed(file: BridgeFile, offsets: Collection[Any]) -> None:
+    """Raise NeedsOperator unless the group holds what was committed."""
+    places = {(each.topic, each.partition): parse(each.metadata) for each in offsets}
+    with reading(file.kafka, file.group) as client:
+        there = read_entries(client, file.group, places)
+    other = [place for place, text in places.items() if place not in there or there[place][1] != text]
+    if other:
+        named = ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(other))
+        raise NeedsOperator(
+            f"Kafka does not hold what was committed for {named} of group {file.group}",
+            hint="Look at 'headrace bridge positions', and at the rights of the bridge's user; then run this again.",
+        )
 
 
 def _running(file: BridgeFile) -> ReplicationError:

@@ -11,10 +11,10 @@ import msgspec
 
 from bridge.kafka.entries import read_entries, reading
 from bridge.kafka.last_record import read_last_record
-from bridge.model.ports import Committed
-from bridge.model.route import routes
+from bridge.kafka.topics import names
+from bridge.model.route import learn, routes
 from bridge.positions.read import check_free
-from bridge.positions.survey import commit_position, positions_of, withheld_tables
+from bridge.positions.survey import commit_positions, positions_of, withheld_tables
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
 from headrace.formats import EXPORTED_POSITIONS
@@ -102,8 +102,14 @@ def import_positions(
         )
     absent = [each for each in wanted.values() if (there := held[each.source]) is None or there.position is None]
     _check_withheld(absent, accept_gap=accept_gap)
-    _check(file, {each.source: Position.parse(each.position) for each in absent}, accept_gap=accept_gap)
-    return [(source, _put(file, admin, source, each, held[source])) for source, each in wanted.items()]
+    positions = {each.source: Position.parse(each.position) for each in absent}
+    _check(file, admin, positions, accept_gap=accept_gap)
+    if positions:
+        commit_positions(file, admin, positions, "headrace bridge import")
+    return [
+        (source, f"goes on after {each.position}" if source in positions else f"is at {each.position} already")
+        for source, each in wanted.items()
+    ]
 
 
 def _check_withheld(sources: Sequence[SourcePosition], *, accept_gap: bool) -> None:
@@ -117,9 +123,12 @@ def _check_withheld(sources: Sequence[SourcePosition], *, accept_gap: bool) -> N
         )
 
 
-def _check(file: BridgeFile, wanted: Mapping[str, Position], *, accept_gap: bool) -> None:
+def _check(file: BridgeFile, admin: Any, wanted: Mapping[str, Position], *, accept_gap: bool) -> None:
     """Refuse what the records in the sources' partitions contradict, and partitions that are another source's."""
     known = routes(file)
+    if any(file.patterns(stream) for stream in file.streams):
+        # The topics that patterns are for may have the last records.
+        learn(known.values(), names(admin))
     with reading(file.kafka, file.group) as client:
         for source, position in wanted.items():
             route = known[source]
@@ -137,10 +146,3 @@ def _check(file: BridgeFile, wanted: Mapping[str, Position], *, accept_gap: bool
                     "between them may be missing in this cluster",
                     hint="Finish copying the topic. If nothing is missing, or it is to be missing, use --accept-gap.",
                 )
-
-
-def _put(file: BridgeFile, admin: Any, source: str, wanted: SourcePosition, held: Committed | None) -> str:
-    if held is not None and held.position is not None:
-        return f"is at {wanted.position} already"
-    commit_position(file, admin, source, Position.parse(wanted.position), "headrace bridge import")
-    return f"goes on after {wanted.position}"

@@ -13,7 +13,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 from headrace.errors import ConfigurationError
 
 #: Columns where there is no terminal: nothing is cut in a log.
@@ -57,8 +57,8 @@ def ask(
     """
     from bridge.requests.topics import AskingTopics
     from headrace.requests import asking
+    from headrace.requests.asking import show
     from headrace.requests.message import new_request
-    from headrace.requests.show import show
 
     arguments = _arguments(kind, tables, **flags)
     connection, topics = _topics(path, source)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from bridge.kafka.writing import RecordWriter
 from bridge.requests.kafka import TopicReader
-from headrace.configuration import requests
+from headrace.configuration import sections as tls
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
 
@@ -14,7 +14,7 @@ _MANY = 500
 class AskingTopics:
     """The topics from the moment at which it is made."""
 
-    def __init__(self, connection: KafkaConnection, topics: requests.Topics) -> None:
+    def __init__(self, connection: KafkaConnection, topics: tls.Topics) -> None:
         self._answers = TopicReader(connection, topics.answers, seconds_ago=0)
         self._requests = RecordWriter(connection, topics.requests)
 

@@ -15,7 +15,7 @@ from bridge.model.delivery import Accept, Outcome, Reject, Release
 from bridge.requests.kafka import TopicReader
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog
 from headrace.requests.message import Part, decode_part, decode_request, encode

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headrace.configuration.registry import Registry
+from headrace.configuration.sections import Registry
 from headrace.findings import Finding
 from headrace.registry.client import RegistryClient
 

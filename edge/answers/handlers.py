@@ -1,5 +1,6 @@
 """What each kind of request does: the same as the command of that name in the region, and its data as `--json` prints them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from edge.answers.snapshots import snapshot
 from edge.answers.verify import VerifyRequests, of_policy
 from edge.observability.service import EdgeService
+from edge.progress.checkpoint import Checkpoint
 from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.configuration.edge import EdgeFile
@@ -15,16 +17,18 @@ from headrace.findings import is_wrong
 from headrace.requests.message import Request
 
 
-def request_service(config: EdgeFile, service: EdgeService) -> RequestService | None:
+def request_service(
+    config: EdgeFile, service: EdgeService, checkpoint: Callable[[], Checkpoint]
+) -> RequestService | None:
     """Return what handles the requests of an edge; None where its file allows none."""
     allowed = config.requests.allow
     if not allowed:
         return None
     known = KnownRequests(config.resolve(config.state.folder))
-    return RequestService(config.source.name, allowed, _handlers(config, service), known)
+    return RequestService(config.source.name, allowed, _handlers(config, service, checkpoint), known)
 
 
-def _handlers(config: EdgeFile, service: EdgeService) -> dict[str, Handler]:
+def _handlers(config: EdgeFile, service: EdgeService, checkpoint: Callable[[], Checkpoint]) -> dict[str, Handler]:
     def status(_request: Request) -> tuple[int, Any]:
         answer = service.status()
         answer.address = "the interconnect"
@@ -37,7 +41,7 @@ def _handlers(config: EdgeFile, service: EdgeService) -> dict[str, Handler]:
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]
 
-    verification = VerifyRequests(config, of_policy(config))
+    verification = VerifyRequests(config, of_policy(config), checkpoint)
     return {
         "status": Handler(status),
         "doctor": Handler(doctor),

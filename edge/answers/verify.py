@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from edge.answers.verify_session import Verification
+from edge.progress.checkpoint import Checkpoint
 from edge.records.column_policy import LeftOut, Policy
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
@@ -30,9 +31,14 @@ _WAIT_SECONDS, _SHARE = 20.0, 0.5
 class VerifyRequests:
     """Handles the requests of one edge; called by the thread of their kind."""
 
-    def __init__(self, config: EdgeFile, leaving: Callable[[list[SourceTable]], list[SourceTable]]) -> None:
-        """Read what `leaving` leaves of the tables."""
-        self._leaving = leaving
+    def __init__(
+        self,
+        config: EdgeFile,
+        leaving: Callable[[list[SourceTable]], list[SourceTable]],
+        checkpoint: Callable[[], Checkpoint],
+    ) -> None:
+        """Read what `leaving` leaves of the tables; `checkpoint` returns the edge's own."""
+        self._leaving, self._checkpoint = leaving, checkpoint
         self._source = config.source
         self._reading = Reading(
             settings="the edge's file",
@@ -73,7 +79,12 @@ class VerifyRequests:
                 if current is not None and not current.is_over:
                     raise _busy(current, self._source.name)
                 mine = self._current = Verification(
-                    asked.session, request.caller, engines.engine_of(self._source), self._connect, self._leaving
+                    asked.session,
+                    request.caller,
+                    engines.engine_of(self._source),
+                    self._connect,
+                    self._leaving,
+                    checkpoint=self._checkpoint,
                 )
         if mine is None or (mine.is_over and not mine.has_answer(asked.step)):
             raise NotConnected(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from edge.progress.checkpoint import Checkpoint
 from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
 from headrace.verify import contract, transfer
 from headrace.verify.contract import IDLE_SECONDS, MOST_COLUMNS, Failure, Reply
@@ -37,10 +38,13 @@ class Verification:
         connect: Callable[[bool], AbstractContextManager[Database]],
         leaving: Callable[[list[SourceTable]], list[SourceTable]],
         idle_seconds: float = IDLE_SECONDS,
+        *,
+        checkpoint: Callable[[], Checkpoint] | None = None,
     ) -> None:
+        """`checkpoint` returns the edge's own; without it the database's log shows whether the source is idle."""
         self.session, self.caller = session, caller
         self._engine = engine
-        self._connect, self._leaving = connect, leaving
+        self._connect, self._leaving, self._checkpoint = connect, leaving, checkpoint
         self._idle_seconds = idle_seconds
         self._asked_at = time.monotonic()
         self._step = -1
@@ -161,11 +165,18 @@ class Verification:
             case contract.Tables():
                 return self._listed(database, what.start)
             case contract.Idle():
-                return database.idle_since(what.commit)
+                return self._acknowledged_since(database, what.commit) or database.idle_since(what.commit)
             case contract.Open() | contract.Keep() | contract.Close():
                 raise CorruptInput("this is no step of a verification that is under way")
             case _:
                 return self._of_table(self._side(database, what.table), what)
+
+    def _acknowledged_since(self, database: Database, commit: int) -> bool:
+        """Whether the edge has read its log up to the snapshot, and had nothing acknowledged after a transaction meanwhile."""
+        place, known = database.place, self._checkpoint() if self._checkpoint else None
+        if place is None or known is None or known.promised is not None:
+            return False
+        return known.confirmed >= place.commit and known.position.commit <= commit
 
     def _of_table(
         self,

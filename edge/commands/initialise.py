@@ -13,10 +13,10 @@ from edge.progress.checkpoint import Checkpoint
 from edge.progress.spool import Spool
 from edge.snapshot.store import Request, SnapshotStore
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.position import Position
 
-__all__ = ["Adoption", "initialise"]
+__all__ = ["Adoption", "alter_replica_identities", "initialise"]
 
 
 def initialise(
@@ -59,6 +59,22 @@ def initialise(
                 "positions' prints. To give them up, move the spool to another folder first.",
             )
         return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, kept, report)
+
+
+def alter_replica_identities(
+    config: EdgeFile, report: Callable[[str], None], consents: Callable[[list[str]], bool]
+) -> None:
+    """Let the log have whole old rows of tables whose rows it cannot identify, if `consents` returns true for the statements."""
+    names = config.source.postgresql
+    if names is None:
+        raise ConfigurationError("--replica-identity is for PostgreSQL", hint="Leave it out.")
+    # The driver is imported for its engine only.
+    from edge.postgres.connection import Database
+    from edge.postgres.publishing import identify_by_whole_rows
+
+    with Database(names, config.source.name) as database:
+        altered = identify_by_whole_rows(database, names.publication, names.tables, consents)
+    report(f"Altered {len(altered)} tables to replica identity full")
 
 
 def _with_spool(

@@ -11,6 +11,7 @@ from edge.doctor.machine import policy_findings, tls
 from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
+from edge.mysql.coverage import gaps, unmatched
 from edge.mysql.ddl import tokens
 from edge.mysql.snapshot_columns import quoted
 from edge.mysql.table_cache import SYSTEM, Chosen, described_columns
@@ -58,15 +59,36 @@ def settings(context: CheckContext) -> Iterator[Finding]:
             )
 
 
+def coverage(context: CheckContext) -> Iterator[Finding]:
+    """Look whether the log has the changes of what is captured, and whether what the file names is there."""
+    found = gaps(context.database, context.names)
+    for gap in found:
+        yield Finding("coverage", "wrong", f"the log lacks changes that are captured: {gap.what}", gap.hint)
+    if not found:
+        yield Finding("coverage", "ok", "no filter keeps captured databases out of the log")
+    for line in unmatched(context.database, context.names):
+        yield Finding("names", "warning", line, "Correct databases or tables of the source in the edge's file.")
+
+
 def retention(context: CheckContext) -> Iterator[Finding]:
     """Look at how long the server keeps its log."""
     seconds = checks.retention_seconds(context.database)
+    limit, setting = checks.retention_bytes(context.database)
+    by_size = f", and no more of it than {limit:,} bytes ({setting})" if limit else ""
     if seconds and seconds < _LONG_ENOUGH:
         yield Finding(
             "retention",
             "warning",
-            f"the binlog is kept for {seconds / 3600:.0f} hours, whoever has read it",
+            f"the binlog is kept for {seconds / 3600:.0f} hours{by_size}, whoever has read it",
             f"set global binlog_expire_logs_seconds = {_LONG_ENOUGH * 2}",
+        )
+    elif limit:
+        by_age = f"for {seconds / 86_400:.0f} days" if seconds else "without limit of age"
+        yield Finding(
+            "retention",
+            "warning",
+            f"the binlog is kept {by_age}{by_size}, whoever has read it: a busy day may remove what an edge still needs",
+            f"set global {setting} = 0, and watch the disk; or leave it above what the longest outage writes",
         )
     else:
         yield Finding(
@@ -106,8 +128,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
         return
     checks.check_identity(context.database, made)
     found = checks.check_log(context.database, made)
-    if made.offset > checks.FIRST:
-        checks.check_gtids(context.database, made)
+    checks.check_gtids(context.database, made)
     yield Finding(
         "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog are after it"
     )
@@ -223,6 +244,7 @@ _REFERRING = """
 CHECKS: tuple[Check[CheckContext], ...] = (
     connection,
     settings,
+    coverage,
     retention,
     server_id,
     checkpoint,

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from edge.doctor.machine import tls
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
-from edge.postgres.errors import quoted
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.slot import check_server, check_system
 from headrace.configuration.edge import EdgeFile, Postgresql
@@ -137,31 +136,6 @@ def clock(context: CheckContext) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
 
 
-def may_make(context: CheckContext) -> Iterator[Finding]:
-    """Look whether `init` may make the publication, where it is not there."""
-    names = context.names
-    if context.database.value("select 1 from pg_publication where pubname = %s", names.publication):
-        return
-    superuser, create = context.row(
-        "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles where rolname = current_user"
-    )
-    tables = "table " + ", ".join(names.tables) if names.tables else "all tables"
-    by_hand = f"create publication {quoted(names.publication)} for {tables};  -- as a superuser"
-    foreign = [
-        table
-        for table in names.tables
-        if not context.database.value(
-            "select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(%s)", table
-        )
-    ]
-    if superuser or (names.tables and create and not foreign):
-        yield Finding("publication", "ok", f"no {names.publication} yet: 'headrace edge init' makes it")
-    else:
-        why = f"does not own {', '.join(foreign)}" if names.tables and foreign else "is no superuser"
-        summary = f"no {names.publication} yet, and {names.user} {why}, so that 'init' may not make it"
-        yield Finding("publication", "wrong", summary, by_hand)
-
-
 CHECKS: tuple[Check[CheckContext], ...] = (
     connection,
     replication_privilege,
@@ -169,6 +143,5 @@ CHECKS: tuple[Check[CheckContext], ...] = (
     max_slot_wal_keep_size,
     timeouts,
     logical_decoding_work_mem,
-    may_make,
     clock,
 )

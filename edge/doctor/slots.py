@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from edge.doctor.postgres import CheckContext
 from edge.engine_registry import engine_of
-from edge.postgres.slot import check_slot, find_slot, present_slot, retained_bytes
+from edge.postgres.slot import check_log_end, check_slot, find_slot, log_end, present_slot, retained_bytes, timeline
 from headrace.findings import Check, Finding
 
 _GIGABYTE = 1 << 30
@@ -38,6 +38,8 @@ def slot(context: CheckContext) -> Iterator[Finding]:
     if context.checkpoint is not None:
         # An edge that runs moves slot and checkpoint between two looks at them.
         running = engine_of(context.config).state.in_use()
+        if not running and timeline(database) == context.checkpoint.timeline:
+            check_log_end(log_end(database), context.checkpoint)
         (present_slot if running else check_slot)(database, context.checkpoint)
     elif found is not None:
         fix = "Name another one, or take it over with 'headrace edge init --adopt': see docs/edge.md."

@@ -1,7 +1,6 @@
 """What an edge needs of the publication and of each published table: that nothing is left out, and no statement fails.
 
-A table that is published with updates and has no replica identity makes PostgreSQL refuse every update of it: that is a failure
-of the application, and the worst that a capture can do.
+Where the publication is not made yet, what `init` would publish is looked at, and what that would cost.
 """
 
 from collections.abc import Iterator
@@ -10,14 +9,28 @@ from typing import NamedTuple
 
 from edge.doctor.machine import policy_findings
 from edge.doctor.postgres import CheckContext
+from edge.postgres import publishing
 from edge.postgres.catalog import published_columns
 from edge.postgres.errors import quoted
 from edge.records.column_policy import Policy
 from headrace.findings import Check, Finding
 
 _PUBLISHED = files("edge.doctor").joinpath("published.sql").read_text(encoding="utf-8")
+#: How many published tables have whole old rows in the log, and about how many bytes of them a day.
+_WHOLE_ROWS = """
+select count(*), sum(
+    86400 * (coalesce(s.n_tup_upd + s.n_tup_del, 0)) * (pg_relation_size(c.oid) / greatest(c.reltuples, 1))
+    / greatest(extract(epoch from now() - coalesce(d.stats_reset, pg_postmaster_start_time())), 1)
+)::int8
+from pg_publication_tables p
+join pg_namespace n on n.nspname = p.schemaname
+join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+join pg_stat_database d on d.datname = current_database()
+left join pg_stat_user_tables s on s.relid = c.oid
+where p.pubname = %s and c.relreplident = 'f'
+"""
 #: So many tables are named; of more there is a count.
-_NAMED = 10
+_NAMED = publishing.NAMED
 
 
 class Published(NamedTuple):
@@ -32,11 +45,6 @@ class Published(NamedTuple):
     has_index: bool
     unlogged: bool
     may_select: bool
-
-    @property
-    def identified(self) -> bool:
-        """Whether the log identifies the row that was updated or deleted; the server refuses to do either if not."""
-        return {"d": self.has_key, "f": True, "i": self.has_index}.get(self.identity, False)
 
 
 def publication(context: CheckContext) -> Iterator[Finding]:
@@ -67,19 +75,79 @@ def publication(context: CheckContext) -> Iterator[Finding]:
         yield Finding("publication", "ok", summary)
 
 
+def may_make(context: CheckContext) -> Iterator[Finding]:
+    """Look what `init` would publish, where the publication is not there, and whether it may make it."""
+    names = context.names
+    if context.database.value("select 1 from pg_publication where pubname = %s", names.publication):
+        return
+    candidates = publishing.find_candidates(context.database, names.tables)
+    left_out = [table for table in candidates if table.refused]
+    if left_out:
+        summary = (
+            f"of {publishing.names_of(left_out)} the log cannot identify rows: once published, their updates and deletes would "
+            "fail, at the application, so 'init' leaves them out"
+        )
+        fix = "headrace edge init --replica-identity full, or a primary key, or after 'init': " + " ".join(
+            publishing.statements_to_include(names.publication, table) for table in left_out[:_NAMED]
+        )
+        yield Finding("replica identity", "warning", summary, fix)
+    superuser, create = context.row(
+        "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles where rolname = current_user"
+    )
+    chosen = publishing.chosen_tables(candidates, names.row_filters)
+    foreign = [
+        table
+        for table in chosen
+        if not superuser
+        and not context.database.value(
+            "select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(%s)",
+            table.partition(" where ")[0].removeprefix("only "),
+        )
+    ]
+    listed = bool(names.tables or left_out)
+    if not chosen:
+        yield Finding("publication", "wrong", f"no {names.publication} yet, and no table that it could have")
+    elif superuser or (listed and create and not foreign):
+        what = f"for {len(chosen)} tables" if listed else f"for all tables, {len(chosen)} now"
+        yield Finding("publication", "ok", f"no {names.publication} yet: 'headrace edge init' makes it {what}")
+    else:
+        why = f"does not own {_listed(foreign)}" if listed and foreign else "is no superuser"
+        summary = f"no {names.publication} yet, and {names.user} {why}, so that 'init' may not make it"
+        by_hand = f"{publishing.publication_statement(names.publication, chosen)};  -- as a superuser"
+        yield Finding("publication", "wrong", summary, by_hand)
+
+
+def cost(context: CheckContext) -> Iterator[Finding]:
+    """Estimate by the server's own counts what capturing costs it: log that is kept, whole old rows, memory."""
+    per_day, retained_most = context.row(
+        "select (86400 * wal_bytes / greatest(extract(epoch from now() - stats_reset), 1))::int8, "
+        "current_setting('max_slot_wal_keep_size') from pg_stat_wal"
+    )
+    memory = int(context.setting("logical_decoding_work_mem") or 0) // 1024
+    summary = (
+        f"the server writes {(per_day or 0) >> 20:,} MB of log a day, which it keeps while the edge is down "
+        f"(max_slot_wal_keep_size: {retained_most}); one walsender decodes it, with up to {memory} MB of memory"
+    )
+    whole, bytes_a_day = context.row(_WHOLE_ROWS, context.names.publication)
+    if whole:
+        summary += f"; whole old rows of {whole} tables are about {(bytes_a_day or 0) >> 20:,} MB of that"
+    yield Finding("cost", "ok", summary)
+
+
 def identities(context: CheckContext) -> Iterator[Finding]:
     """Look for tables of which updates and deletes fail, and for those without a key."""
     tables = _tables(context)
-    refused = [table for table in tables if not table.identified]
+    refused = publishing.find_refused(context.database, context.names.publication)
     if refused:
         yield Finding(
             "replica identity",
             "wrong",
-            f"updates and deletes fail, at the application, of {_listed([table.name for table in refused])}",
-            " ".join(_mend(table) for table in refused[:_NAMED]),
+            f"updates and deletes fail, at the application, of {_listed([table.quoted for table in refused])}",
+            " ".join(table.remedy for table in refused[:_NAMED]),
         )
     elif tables:
         yield Finding("replica identity", "ok", f"all of {len(tables)} tables can be updated")
+    failing = {table.quoted for table in refused}
     deferrable = [table.name for table in tables if table.deferrable]
     if deferrable:
         summary = (
@@ -87,7 +155,9 @@ def identities(context: CheckContext) -> Iterator[Finding]:
         )
         remedy = f"Make the constraint of {deferrable[0]} again without 'deferrable', where the application allows it."
         yield Finding("primary key", "warning", summary, remedy)
-    keyless = [table.name for table in tables if table.identified and not table.has_key and not table.deferrable]
+    keyless = [
+        table.name for table in tables if table.name not in failing and not table.has_key and not table.deferrable
+    ]
     if keyless:
         summary = (
             f"none: {_listed(keyless)}; their records have no key, equal rows cannot be distinguished, and no snapshot copies "
@@ -132,15 +202,17 @@ def _names(context: CheckContext) -> set[str]:
     return {row[0] for row in rows}
 
 
-def _mend(table: Published) -> str:
-    if table.has_key:
-        return f"alter table {table.name} replica identity default;"
-    return f"alter table {table.name} replica identity full;"
-
-
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-CHECKS: tuple[Check[CheckContext], ...] = (publication, identities, unlogged, select_privilege, policy)
+CHECKS: tuple[Check[CheckContext], ...] = (
+    may_make,
+    publication,
+    identities,
+    unlogged,
+    select_privilege,
+    policy,
+    cost,
+)

@@ -5,24 +5,21 @@ if anything is, and what to run. Called by `init`, at each connection, and, whil
 """
 
 import logging
-import re
 from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
 from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent, ServerIdTaken
-from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from edge.mysql.gtid import MariadbGtids, listed_gtid
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
 
 
-#: Releases of MySQL with another statement for it.
-_SHOW_REPLICAS = (8, 0, 22)
+#: The release of MySQL from which on replicas have other words in statements.
+SHOW_REPLICAS = (8, 0, 22)
 #: The release of MySQL from which on another statement shows where its binlog ends.
 _BINARY_LOG_STATUS = (8, 2)
-#: The GTID that an event gives to a transaction, as MySQL shows it.
-_NEXT = re.compile(r"'([0-9a-f-]{36}:\d+)'", re.IGNORECASE)
 #: Where the first event of a file is.
 FIRST = 4
 
@@ -128,14 +125,21 @@ def log(database: Database) -> Log:
     return Log([(str(row[0]), int(row[1])) for row in rows])
 
 
-def log_end(database: Database) -> tuple[str, int, str]:
-    """Return the newest file, where it ends, and, at MySQL, the GTID set of what was committed there at that moment."""
+def newest_file(database: Database) -> str:
+    """Return the file that the binlog ends in; raise NeedsOperator when there is none."""
+    return str(log_status(database)["File"])
+
+
+def log_status(database: Database) -> dict[str, Any]:
+    """Return what the server shows of its binlog: `File`, `Position`, `Binlog_Do_DB`, `Binlog_Ignore_DB`.
+
+    At MySQL its `Position` may have transactions that its `Executed_Gtid_Set` has not: those that are committing.
+    """
     newer = not database.is_mariadb and database.release >= _BINARY_LOG_STATUS
     rows = database.dictionaries("show binary log status" if newer else "show master status")
     if not rows:
         raise NeedsOperator("the server writes no binlog", hint="Start it with log_bin and a server_id.")
-    row = rows[0]
-    return str(row["File"]), int(row["Position"]), str(row.get("Executed_Gtid_Set") or "").replace("\n", "")
+    return rows[0]
 
 
 def check_log(database: Database, checkpoint: MysqlCheckpoint) -> Log:
@@ -160,32 +164,65 @@ def check_log(database: Database, checkpoint: MysqlCheckpoint) -> Log:
 
 
 def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
-    """Raise NeedsOperator unless the server is that of the checkpoint."""
+    """Raise NeedsOperator unless the server is that of the checkpoint.
+
+    MariaDB makes its name of the port and of a network card, so a MariaDB that was moved has another one: there the same
+    server_id and the same transactions at the checkpoint's place are enough.
+    """
     found = identity(database)
-    if found != (checkpoint.server_id, checkpoint.server):
-        raise NeedsOperator(
-            f"the server is another one: its server_id is {found[0]} and its name {found[1]!r}, the checkpoint was made with "
-            f"{checkpoint.server_id} and {checkpoint.server!r}; offsets in its binlog are others",
-            hint=f"Connect to the former server. {NEW_EPOCH}",
-        )
+    if found == (checkpoint.server_id, checkpoint.server):
+        return
+    if database.is_mariadb and found[0] == checkpoint.server_id and _has_place(database, checkpoint):
+        return
+    raise NeedsOperator(
+        f"the server is another one: its server_id is {found[0]} and its name {found[1]!r}, the checkpoint was made with "
+        f"{checkpoint.server_id} and {checkpoint.server!r}; offsets in its binlog are others",
+        hint=f"Connect to the former server. {NEW_EPOCH}",
+    )
+
+
+def _has_place(database: Database, checkpoint: MysqlCheckpoint) -> bool:
+    """Return whether the binlog of a MariaDB has the checkpoint's place, after the same transactions."""
+    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
+    if found is None:
+        return False
+    at_place = MariadbGtids.parse(str(found))
+    if checkpoint.offset > FIRST:
+        return at_place.is_left_of(checkpoint.gtid_set)
+    # The set is ahead of such a place, as after `init --adopt`.
+    return checkpoint.gtid_set.covers(at_place) and not missing(database, checkpoint)
+
+
+def missing(database: Database, checkpoint: MysqlCheckpoint) -> str:
+    """Return the transactions that the checkpoint has and the server has not; empty for none.
+
+    At MariaDB the last of each domain, of the domains that the server has at all.
+    """
+    if not database.is_mariadb:
+        return str(database.value("select gtid_subtract(%s, @@global.gtid_executed)", checkpoint.gtids) or "")
+    known = checkpoint.gtid_set
+    reached = MariadbGtids.parse(str(database.value("select @@global.gtid_current_pos") or ""))
+    return known.missing_in(reached) if isinstance(known, MariadbGtids) else ""
 
 
 def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
-    """Raise NeedsOperator when the binlog has other transactions ahead of the checkpoint's place than the checkpoint.
+    """Raise NeedsOperator when the server lacks transactions of the checkpoint, or has others ahead of the checkpoint's place.
 
-    So a log that was reset and has grown as long again is not taken for the former one.
+    So a log that was reset and has grown as long again is not taken for the former one, nor is a server that was promoted
+    before it had everything.
     """
-    if not database.is_mariadb:
-        known = database.value("select gtid_subset(%s, @@global.gtid_executed)", checkpoint.gtids)
-        if not known:
-            raise NeedsOperator(
-                f"the server has not executed what the checkpoint has, GTID set {checkpoint.gtids}: it was reset or restored",
-                hint=CAPTURE_AGAIN,
-            )
-        _check_next(database, checkpoint)
+    if lacks := missing(database, checkpoint):
+        raise NeedsOperator(
+            f"the server has not executed what the checkpoint has: it lacks GTID {lacks}. It was promoted before it had them, "
+            "reset, or restored from a backup, and the lake has their changes",
+            hint=f"If another server has them, connect to that one. Otherwise the lake is ahead of this server. {CAPTURE_AGAIN}",
+        )
+    if checkpoint.offset <= FIRST:
         return
-    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
-    if found is None or str(MariadbGtids.parse(str(found))) != checkpoint.gtids:
+    if not database.is_mariadb:
+        _check_next(database, checkpoint)
+    elif not _has_place(database, checkpoint):
+        found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
         raise NeedsOperator(
             f"at {checkpoint.file}:{checkpoint.offset} the binlog is after GTID {found or 'none'}, the checkpoint after "
             f"{checkpoint.gtids or 'none'}: the binlog was reset, or the server was restored from a backup",
@@ -207,10 +244,10 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
             hint=CAPTURE_AGAIN,
         ) from error
     for _, _, kind, _, _, text in events:
-        gtid = _NEXT.search(str(text))
-        if kind == "Gtid" and gtid and checkpoint.gtid_set.covers(MysqlGtids.parse(gtid[1])):
+        begun = listed_gtid(str(kind), str(text))
+        if begun is not None and checkpoint.gtid_set.covers(begun):
             raise NeedsOperator(
-                f"at {where} the binlog goes on with GTID {gtid[1]}, which the checkpoint has: it was reset, or the server was "
+                f"at {where} the binlog goes on with GTID {begun}, which the checkpoint has: it was reset, or the server was "
                 "restored from a backup",
                 hint=CAPTURE_AGAIN,
             )
@@ -238,7 +275,7 @@ def check_server_id(database: Database, server_id: int, former_pid: int) -> None
 
 def replicas(database: Database) -> list[tuple[Any, ...]]:
     """Return the replicas that read the binlog, their numbers first."""
-    newer = not database.is_mariadb and database.release >= _SHOW_REPLICAS
+    newer = not database.is_mariadb and database.release >= SHOW_REPLICAS
     return database.rows("show replicas" if newer else "show slave hosts")
 
 
@@ -252,10 +289,23 @@ def gtids_at(database: Database, file: str, offset: int) -> str:
                 hint="Run 'headrace edge init' again, or look at the files.",
             )
         return str(MariadbGtids.parse(str(found)))
+    return executed(database)
+
+
+def executed(database: Database) -> str:
+    """Return the GTID set of all that a MySQL has executed."""
     return str(database.value("select @@global.gtid_executed") or "").replace("\n", "")
 
 
 def retention_seconds(database: Database) -> float | None:
     """Return for how long the server keeps its binlog by age, whoever has read it; None where age removes nothing."""
+    if (database.variable("binlog_expire_logs_auto_purge") or "").upper() == "OFF":
+        return None
     days = float(database.variable("expire_logs_days") or 0) * 86_400
     return float(database.variable("binlog_expire_logs_seconds") or 0) or days or None
+
+
+def retention_bytes(database: Database) -> tuple[int, str]:
+    """Return how much of its binlog the server keeps, in bytes, and the setting; 0 where size removes nothing."""
+    found = ((int(database.variable(name) or 0), name) for name in ("max_binlog_total_size", "binlog_space_limit"))
+    return next((each for each in found if each[0]), (0, ""))

@@ -9,8 +9,9 @@ from edge.engine import Adoption, DecodedLog
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
-from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log, check_server_id, check_settings, log
+from edge.mysql.checks import check_gtids, check_identity, check_log, check_server_id, check_settings, log
 from edge.mysql.connection import Database, SnapshotConnection
+from edge.mysql.coverage import check_logged
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
@@ -49,10 +50,10 @@ class MysqlEngine:
         database = self._database()
         try:
             check_settings(database, mariadb=self._engine == "mariadb")
+            check_logged(database, self._names, new=False)
             check_identity(database, checkpoint)
             check_log(database, checkpoint)
-            if checkpoint.offset > FIRST:
-                check_gtids(database, checkpoint)
+            check_gtids(database, checkpoint)
             check_server_id(database, self._names.server_id, former_pid)
             stream = ReplicationStream(self._names, source)
         except BaseException:
@@ -77,12 +78,12 @@ class MysqlEngine:
         """Make or verify the checkpoint."""
         with self._database() as database:
             return setup.initialise(
-                self._config.source.name, self._engine, database, self.state, checkpoint, adoption, report
+                self._config.source.name, self._engine, database, self._names, self.state, checkpoint, adoption, report
             )
 
     def retirement(self, checkpoint: MysqlCheckpoint | None) -> MysqlRetirement:
         """Return what has to be looked at on the server before the source is given up."""
-        return MysqlRetirement(self._config, self._names, self._engine, checkpoint)
+        return MysqlRetirement(self._config, self._names, checkpoint)
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:
         """Return a condition that is true of the rows with these keys."""

@@ -1,7 +1,7 @@
 """GTID sets, the resume token: what of a log is read, by transaction and whatever server it comes from.
 
-MariaDB's set is the last number of each domain (`0-1-42,7-2-9`); MySQL's the ranges of each server (`UUID:1-42:44-50,UUID:1`).
-Both are values: `with_group` returns another one. Text forms are the servers' own.
+MariaDB's set is the last number of each domain (`0-1-42,7-2-9`); MySQL's the ranges of each server, and of each tag of a server
+(`UUID:1-42:44-50:tag:1-3,UUID:1`). Both are values: `with_group` returns another one. Text forms are the servers' own.
 """
 
 import re
@@ -13,7 +13,13 @@ from edge.mysql.events import Group
 from headrace.errors import CorruptInput
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
-_MYSQL = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})((?::\d+(?:-\d+)?)+)")
+_RANGES = r"(?::\d+(?:-\d+)?)+"
+_TAG = r":[a-zA-Z_]\w{0,31}"
+_MYSQL = re.compile(
+    rf"([0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}})((?:{_RANGES})?(?:{_TAG}{_RANGES})*)", re.ASCII
+)
+#: The GTID that a listed event gives to a transaction: MySQL's between quotes, MariaDB's behind a word.
+_LISTED = re.compile(r"'([0-9a-f-]{36}(?::\w+)?:\d+)'|\bGTID (\d+-\d+-\d+)", re.IGNORECASE)
 
 
 class MariadbGtids:
@@ -54,9 +60,30 @@ class MariadbGtids:
             for domain, (_, number) in other._last.items()  # noqa: SLF001 - of one kind.
         )
 
+    def is_left_of(self, whole: "Gtids") -> bool:
+        """Say whether the set is another one from which the server may have deleted domains.
+
+        `FLUSH BINARY LOGS DELETE_DOMAIN_ID` takes a domain out of what the log says of itself. A log that has no domain at all
+        was reset.
+        """
+        if not isinstance(whole, MariadbGtids):
+            return False
+        known = whole._last  # noqa: SLF001 - of one kind.
+        return self._last.items() <= known.items() and bool(self._last or not known)
+
+    def missing_in(self, other: "MariadbGtids") -> str:
+        """Return the transactions up to which another set, of the same domains, does not reach; empty for none."""
+        there = other._last  # noqa: SLF001 - of one kind.
+        missing = {
+            domain: (origin, number)
+            for domain, (origin, number) in self._last.items()
+            if domain in there and there[domain][1] < number
+        }
+        return str(type(self)(missing))
+
 
 class MysqlGtids:
-    """Ranges of numbers of each server, both ends within."""
+    """Ranges of numbers of each origin, both ends within: a server's UUID, or a UUID with a tag, `UUID:tag`."""
 
     def __init__(self, ranges: dict[str, tuple[tuple[int, int], ...]]) -> None:
         self._ranges = ranges
@@ -67,19 +94,25 @@ class MysqlGtids:
         found = cls({})
         for part in text.replace("\n", "").split(",") if text.strip() else []:
             match = _MYSQL.fullmatch(part.strip())
-            if match is None:
+            if match is None or not match[2]:
                 raise CorruptInput(f"{part[:60]!r} is no GTID set", hint="A GTID set of MySQL looks like UUID:1-42.")
+            server = origin = match[1].lower()
             for bounds in match[2][1:].split(":"):
-                first, _, last = bounds.partition("-")
-                found = found._with(match[1].lower(), int(first), int(last or first))
+                if bounds[0].isdigit():
+                    first, _, last = bounds.partition("-")
+                    found = found._with(origin, int(first), int(last or first))
+                else:
+                    origin = f"{server}:{bounds.lower()}"
         return found
 
     def __str__(self) -> str:
-        """Return the set as the server writes it."""
-        return ",".join(
-            origin + "".join(f":{first}" if first == last else f":{first}-{last}" for first, last in ranges)
-            for origin, ranges in sorted(self._ranges.items())
-        )
+        """Return the set as the server writes it: a server's own numbers first, then those of its tags."""
+        shown: dict[str, str] = {}
+        for origin, ranges in sorted(self._ranges.items()):
+            server, mark, tag = origin.partition(":")
+            numbers = "".join(f":{first}" if first == last else f":{first}-{last}" for first, last in ranges)
+            shown[server] = shown.get(server, server) + mark + tag + numbers
+        return ",".join(shown.values())
 
     def with_group(self, group: Group) -> Self:
         """Return the set with one more transaction."""
@@ -100,11 +133,17 @@ class MysqlGtids:
         )
 
     def encoded(self) -> bytes:
-        """Int64 servers, then for each Byte16 UUID, Int64 ranges, and for each Int64 first, Int64 after the last."""
-        parts = [struct.pack("<Q", len(self._ranges))]
+        """Int64 origins, then for each Byte16 UUID, Int64 ranges, and for each Int64 first, Int64 after the last.
+
+        With a tag anywhere: Int8 1, Int48 origins, Int8 1; and behind each UUID Int8 twice the length of its tag, and the tag.
+        Servers before MySQL 8.3 know no tags and are sent none.
+        """
+        tagged = any(":" in origin for origin in self._ranges)
+        parts = [struct.pack("<Q", len(self._ranges) << 8 | 1 << 56 | 1 if tagged else len(self._ranges))]
         for origin, ranges in sorted(self._ranges.items()):
-            parts += [UUID(origin).bytes, struct.pack("<Q", len(ranges))]
-            parts += [struct.pack("<QQ", first, last + 1) for first, last in ranges]
+            server, _, tag = origin.partition(":")
+            parts += [UUID(server).bytes, bytes([len(tag) << 1]) + tag.encode() if tagged else b""]
+            parts += [struct.pack("<Q", len(ranges)), *(struct.pack("<QQ", first, last + 1) for first, last in ranges)]
         return b"".join(parts)
 
     def _with(self, origin: str, first: int, last: int) -> Self:
@@ -118,3 +157,11 @@ class MysqlGtids:
 
 
 Gtids = MariadbGtids | MysqlGtids
+
+
+def listed_gtid(kind: str, info: str) -> Gtids | None:
+    """Return the set of the one transaction that an event begins, as the server lists it; None for any other event."""
+    found = _LISTED.search(info) if kind.startswith("Gtid") else None
+    if found is None:
+        return None
+    return MysqlGtids.parse(found[1]) if found[1] else MariadbGtids.parse(found[2])

@@ -7,12 +7,13 @@ is decoded, and row events count by the tables that they name.
 import re
 import time
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Self
 
 from edge.mysql.checkpoint import MysqlCheckpoint, split_name
 from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
+from edge.mysql.gtid import Gtids, listed_gtid
 from edge.mysql.table_cache import Chosen
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
@@ -28,16 +29,14 @@ _USE = re.compile(r"use `((?:[^`]|``)*)`; ?", re.IGNORECASE)
 class MysqlRetirement:
     """Implements `edge.engine.Retirement`."""
 
-    def __init__(
-        self, config: EdgeFile, names: Mysql, engine: Literal["mariadb", "mysql"], checkpoint: MysqlCheckpoint | None
-    ) -> None:
+    def __init__(self, config: EdgeFile, names: Mysql, checkpoint: MysqlCheckpoint | None) -> None:
         self._chosen = Chosen(names.databases, names.tables, Policy.of(config))
         self.steps = [f"the server keeps nothing for the edge; its user {names.user} may be dropped"]
         self._database = Database(names, config.source.name)
         try:
             if checkpoint is not None:
                 check_identity(self._database, checkpoint)
-            self.unsent = self._unsent(checkpoint, mariadb=engine == "mariadb")
+            self.unsent = self._unsent(checkpoint)
         except BaseException:
             self._database.close()
             raise
@@ -53,31 +52,34 @@ class MysqlRetirement:
     def carry_out(self, report: Callable[[str], None]) -> None:
         """Do nothing: the server has nothing of the edge's."""
 
-    def _unsent(self, checkpoint: MysqlCheckpoint | None, *, mariadb: bool) -> str:
+    def _unsent(self, checkpoint: MysqlCheckpoint | None) -> str:
         if checkpoint is None:
             return "there is no checkpoint, so what the binlog holds is not known to have been sent"
         try:
             found = check_log(self._database, checkpoint)
-            if checkpoint.offset > FIRST or not mariadb:
-                check_gtids(self._database, checkpoint)
+            check_gtids(self._database, checkpoint)
             until = time.monotonic() + _PATIENCE_SECONDS
             number = split_name(checkpoint.file)[1]
             for file, _ in found.files:
                 if split_name(file)[1] < number:
                     continue
                 start = checkpoint.offset if file == checkpoint.file else FIRST
-                if why := self._in_file(file, start, until):
+                if why := self._in_file(file, start, until, checkpoint.gtid_set):
                     return why
         except (NeedsOperator, NotConnected) as error:
             return f"whether the binlog holds changes that were not sent could not be read: {error.message}"
         return ""
 
-    def _in_file(self, file: str, start: int, until: float) -> str:
+    def _in_file(self, file: str, start: int, until: float, sent: Gtids) -> str:
         """Return why a file holds something unsent from an offset on; empty when it does not."""
+        is_sent = False
         while True:
             events = self._database.rows(f"show binlog events in '{file}' from {start} limit {_EVENTS_AT_ONCE}")
             for _, begins, kind, _, _, info in events:
-                if what := concerned(str(kind), str(info), self._chosen):
+                if (begun := listed_gtid(str(kind), str(info))) is not None:
+                    # A checkpoint's place may be ahead of transactions that its set has.
+                    is_sent = sent.covers(begun)
+                if not is_sent and (what := concerned(str(kind), str(info), self._chosen)):
                     return f"the binlog holds {what} at {file}:{begins} that headquarters does not have"
             if len(events) < _EVENTS_AT_ONCE:
                 return ""

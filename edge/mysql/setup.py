@@ -15,14 +15,17 @@ from edge.mysql.checks import (
     check_identity,
     check_log,
     check_settings,
+    executed,
     gtids_at,
     identity,
     log,
-    log_end,
+    newest_file,
 )
 from edge.mysql.connection import Database
+from edge.mysql.coverage import check_logged, unmatched
 from edge.mysql.errors import CAPTURE_AGAIN
 from edge.progress.checkpoint import State
+from headrace.configuration.edge import Mysql
 from headrace.errors import NeedsOperator
 from headrace.position import Position, new_epoch
 
@@ -31,6 +34,7 @@ def initialise(
     source: str,
     engine: Literal["mariadb", "mysql"],
     database: Database,
+    names: Mysql,
     state: State[MysqlCheckpoint],
     checkpoint: MysqlCheckpoint | None,
     adoption: Adoption | None,
@@ -38,6 +42,9 @@ def initialise(
 ) -> MysqlCheckpoint:
     """Make or only verify the source's checkpoint, and return it; `report` takes what was made."""
     check_settings(database, mariadb=engine == "mariadb")
+    check_logged(database, names, new=True)
+    for line in unmatched(database, names):
+        report(f"Nothing to capture yet: {line}")
     if adoption is not None:
         made = _adopted(source, engine, database, state, checkpoint, adoption)
     elif checkpoint is not None:
@@ -59,8 +66,10 @@ def _at_end(
 ) -> MysqlCheckpoint:
     """Return a checkpoint where the binlog ends."""
     if engine == "mysql":
-        # Executed and place are of one moment: no transaction commits between them.
-        file, offset, gtids = log_end(database)
+        # Transactions that are committing are in the log already and in no set yet. So the place is ahead of all of the file, and
+        # the set is read after it: what the log has before that file is in the set, and what the set has of it is not read again.
+        file, offset = newest_file(database), FIRST
+        gtids = executed(database)
     else:
         file, offset = log(database).end
         gtids = gtids_at(database, file, offset)
@@ -160,4 +169,6 @@ def _carried_over(
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
     base, number = split_name(log(database).files[0][0])
     position = Position.start(new_epoch(checkpoint.position.epoch))
-    return _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
+    made = _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
+    check_gtids(database, made)
+    return made

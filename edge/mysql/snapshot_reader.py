@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from edge.mysql import events, snapshot_rows
 from edge.mysql.checkpoint import MysqlCheckpoint, file_name, place, split_name
-from edge.mysql.checks import gtids_at, log_end
+from edge.mysql.checks import executed, gtids_at, log_status
 from edge.mysql.connection import SnapshotConnection
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
 from edge.mysql.snapshot_table import SnapshotTable, describe, listed, shape
@@ -69,7 +69,8 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
             )
         found, estimate = describe(self._database, of, table)
         if where is not None:
-            explain = "explain extended" if self._database.is_mariadb else "explain"
+            # MySQL's newer releases explain as a tree unless they are asked for rows of columns.
+            explain = "explain extended" if self._database.is_mariadb else "explain format = traditional"
             plan = self._database.dictionaries(f"{explain} {found.matching(where)}")[0]
             estimate = int(int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100)
         return Described(self._tables.copied(found), estimate)
@@ -87,10 +88,12 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
             database.rows(f"select 1 from {table.source.name} limit 0")  # noqa: S608
             self._check(table)
         now_ms = int(database.value("select unix_timestamp(now(3)) * 1000"))
-        file, offset, _ = log_end(database)
+        status = log_status(database)
         if table is not None:
             database.rows("rollback")
-        self._watermarks.append(Watermark(content, place(split_name(file)[1], offset), now_ms))
+        self._watermarks.append(
+            Watermark(content, place(split_name(str(status["File"]))[1], int(status["Position"])), now_ms)
+        )
 
     def _statements(self, table: Copied) -> SnapshotTable:
         return table.source
@@ -102,7 +105,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         database = self._database
         if database.is_mariadb:
             self._check_decided()
-        seen = None if database.is_mariadb else MysqlGtids.parse(log_end(database)[2])
+        seen = None if database.is_mariadb else MysqlGtids.parse(executed(database))
         database.rows("start transaction with consistent snapshot, read only")
         saw = self._place() if seen is None else seen
         self._check_behind(saw)

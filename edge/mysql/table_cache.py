@@ -23,11 +23,11 @@ from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
-from edge.mysql.table_map import TableMap, parse
+from edge.mysql.table_map import TableMap, parse, parse_names
 from edge.records.alterations import Catalog
 from edge.records.column_policy import LeftOut, Policy, PolicyTable
 from headrace.configuration.edge import Mysql
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import NeedsOperator
 
@@ -137,18 +137,26 @@ class TableCache:
             return table
         if len(self._described) >= _MOST:
             self._described.clear()
-        described = parse(body, mariadb=self._connector == "mariadb")
-        captured = self.chosen(described.database, described.table) and not self._is_sequence(described)
-        try:
-            table = self._compiled(described) if captured else None
-        except LeftOut as problem:
-            _log.warning("%s. %s", problem.message, problem.hint)
-            table = None
+        table = self._captured(body)
         if table is not None:
             self._make_current(table)
         self._described[description] = table
         self._last = description, table
         return table
+
+    def _captured(self, body: bytes) -> Table | None:
+        database, name, _ = parse_names(body)
+        # Of a table that is not captured nothing else has to be understood.
+        if not self.chosen(database, name):
+            return None
+        described = parse(body, mariadb=self._connector == "mariadb")
+        if self._is_sequence(described):
+            return None
+        try:
+            return self._compiled(described)
+        except LeftOut as problem:
+            _log.warning("%s. %s", problem.message, problem.hint)
+            return None
 
     def statement(self, query: Query) -> tuple[str, Statement]:
         """Return a statement's text and what it means."""

@@ -56,10 +56,16 @@ def packed(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
-def parse(body: bytes, *, mariadb: bool) -> TableMap:
-    """Return the table that the body of a table map event, from the table's id on, describes."""
+def parse_names(body: bytes) -> tuple[str, str, int]:
+    """Return database and table of the body of a table map event, from the table's id on, and the place after them."""
     database, at = _name(body, 8)
     table, at = _name(body, at)
+    return database, table, at
+
+
+def parse(body: bytes, *, mariadb: bool) -> TableMap:
+    """Return the table that the body of a table map event, from the table's id on, describes."""
+    database, table, at = parse_names(body)
     count, at = packed(body, at)
     if not 1 <= count <= _MOST_COLUMNS:
         raise ValueError("a table has an impossible number of columns")
@@ -117,7 +123,7 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool) -> Table
         if len(value) != length:
             raise ValueError("a table's description is cut short")
         if kind == _SIGNEDNESS:
-            _sign(fields, types.MARIADB_NUMERIC if mariadb else types.NUMERIC, value)
+            _sign(fields, value)
         elif kind == _NAMES:
             _call(fields, list(_strings(value)))
             full = True
@@ -135,8 +141,8 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool) -> Table
     return replace(table, fields=tuple(fields), key=tuple(fields[number].name for number in key), is_full=full)
 
 
-def _sign(fields: list[Field], kinds: frozenset[int], value: bytes) -> None:
-    numeric = [number for number, field in enumerate(fields) if field.type in kinds]
+def _sign(fields: list[Field], value: bytes) -> None:
+    numeric = [number for number, field in enumerate(fields) if field.type in types.NUMERIC]
     if len(value) != (len(numeric) + 7) // 8:
         raise ValueError("signedness is stated for columns that are no numbers")
     for place, number in enumerate(numeric):

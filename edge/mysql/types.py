@@ -15,9 +15,8 @@ META_SIZES = {
 #: Those whose metadata is two bytes with a meaning of their own, the first one more significant here.
 BIG_ENDIAN_META = frozenset({NEWDECIMAL, ENUM, SET, VAR_STRING, STRING})
 
-#: Columns whose signedness is in the log; MariaDB counts years among them.
-NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE})
-MARIADB_NUMERIC = NUMERIC | {YEAR}
+#: Columns whose signedness is in the log.
+NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE, YEAR})
 #: Columns whose collation is in the log; MariaDB counts geometries among them.
 CHARACTER = frozenset({VARCHAR, VAR_STRING, STRING, BLOB})
 MARIADB_CHARACTER = CHARACTER | {BLOB_COMPRESSED, VARCHAR_COMPRESSED, GEOMETRY}

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Self
 
-from edge.observability.credit_wait import CreditWait
-from edge.observability.log_clock import LogClock
+from edge.observability.clocks import CreditWait, LogClock
 from headrace import __version__
 from headrace.batch import Figures as BatchFigures
-from headrace.certificates.expiry import Expiry
+from headrace.certificates.files import Expiry
 from headrace.configuration.edge import EdgeFile
-from headrace.configuration.tls import Certificates
+from headrace.configuration.sections import Certificates
 from headrace.metrics.figure import Rate, counter, gauge, worked_out
 
 STATES = (

@@ -10,11 +10,11 @@ Columns are read when a table is announced that is not known, or is not as it wa
 last through renaming, and it is known which rows have values in them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
-from edge.postgres.errors import CAPTURE_AGAIN, quoted
+from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.relations import Relation
 from edge.records.alterations import Catalog
 from edge.records.column_policy import PolicyTable
@@ -24,19 +24,6 @@ from headrace.errors import NeedsOperator
 def publication_oid(database: Database, name: str) -> int:
     """Return the oid of a publication, 0 when there is none."""
     return database.value("select oid::int8 from pg_publication where pubname = %s", name) or 0
-
-
-def make_publication(database: Database, name: str, tables: list[str], row_filters: Mapping[str, str]) -> None:
-    """Make a publication of the listed tables, `schema.table`, or of all tables when none is listed.
-
-    `row_filters` are conditions by table: rows that do not meet theirs never leave the server. Raises NeedsOperator when a
-    table does not exist, or when the user may not.
-    """
-    listed = ", ".join(
-        ".".join(map(quoted, table.split(".", 1))) + (f" where ({row_filters[table]})" if table in row_filters else "")
-        for table in tables
-    )
-    database.rows(f"create publication {quoted(name)} for " + (f"table {listed}" if tables else "all tables"))
 
 
 def check_publication(database: Database, checkpoint: PostgresCheckpoint) -> None:

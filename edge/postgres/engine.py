@@ -17,7 +17,15 @@ from edge.postgres.key_predicate import condition
 from edge.postgres.monitor import KnownLabels, Watch
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.retirement import PostgresRetirement
-from edge.postgres.slot import check_server, check_slot, check_system, find_slot, log_end, retained_bytes
+from edge.postgres.slot import (
+    check_log_end,
+    check_server,
+    check_slot,
+    check_system,
+    find_slot,
+    log_end,
+    retained_bytes,
+)
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.snapshot_reader import SnapshotReader
 from edge.postgres.visibility import Unseen
@@ -41,12 +49,14 @@ class PostgresEngine:
         self._labels = KnownLabels()
         # Over all sessions: what one decoded may become visible when another one copies.
         self._unseen = Unseen()
+        self._outbox: Outbox | None = None
         self._left_out: dict[str, str] = {}
 
     def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
-        stream, database = open_stream(self._names, source, checkpoint, former_pid)
+        sent = self._outbox.sent.commit if self._outbox is not None else 0
+        stream, database = open_stream(self._names, source, checkpoint, former_pid, sent)
         return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen, self._left_out)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
@@ -55,6 +65,7 @@ class PostgresEngine:
 
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
+        self._outbox = outbox
         return Watch(self._config, self._database, checkpoint, figures, outbox, self._left_out, self._labels)
 
     def initialise(
@@ -181,12 +192,13 @@ _log = logging.getLogger(__name__)
 
 
 def open_stream(
-    config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int
+    config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int, sent: int = 0
 ) -> tuple[ReplicationStream, Database]:
     """Return a checked replication connection, and an ordinary one next to it.
 
     `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
-    that it is gone, and is ended. Raises NeedsOperator, NotConnected, or CheckpointChanged.
+    that it is gone, and is ended. `sent` is the greatest commit LSN that this process has sent. Raises NeedsOperator,
+    NotConnected, or CheckpointChanged.
     """
     if (config.slot, config.publication, config.database) != (
         checkpoint.slot,
@@ -207,6 +219,7 @@ def open_stream(
             check_system(system, checkpoint)
             if (changed := follow(stream, database, system, checkpoint)) is not None:
                 raise changed
+            check_log_end(system.lsn, checkpoint, sent)
             check_publication(database, checkpoint)
             slot = check_slot(database, checkpoint)
             if (changed := guard(database, slot, checkpoint)) is not None:

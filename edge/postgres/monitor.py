@@ -14,7 +14,7 @@ from edge.postgres.catalog import check_publication, enum_labels, published_colu
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.failover import guard
-from edge.postgres.slot import log_end, present_slot, retained_bytes, timeline
+from edge.postgres.slot import check_log_end, log_end, present_slot, retained_bytes, timeline
 from edge.records.column_policy import PolicyTable
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import Retryable
@@ -51,6 +51,8 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
         if timeline(connection) != checkpoint.timeline:
             # A standby was promoted: the next session finds out whether the source goes on there.
             return
+        end = log_end(connection)
+        check_log_end(end, checkpoint, self._outbox.sent.commit)
         check_publication(connection, checkpoint)
         slot = present_slot(connection, checkpoint)
         if (changed := guard(connection, slot, checkpoint)) is not None:

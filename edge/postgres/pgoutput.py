@@ -22,7 +22,7 @@ from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import History, TransactionWriter
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from edge.engine import Adoption
-from edge.postgres.catalog import check_publication, make_publication, publication_oid
+from edge.postgres.catalog import check_publication, publication_oid
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
+from edge.postgres.publishing import find_refused, make_publication
 from edge.postgres.replication import ReplicationStream, System
-from edge.postgres.slot import Slot, check_failover, check_kind, check_server, check_system, find_slot
+from edge.postgres.slot import Slot, check_failover, check_kind, check_log_end, check_server, check_system, find_slot
 from edge.postgres.visibility import running
 from edge.progress.checkpoint import State
 from headrace.configuration.edge import Postgresql
@@ -95,6 +96,8 @@ class SourceSetup(NamedTuple):
                 hint="Put these names back into the configuration, or give this one a state folder of its own.",
             )
         check_kind(slot, checkpoint.database)
+        if self.system.timeline == checkpoint.timeline:
+            check_log_end(self.system.lsn, checkpoint)
         check_publication(self.database, checkpoint)
         if self.names.failover and not slot.failover:
             self._make_failover(slot)
@@ -122,9 +125,12 @@ class SourceSetup(NamedTuple):
         names = self.names
         if publication_oid(self.database, names.publication):
             self.report(f"Found publication {names.publication}: used as it is")
+            for table in find_refused(self.database, names.publication):
+                self.report(
+                    f"The server refuses updates and deletes of {table.quoted}, which it publishes: {table.remedy}"
+                )
             return
-        make_publication(self.database, names.publication, names.tables, names.row_filters)
-        self.report(f"Made publication {names.publication} for {', '.join(names.tables) or 'all tables'}")
+        make_publication(self.database, names.publication, names.tables, names.row_filters, self.report)
 
     def _make_slot(self) -> Slot:
         name = self.names.slot

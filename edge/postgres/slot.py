@@ -91,6 +91,25 @@ def check_system(system: System, checkpoint: PostgresCheckpoint) -> None:
         )
 
 
+def check_log_end(end: int, checkpoint: PostgresCheckpoint, sent: int = 0) -> None:
+    """Raise NeedsOperator where the log of the checkpoint's timeline ends below what was captured from it.
+
+    Recovery after a crash keeps the timeline, so that a server whose storage was set back, by a snapshot of its volume or
+    machine, is not known by it; and a slot skips, without an error, what commits below the LSN at which its stream is started.
+    `sent` is the greatest commit LSN that was sent.
+    """
+    captured = max(
+        checkpoint.confirmed, checkpoint.position.commit, (checkpoint.promised or checkpoint.position).commit, sent
+    )
+    if end < captured:
+        raise NeedsOperator(
+            f"the server was set back: its log ends at {format_lsn(end)}, and the source is captured up to "
+            f"{format_lsn(captured)} and confirmed up to {checkpoint.confirmed_lsn}, on the same timeline",
+            hint=f"What lies between is in Kafka and not in the database any more. {CAPTURE_AGAIN} Then compare with "
+            "'headrace verify'. Or put the server's newer storage back.",
+        )
+
+
 def present_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:
     """Return the slot; raise NeedsOperator unless it is there, readable and has its log."""
     slot = find_slot(database, checkpoint.slot)

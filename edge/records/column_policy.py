@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Self
 
-from headrace.configuration.edge import EdgeFile
-from headrace.configuration.policy import ColumnRule
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import ColumnRule, EdgeFile
+from headrace.configuration.edge import Policy as Section
 from headrace.errors import ConfigurationError, NeedsOperator
 
 #: A key that is too short can be found by trying, and with it the values.

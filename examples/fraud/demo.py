@@ -21,8 +21,8 @@ from local import MARIADB, POSTGRES, Bank
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
-from infra.local.demo.part import headrace
-from infra.local.demo.stage import Stages, wait_until
+from infra.local.demo.demo import Stages, wait_until
+from infra.local.demo.region import headrace
 from infra.local.process import Process, tail
 from infra.local.stack import Stack
 

@@ -12,7 +12,7 @@ from headrace.amqp.errors import Reasons, Role
 from headrace.amqp.peer import close_silent, is_answered
 from headrace.amqp.security import CertificateWatch, client_trust, credentials
 from headrace.amqp.transport import Event, Handler, Loop
-from headrace.configuration.tls import Client
+from headrace.configuration.sections import Client
 from headrace.errors import ReplicationError
 
 #: An attempt that is not answered after so long, in seconds, is given up.

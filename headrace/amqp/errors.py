@@ -7,8 +7,8 @@ which have a name and a description. Called by headrace/amqp/connection.py, and 
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from headrace.certificates import handshake
-from headrace.configuration.tls import Certificates
+from headrace.certificates import files
+from headrace.configuration.sections import Certificates
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 #: Artemis's own number for a permission that is missing; of an address that it would have to make first, it gives that alone.
@@ -103,7 +103,7 @@ class Reasons:
             return self.closed_silently(opened=False)
         if self._is_secure:
             untrusted = "certificate verify failed" in reason
-            more = handshake.why(self._url, self._certificates) if untrusted else handshake.meaning(reason)
+            more = files.why(self._url, self._certificates) if untrusted else files.meaning(reason)
             reason = f"{more} ({reason})" if more else reason
         return NotConnected(f"interconnect {self._url} cannot be reached: {reason}")
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from headrace.amqp.transport import SSLDomain, SSLException
 from headrace.certificates import files
-from headrace.configuration.tls import Certificates, Client
+from headrace.configuration.sections import Certificates, Client
 from headrace.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)

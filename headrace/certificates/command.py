@@ -1,13 +1,16 @@
-"""`headrace certs`: a private authority and certificates for tests and trials."""
+"""`headrace certs`: a private authority and certificates for tests and trials, and copies for each service."""
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headrace.configuration.names import SOURCE_NAME
+from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import ConfigurationError
+from headrace.files import write_private
 
 if TYPE_CHECKING:
     from headrace.certificates.authority import Authority
@@ -57,7 +60,7 @@ def certs(
     them these alone.
     """
     from headrace.certificates.authority import Authority
-    from headrace.certificates.copies import deliver
+    from headrace.certificates.command import deliver
 
     for source in sources:
         if not re.match(SOURCE_NAME, source):
@@ -103,3 +106,36 @@ def _report(authority: "Authority", made: list[Path], days: float) -> None:
     click.echo(f"authority    {authority.certificate_file}")
     for path in made:
         click.echo(f"certificate  {path}, key {path.with_suffix('.key').name}, {days:g} days")
+
+
+def deliver(folder: Path, name: str, into: Path, owner: int | None) -> Iterator[Path]:
+    """Copy a certificate, its key and its authority's certificate into a folder; yield what was written.
+
+    What `--interior-router` made for that name goes into a folder `routers` in it. `owner`, a user's number, owns the copies and
+    the folders. Raises ConfigurationError when there is no certificate of that name.
+    """
+    if not (folder / f"{name}.pem").exists():
+        raise ConfigurationError(
+            f"--copy {name}={into}: there is no certificate {name}.pem in {folder}",
+            hint=f"Name it by --source, --client or --server; here are: {', '.join(_names(folder))}.",
+        )
+    yield from _copy(folder, name, into, owner)
+    if (folder / "routers" / f"{name}.pem").exists():
+        yield from _copy(folder / "routers", name, into / "routers", owner)
+
+
+def _copy(folder: Path, name: str, into: Path, owner: int | None) -> Iterator[Path]:
+    into.mkdir(parents=True, exist_ok=True)
+    into.chmod(0o700)
+    for file in ("authority.pem", f"{name}.pem", f"{name}.key"):
+        target = into / file
+        write_private(target, (folder / file).read_bytes())
+        if owner is not None:
+            os.chown(target, owner, owner)
+        yield target
+    if owner is not None:
+        os.chown(into, owner, owner)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.pem") if path.stem != "authority")

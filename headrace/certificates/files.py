@@ -1,4 +1,4 @@
-"""What the certificates in use are worth: readable, fitting each other, valid, and for how long still.
+"""What the certificates in use are worth: readable, fitting each other, valid, and for how long still; and failed handshakes.
 
 Guarantees that an error of a file names it before a handshake fails over it. Called by edge and bridge before
 they connect or listen, and now and then afterwards. The library is imported only where there are certificates: an edge without
@@ -6,12 +6,17 @@ them starts in half the time.
 """
 
 import datetime as dt
+import socket
+import ssl
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from headrace.configuration.tls import Certificates
+from headrace.configuration.sections import Certificates
 from headrace.errors import ConfigurationError
+from headrace.metrics.figure import worked_out
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -131,3 +136,103 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
             status = path.stat()
             return status.st_mtime_ns, status.st_ino, status.st_size
     return None
+
+
+class Expiry:
+    """The certificates of one connection. Read by the endpoint's threads and by the thread that cuts batches."""
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
+        self._known: tuple[object, float | None] = (None, None)
+
+    def time(self) -> float | None:
+        """Return when the first of authority and own certificate ends, in seconds since 1970; None without any."""
+        stamped = stamp(self._certificates)
+        former, time = self._known
+        if former == stamped:
+            return time
+        try:
+            time = ends(self._certificates)
+        except ConfigurationError:
+            time = None
+        self._known = (stamped, time)
+        return time
+
+
+@dataclass(slots=True)
+class ConnectionMetrics:
+    """Metrics of one of a bridge's connections, with the label `connection`."""
+
+    expiry: Expiry
+
+    @property
+    @worked_out(
+        "certificate_expiry_time_seconds",
+        "When the first certificate of the connection ends, in seconds since 1970; absent without any.",
+    )
+    def certificate_expiry(self) -> float | None:
+        """Seconds since 1970."""
+        return self.expiry.time()
+
+
+_SECONDS = 5.0
+
+#: What is in OpenSSL's reason, and what it means for the operator.
+_MEANINGS = (
+    ("certificate required", "the other side requires a client certificate. Give [interconnect] certificate and key"),
+    (
+        "peer did not return a certificate",
+        "it showed no client certificate. Give [interconnect] certificate and key there",
+    ),
+    (
+        "alert unknown ca",
+        "the other side does not know the authority of this side's certificate. Use one of its authority's",
+    ),
+    ("alert certificate expired", "the other side finds this side's certificate expired. Renew it"),
+    (
+        "alert bad certificate",
+        "the other side refuses this side's certificate. Use one for this purpose, of its authority's",
+    ),
+    ("alert unsupported certificate", "the other side refuses this side's certificate. Use one made for this purpose"),
+    ("alert certificate revoked", "this side's certificate is revoked. Get another"),
+    ("wrong version number", "the port does not speak TLS. Check the port, or use an amqp:// address"),
+    ("http request", "it spoke no TLS. Use an amqps:// address there"),
+    ("unexpected eof", "the connection was closed during the handshake"),
+)
+
+
+def meaning(reason: str) -> str:
+    """Return what OpenSSL's reason means, empty when there is nothing to add to it."""
+    return next((words for part, words in _MEANINGS if part in reason), "")
+
+
+def why(url: str, files: Certificates) -> str:
+    """Return why the server at an amqps address is not trusted; empty when it is, or does not answer now."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 5671
+    try:
+        context = ssl.create_default_context(cafile=files.authority)
+        with (
+            socket.create_connection((host, port), timeout=_SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return ""
+    except ssl.SSLCertVerificationError as error:
+        return _explained(error.verify_message, host, files)
+    except OSError:
+        return ""
+
+
+def _explained(reason: str, host: str, files: Certificates) -> str:
+    authority = f"those in {files.authority}" if files.authority else "the system's"
+    if "expired" in reason:
+        return "its certificate has expired. It must be renewed there"
+    if "mismatch" in reason or "doesn't match" in reason or "not valid for" in reason:
+        return f"its certificate is not for the name {host!r}. Use the DNS name that is in it, or have {host!r} put into it"
+    if "not yet valid" in reason:
+        return "its certificate is not valid yet. Check the clocks"
+    if "issuer" in reason or "self-signed" in reason or "self signed" in reason:
+        return (
+            f"its certificate comes from none of the authorities that are trusted here, {authority}. Name its authority"
+        )
+    return reason

@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from headrace.configuration import delivery
-from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.kafka_settings import Value, as_texts, check_librdkafka
+from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_librdkafka
 from headrace.configuration.load import File, Section
-from headrace.configuration.metrics import Metrics
-from headrace.configuration.names import (
+from headrace.configuration.sections import Client, Compatibility, Metrics, Registry, Requests
+from headrace.configuration.value_types import (
     AMQP_ADDRESS,
     KAFKA_GROUP,
     KAFKA_INSTANCE,
@@ -23,9 +22,6 @@ from headrace.configuration.names import (
     STREAM_NAME,
     TABLE_NAME,
 )
-from headrace.configuration.registry import Compatibility, Registry
-from headrace.configuration.requests import Requests
-from headrace.configuration.tls import Client
 from headrace.errors import ConfigurationError
 
 SourceName = Annotated[str, Meta(pattern=SOURCE_NAME)]

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headrace.configuration.load import Section
-from headrace.configuration.names import ADDRESSES_OF, TOPIC_OR_EMPTY
+from headrace.configuration.value_types import ADDRESSES_OF, TOPIC_OR_EMPTY
 
 #: A field of an address: `{region}`, `{key}` or `{header.NAME}`.
 FIELD = re.compile(r"\{(region|key|header\.[^{}]+)\}")

@@ -4,6 +4,7 @@ Airflow's DAGs read the same file with the standard library alone (dags/), so it
 """
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,14 +13,12 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Meta
 
 from headrace.configuration.bridge import SourceName, StreamName
-from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.kafka_settings import Value, as_texts, check_java, check_librdkafka
+from headrace.configuration.databases import MysqlConnection, PostgresqlConnection
+from headrace.configuration.explain import URI
+from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
-from headrace.configuration.mysql import MysqlConnection
-from headrace.configuration.postgresql import PostgresqlConnection
-from headrace.configuration.registry import Registry
-from headrace.configuration.requests import RequestTopics
-from headrace.configuration.texts import URI
+from headrace.configuration.secret import Secret
+from headrace.configuration.sections import Registry, RequestTopics
 from headrace.errors import ConfigurationError
 
 #: Of Kafka's Java client: the class that fetches a token.
@@ -63,6 +62,26 @@ class Kafka(KafkaConnection, frozen=True, kw_only=True):
         return super().java() | as_texts(self.client)
 
 
+#: Names of settings whose values are secrets: those that Spark itself hides, and keys of accounts.
+_SECRET = re.compile(r"secret|password|token$|access\.?key|account\.?key|private\.?key", re.IGNORECASE)
+#: Settings that Airflow puts on the driver's command line.
+_AHEAD = ("spark.driver.", "spark.executor.", "spark.kubernetes.", "spark.yarn.", "spark.submit.", "spark.pyspark.")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting of Spark is a secret."""
+    return bool(_SECRET.search(name))
+
+
+def is_reference(name: str, value: str) -> bool:
+    """Whether the value of a setting of Spark is a reference to its value.
+
+    `file:` and `command:` are references of secrets alone: of other settings `file:` begins a URI.
+    """
+    kinds = ("env:", "file:", "command:") if is_secret(name) else ("env:",)
+    return value.startswith(kinds) and not value.startswith("file://")
+
+
 class Spark(Section, frozen=True, kw_only=True):
     """How the jobs run."""
 
@@ -74,11 +93,29 @@ class Spark(Section, frozen=True, kw_only=True):
     #: themselves.
     deploy_mode: Literal["client", "cluster"] = "client"
     driver_memory: str = "2g"
-    #: Further settings of the session, `{"spark.some.key" = "value"}`.
+    #: Further settings of the session, `{"spark.some.key" = "value"}`. A value may be `env:NAME`, and that of a key, password,
+    #: secret or token `file:PATH` or `command:PROGRAM` too; these are followed when Spark starts, and never shown.
     settings: dict[str, str] = {}
 
+    def not_for_production(self) -> list[str]:
+        """Refuse secrets that are in the file itself."""
+        return [
+            f"settings \"{name}\" has a secret in the file itself: give it as 'env:NAME', 'file:PATH' or 'command:PROGRAM'"
+            for name, value in sorted(self.settings.items())
+            if is_secret(name) and not is_reference(name, value)
+        ]
+
     def __post_init__(self) -> None:
-        """Refuse a driver in a cluster that does not run drivers in Python."""
+        """Refuse a driver in a cluster that does not run drivers in Python, and references that a command line would show."""
+        for name, value in self.settings.items():
+            if not is_reference(name, value):
+                continue
+            if name.startswith(_AHEAD):
+                raise ValueError(
+                    f'settings "{name}" is on the driver\'s command line, so it takes no reference to a secret'
+                )
+            # Raises for a command that cannot be read.
+            Secret(value)
         if self.deploy_mode == "cluster" and not self.master.startswith(("k8s://", "yarn")):
             raise ValueError(
                 "'deploy_mode = \"cluster\"' goes with a master of YARN or Kubernetes: Spark's standalone clusters run no driver "
@@ -272,6 +309,17 @@ class LakeFile(File, frozen=True, kw_only=True):
             parts.scheme or "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in self.spark.settings
         )
         return None if elsewhere else Path(self.root)
+
+    def spark_settings(self) -> dict[str, str]:
+        """Return [spark.settings] with references followed.
+
+        Raises ConfigurationError when a reference leads nowhere, and NotConnected when a command fails.
+        """
+        folder = Path(self.path).parent
+        return {
+            name: Secret(value, folder).reveal() if is_reference(name, value) else value
+            for name, value in self.spark.settings.items()
+        }
 
     def stream(self, name: str) -> Stream:
         """Return a stream; raise ConfigurationError when the file has none of that name."""

@@ -11,10 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
-from headrace.configuration.explain import explain, line_of
-from headrace.configuration.secret import Secret
-from headrace.configuration.secret_command import REFRESH_SECONDS, TIMEOUT_SECONDS
-from headrace.configuration.texts import Resolved, TextError, resolve
+from headrace.configuration.explain import Resolved, TextError, explain, line_of, resolve
+from headrace.configuration.secret import REFRESH_SECONDS, TIMEOUT_SECONDS, Secret
 from headrace.errors import ConfigurationError
 
 T = TypeVar("T", bound="File")

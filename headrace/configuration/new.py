@@ -11,7 +11,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.configuration.names import IN_WORDS, SOURCE_NAME
+from headrace.configuration.value_types import IN_WORDS, SOURCE_NAME
 from headrace.errors import ConfigurationError
 
 _DATABASES = {"postgresql": 5432, "postgres": 5432, "mariadb": 3306, "mysql": 3306}

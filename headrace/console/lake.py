@@ -6,7 +6,7 @@ keeps what was read last, with the reason.
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -140,11 +140,11 @@ class Lake:
         self,
         root: str | None,
         streams: Collection[str] = (),
-        settings: Mapping[str, str] | None = None,
+        settings: Callable[[], Mapping[str, str]] = dict,
         *,
         every: float = EVERY,
     ) -> None:
-        """Take the lake's root, its streams and [spark.settings] of its file."""
+        """Take the lake's root, its streams, and what returns [spark.settings] of its file."""
         self._root, self._streams, self._settings = root, streams, settings
         self._every = every
         self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
@@ -169,7 +169,7 @@ class Lake:
         """Read once."""
         try:
             if self._reader is None:
-                self._reader = LakeReader(self._root or "", self._settings)
+                self._reader = LakeReader(self._root or "", self._settings())
             offsets = {}
             for stream in self._streams:
                 if (held := _offsets(self._reader, stream)) is not None:
@@ -183,6 +183,8 @@ class Lake:
                     offsets=offsets,
                 )
         except ReplicationError as error:
+            # Keys may be others by now.
+            self._reader = None
             self._view = replace(self._view, problem=error.message, hint=error.hint)
 
     def _follow(self) -> None:

@@ -56,7 +56,7 @@ class Console:
         sources = {source: name for name, stream in settings.bridge.streams.items() for source in stream.sources}
         self._bridges = Bridges(settings.at, tuple(sources))
         file = settings.lake
-        self._lake = Lake(file.root, file.streams, file.spark.settings) if file else Lake(None)
+        self._lake = Lake(file.root, file.streams, file.spark_settings) if file else Lake(None)
         self._retention = Retention(file, lambda: self._lake.view().offsets)
         self._history = History()
         self._streams = sources

@@ -88,7 +88,7 @@ def receive(
 def _client(urls: tuple[str, ...], *, password: str | None, **who: Any) -> Any:
     """Return who connects; raise ConfigurationError where that does not fit."""
     from headrace.configuration.secret import Secret
-    from headrace.configuration.tls import Client
+    from headrace.configuration.sections import Client
     from headrace.errors import ConfigurationError
 
     if any(not url.startswith(("amqp://", "amqps://")) for url in urls):

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import Role, shown
 from headrace.amqp.links import Outcome, Reject, settle
-from headrace.configuration.tls import Client
+from headrace.configuration.sections import Client
 from headrace.receive.inbox import Inbox, Waiting
 from headrace.receive.message import decode
 

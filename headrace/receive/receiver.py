@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from headrace.amqp.connector import Connector
 from headrace.amqp.links import Accept, Outcome, Reject, Release
-from headrace.configuration.tls import Client
+from headrace.configuration.sections import Client
 from headrace.errors import NotConnected
 from headrace.receive.connection import Receiving
 from headrace.receive.handling import Handle

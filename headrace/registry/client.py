@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from headrace.configuration.registry import Registry
+from headrace.configuration.sections import Registry
 from headrace.errors import NeedsOperator, NotConnected
 
 _TYPE = "application/vnd.schemaregistry.v1+json"

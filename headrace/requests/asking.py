@@ -1,15 +1,24 @@
-"""Asking an edge: a request goes to Kafka, and the parts of its answer are awaited there. Imports no client of Kafka."""
+"""Asking an edge: a request goes to Kafka, and the parts of its answer are awaited there, put together and shown.
+
+Imports no client of Kafka.
+"""
 
 import getpass
 import re
 import socket
 import time
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
-from headrace.requests.collect import Collector
-from headrace.requests.message import Content, Request, decode_part, encode
+import click
+import msgspec
+from rich.console import Console
+
+from headrace import findings
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.requests.message import Content, Outcome, Part, Request, content_of, decode_part, encode
+from headrace.status.answer import Answer
+from headrace.status.table import console, screen
 
 #: How long after its deadline the answer of a bridge to an expired request is awaited, in seconds.
 GRACE_SECONDS = 3.0
@@ -62,3 +71,89 @@ def caller() -> str:
     except (KeyError, OSError):
         user = "unknown"
     return re.sub(r"[^\x20-\x7e]", "?", f"{user}@{socket.gethostname()}")[:200]
+
+
+class Answered(ReplicationError):  # noqa: N818 - a state, which reads best without a suffix.
+    """An error of the command in the region, with its exit code there."""
+
+    def __init__(self, content: Content, source: str) -> None:
+        super().__init__(f"{source}: {content.message}", hint=content.hint)
+        self.exit_code = content.exit_code
+
+
+class Collector:
+    """The answer to one request: the first that is complete counts, whoever sent it."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        #: Contents by part, for each that answers: an edge and a bridge may do so both.
+        self._contents: dict[tuple[str, Outcome], dict[int, str]] = {}
+        self._last: dict[tuple[str, Outcome], int] = {}
+
+    def add(self, part: Part) -> Content | None:
+        """Add a part; return the content once it is whole, and raise what the answer means where it is no content.
+
+        Raises:
+            NeedsOperator: the edge refused the request, or did it before.
+            Retryable: it was busy.
+            NotConnected: the request expired.
+            Answered: the edge tried, and an error ended it.
+            CorruptInput: the parts are no answer.
+        """
+        if (part.id, part.source) != (self._request.id, self._request.source):
+            return None
+        whose = (part.by, part.outcome)
+        found = self._contents.setdefault(whose, {})
+        found.setdefault(part.part, part.content)
+        if part.last:
+            self._last[whose] = part.part
+        last = self._last.get(whose)
+        if last is None or any(number not in found for number in range(last + 1)):
+            return None
+        content = content_of("".join(found[number] for number in range(last + 1)))
+        if part.outcome == "done":
+            return content
+        raise _meaning(part, content)
+
+
+def _meaning(part: Part, content: Content) -> ReplicationError:
+    message = f"{part.source}: {content.message}"
+    match part.outcome:
+        case "failed":
+            return Answered(content, part.source)
+        case "busy":
+            return Retryable(message, hint=content.hint)
+        case "expired":
+            return NotConnected(message, hint=content.hint)
+        case _:
+            return NeedsOperator(message, hint=content.hint)
+
+
+def show(kind: str, content: Content, *, as_json: bool) -> None:
+    """Print the data of an answer; raise CorruptInput where it is not what its kind answers."""
+    if as_json:
+        data = content.data
+        # What the command in the region prints, where it prints something else for people.
+        data = data["plan"] if isinstance(data, dict) and "plan" in data else data
+        click.echo(msgspec.json.format(msgspec.json.encode(data), indent=1))
+        return
+    try:
+        if kind == "status":
+            out = console()
+            out.print(screen([msgspec.convert(content.data, Answer)], out.width))
+        elif kind == "doctor":
+            found = msgspec.convert(content.data, list[dict[str, str]])
+            findings.show([findings.Finding(**each) for each in found], Console(highlight=False))  # type: ignore[arg-type]
+        else:
+            click.echo(_lines(content.data))
+    except (msgspec.ValidationError, TypeError, KeyError, ValueError) as error:
+        raise CorruptInput(
+            f"the edge's answer to {kind!r} is not understood",
+            hint="With --json it is printed as it is. Are edge and headquarters of releases that go together?",
+        ) from error
+
+
+def _lines(data: Any) -> str:
+    """Return the lines of an answer, without what a terminal would obey."""
+    lines = msgspec.convert(data["lines"], list[str])
+    return "\n".join("".join(each if each.isprintable() else "?" for each in line) for line in lines)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from headrace.configuration.names import SOURCE_NAME
+from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import CorruptInput
 from headrace.formats import ANSWER, REQUEST
 

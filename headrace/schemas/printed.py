@@ -1,10 +1,11 @@
 """A table's schema as text, in each of the forms of `headrace bridge schema`."""
 
 import json
+from typing import Any, Final
 
 from headrace.errors import ConfigurationError
-from headrace.schema import TableSchema
-from headrace.schemas import avro, connect, json_schema, sql
+from headrace.schema import Column, TableSchema
+from headrace.schemas import avro, connect, connect_types
 
 
 def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_key: bool) -> str:
@@ -15,7 +16,7 @@ def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_k
     if form == "sql":
         if of_key:
             raise ConfigurationError("--key has no meaning with --sql", hint="The statement has the primary key.")
-        return sql.create_table(schema)
+        return create_table(schema)
     if of_key and not schema.key:
         raise ConfigurationError(
             f"table {schema.schema}.{schema.table} has no key",
@@ -27,5 +28,129 @@ def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_k
     if form == "connect":
         found = connect.key(schema, prefix) if of_key else connect.value(schema, connector, prefix)
     else:
-        found = json_schema.key(schema) if of_key else json_schema.value(schema)
+        found = key(schema) if of_key else value(schema)
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+Schema = dict[str, Any]
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_NUMBER: Final = {"type": ["number", "string"]}
+_SIMPLE: Final[dict[str, Schema]] = {
+    "string": {"type": "string"},
+    "boolean": {"type": "boolean"},
+    # NaN and infinities are texts.
+    "float": _NUMBER,
+    "double": _NUMBER,
+    # An unsigned number may be greater than the greatest signed one.
+    "int64": {"type": "integer"},
+    "bytes": {"type": "string", "contentEncoding": "base64"},
+    "map": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    "struct": {"type": "object"},
+}
+_WHOLE: Final = {"int16": 1 << 15, "int32": 1 << 31}
+
+
+def key(schema: TableSchema) -> Schema | None:
+    """Return the schema of a table's keys; None for a table without a key."""
+    if not schema.key:
+        return None
+    by_name = {column.name: column for column in schema.columns}
+    return {"$schema": _DIALECT, "title": f"{schema.schema}.{schema.table} key"} | _object(
+        {name: of_column(by_name[name], required=True) for name in schema.key}, list(schema.key)
+    )
+
+
+def value(schema: TableSchema) -> Schema:
+    """Return the schema of a table's values: changes, not tombstones, which have none."""
+    row = _object({column.name: of_column(column, required=column.name in schema.key) for column in schema.columns}, [])
+    row["type"] = ["object", "null"]
+    source = _object(
+        {name: {"type": "string"} for name in ("connector", "name", "db", "schema", "table", "position")}
+        | {"ts_ms": {"type": "integer"}},
+        ["connector", "name", "position", "schema", "table"],
+    )
+    fields: dict[str, Schema] = {
+        "op": {"enum": ["c", "u", "d", "r", "t"]},
+        "before": {"$ref": "#/$defs/row"},
+        "after": {"$ref": "#/$defs/row"},
+        "unchanged": {"type": "array", "items": {"type": "string"}},
+        "source": source,
+        "ts_ms": {"type": "integer"},
+        "transaction": {"type": ["object", "null"]},
+    }
+    made = _object(fields, ["op", "before", "after", "source"])
+    return {"$schema": _DIALECT, "title": f"{schema.schema}.{schema.table}"} | made | {"$defs": {"row": row}}
+
+
+def of_column(column: Column, *, required: bool) -> Schema:
+    """Return the schema of a column's values."""
+    made = _of_type(connect_types.type_of(column))
+    return made if required else _nullable(made)
+
+
+def _of_type(kind: connect_types.Schema) -> Schema:
+    name = kind["type"]
+    if name == "array":
+        return {"type": "array", "items": _nullable(_of_type(kind["items"]))}
+    if name in _WHOLE:
+        return {"type": "integer", "minimum": -_WHOLE[name], "maximum": _WHOLE[name] - 1}
+    return dict(_SIMPLE[name])
+
+
+def _nullable(made: Schema) -> Schema:
+    kinds = made["type"] if isinstance(made["type"], list) else [made["type"]]
+    return made | {"type": [*kinds, "null"]}
+
+
+def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+_TYPES: Final = {
+    "int2": "smallint", "int4": "integer", "int8": "bigint", "oid": "bigint", "float4": "real", "float8": "double precision",
+    "bool": "boolean", "timestamptz": "timestamp with time zone", "timetz": "time with time zone",
+    **{name: name for name in (
+        "text", "name", "date", "time", "timestamp", "interval", "uuid", "json", "jsonb", "xml", "bytea", "inet", "cidr",
+        "macaddr", "macaddr8", "money", "numeric", "point", "tsvector", "int4range", "int8range", "numrange", "tsrange",
+        "tstzrange", "daterange",
+    )},
+    "TINYINT": "smallint", "TINYINT UNSIGNED": "smallint", "SMALLINT": "smallint", "SMALLINT UNSIGNED": "integer",
+    "MEDIUMINT": "integer", "MEDIUMINT UNSIGNED": "integer", "INT": "integer", "INT UNSIGNED": "bigint", "BIGINT": "bigint",
+    "BIGINT UNSIGNED": "numeric(20)", "YEAR": "integer", "FLOAT": "real", "DOUBLE": "double precision", "DECIMAL": "numeric",
+    "DATE": "date", "DATETIME": "timestamp", "TIMESTAMP": "timestamp with time zone", "JSON": "json",
+    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY"), "bytea"),
+}  # fmt: skip
+_WITH_LENGTH: Final = {"varchar": "varchar", "bpchar": "char", "VARCHAR": "varchar", "CHAR": "char"}
+
+
+def create_table(schema: TableSchema) -> str:
+    """Return the statement, with a semicolon."""
+    lines = [f"    {_quoted(column.name)} {_type(column)}{_constraint(column, schema)}" for column in schema.columns]
+    if schema.key:
+        lines.append(f"    primary key ({', '.join(map(_quoted, schema.key))})")
+    return f"create table {_quoted(schema.schema)}.{_quoted(schema.table)} (\n" + ",\n".join(lines) + "\n);"
+
+
+def _type(column: Column) -> str:
+    name = column.type_name
+    if column.policy is not None:
+        return "text"
+    is_array = name.startswith("_")
+    name = name.removeprefix("_")
+    if name in _WITH_LENGTH:
+        found = "text" if column.length is None else f"{_WITH_LENGTH[name]}({column.length})"
+    else:
+        found = _TYPES.get(name, "text")
+        if found == "numeric" and column.length is not None:
+            found = f"numeric({column.length}, {column.scale or 0})"
+    return f"{found}[]" if is_array else found
+
+
+def _constraint(column: Column, schema: TableSchema) -> str:
+    return " not null" if column.name in schema.key else ""
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'

@@ -178,6 +178,11 @@ def source_row(columns: list[Column]) -> str:
     return " || ".join(_source_part(column) for column in columns) or "''"
 
 
+def silver_hash(text: str) -> str:
+    """Return the MD5 of a text in Spark's SQL."""
+    return f"md5(cast({text} as binary))"
+
+
 def silver_row(columns: list[Column]) -> str:
     """Return the text of a row in Spark's SQL."""
     parts = (_silver_part(column) for column in columns)

@@ -1,7 +1,8 @@
 """What the two sides of a comparison offer: sums over hashed rows, by range of the key, and a bounded list of rows.
 
-A row's hash is the MD5 of its canonical text. Its first two runs of 60 bits are added up inside the engine, so the order of
-rows does not matter and equal rows count as often as they are there. `Side` is implemented for the source and for silver.
+A row's hash is 32 hexadecimal digits of a hash of its canonical text, which each engine has (`Forms.silver_hash`). Its first two
+runs of 60 bits are added up inside the engine, so the order of rows does not matter and equal rows count as often as they are
+there. `Side` is implemented for the source and for silver.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from typing import NamedTuple, Protocol
 from headrace.errors import CorruptInput
 from headrace.verify.ranges import Grid
 
-#: Hexadecimal digits of an MD5 that make up each of the two numbers.
+#: Hexadecimal digits of a hash that make up each of the two numbers.
 DIGITS = 15
 
 
@@ -44,8 +45,8 @@ class Row:
 
     @property
     def hash(self) -> str:
-        """Return one hash for the row, of its columns' hashes."""
-        return hashlib.md5("".join(self.columns).encode(), usedforsecurity=False).hexdigest()
+        """Return one hash for the row, of its columns' hashes: the same with every engine."""
+        return hashlib.sha256("".join(self.columns).encode()).hexdigest()[:32]
 
 
 class RowHash(NamedTuple):

@@ -70,6 +70,9 @@ class Forms(Protocol):
     def absent(self, name: str) -> Column:
         """Return how a column that silver does not have is compared: as null on that side."""
 
+    def silver_hash(self, text: str) -> str:
+        """Return the hash of a text, 32 hexadecimal digits, in Spark's SQL: that of the source's engine."""
+
 
 class SourceSide(Side, Protocol):
     """A table at the source as a side of a comparison: keys leave it for rows alone that are asked for by their hash."""

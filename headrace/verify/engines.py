@@ -3,9 +3,9 @@
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
+from headrace.configuration.databases import PostgresqlConnection
 from headrace.configuration.edge import Mysql
 from headrace.configuration.lake import VerifiedMysql
-from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.verify import canonical
 from headrace.verify.engine import Database, Forms, Reading
 from headrace.verify.mysql import canonical as mysql_canonical

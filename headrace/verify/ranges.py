@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-#: Places of hashed keys: the first 15 hexadecimal digits of the MD5.
+#: Places of hashed keys: the first 15 hexadecimal digits of the hash.
 HASHES = 1 << 60
 #: A span wider than this cannot be reckoned with in 64 bits.
 _WIDEST = 1 << 62

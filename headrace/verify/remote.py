@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.requests import asking
-from headrace.requests.collect import Answered
+from headrace.requests.asking import Answered
 from headrace.requests.message import new_request
 from headrace.verify import contract, engines, transfer
 from headrace.verify.canonical import Column

@@ -44,6 +44,8 @@ class BinlogServer(Server):
     #: The server's program, in the folder of its programs, and the settings that it has in addition to those of both.
     program: ClassVar[str]
     own_settings: ClassVar[Mapping[str, str]]
+    #: Settings of both that it does not have.
+    left_out: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self,
@@ -56,7 +58,8 @@ class BinlogServer(Server):
     ) -> None:
         super().__init__(folder, port=port, log=log, detached=detached)
         given = {name: str(value) for name, value in (settings or {}).items()}
-        self.settings = {**_SETTINGS, **self.own_settings, **given}
+        common = {name: value for name, value in _SETTINGS.items() if name not in self.left_out}
+        self.settings = {**common, **self.own_settings, **given}
         self._account = ordinary_account()
         self._programs = self._unpacked(self._account)
 
@@ -72,6 +75,14 @@ class BinlogServer(Server):
     @abstractmethod
     def _making(self, data: Path) -> Sequence[str | Path]:
         """Return the command that makes a data directory."""
+
+    def _command(self) -> list[str | Path]:
+        """Return the words that start its program, ahead of its options."""
+        return [self._programs / self.program]
+
+    def _places(self) -> list[str]:
+        """Return the options that name the folders of its programs."""
+        return [f"--basedir={self._programs}"]
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -103,9 +114,9 @@ class BinlogServer(Server):
         ]
         self._process.launch(
             [
-                self._programs / self.program,
+                *self._command(),
                 "--no-defaults",
-                f"--basedir={self._programs}",
+                *self._places(),
                 *places,
                 *self._identity(),
                 f"--port={port}",

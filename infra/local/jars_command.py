@@ -5,11 +5,12 @@ from rich.console import Console
 
 from headrace.java import jar_folder
 from infra.local import jars as groups
-from infra.local import log_store
 
 
 @click.command()
-@click.argument("purposes", nargs=-1, type=click.Choice(groups.OF_USERS), metavar="[lake|local|object-store|demo]...")
+@click.argument(
+    "purposes", nargs=-1, type=click.Choice(list(groups.PURPOSES)), metavar="[lake|local|object-store|demo]..."
+)
 def jars(purposes: tuple[str, ...]) -> None:
     """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
     (`object-store`), or the demo (`demo`, 500 MB more).
@@ -19,7 +20,6 @@ def jars(purposes: tuple[str, ...]) -> None:
     """
     into = jar_folder()
     wanted = [group for purpose in purposes or ("lake",) for group in groups.PURPOSES[purpose]]
-    groups.fetch_all(into, Console(highlight=False, soft_wrap=True, markup=False), wanted)
-    if "object-store" in purposes:
-        log_store.make(into)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    groups.fetch_all(into, console, wanted, groups.read_sums())
     click.echo(f"headrace: the jars are in {into}")

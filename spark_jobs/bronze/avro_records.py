@@ -20,7 +20,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.registry.client import NotThere, RegistryClient
 from headrace.schemas import avro_json
-from headrace.schemas.avro_json.records import Reader, reader_of
+from headrace.schemas.avro_json.envelope import Reader, reader_of
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import records, rows
 from spark_jobs.errors import AVRO, mark

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from spark_jobs.kafka.client import (
     PATIENCE,

@@ -25,7 +25,7 @@ from spark_jobs.silver import merge as write
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import publication, published
+from spark_jobs.state import bronze_identity, publication, published
 from spark_jobs.state.published import Positions, Published, Table
 
 _log = logging.getLogger(__name__)
@@ -46,15 +46,14 @@ def replay(
     """
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"replay silver {stream}"):
-        before = published_tables.positions(spark, lake, stream)
+        bronze_path = bronze.table_path(lake, stream)
+        before = bronze_identity.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
         base = Published(stream=stream) if since is None else _base(spark, lake, stream, since)
         at = snapshot.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
         aside = f"{scratch.root(lake)}/{scratch.name()}"
         tables = dict(before.tables)
-        context = table_task.LoadContext(
-            stream=stream, bronze=bronze.table_path(lake, stream), version=at.version, load=before.load + 1
-        )
+        context = table_task.LoadContext(stream=stream, bronze=bronze_path, version=at.version, load=before.load + 1)
         try:
             for done, name in enumerate(at.tables(), 1):
                 known = before.tables.get(name, Table(table=name))

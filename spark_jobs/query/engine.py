@@ -1,19 +1,21 @@
 """Queries in Spark SQL on the lake as published.
 
 A table is registered with Spark when a query names it, at the version that was published last when the query began: a lake of
-hundreds of tables answers as quickly as one of two. `silver_live` is made for each query. Called by `headrace lake sql` and its
-prompt.
+hundreds of tables answers as quickly as one of two. `silver_live` is made for each query. A table that cannot be shown fails
+the queries that read it, and no others. Called by `headrace lake sql` and its prompt.
 """
 
 import re
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TextIO
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, ReplicationError
 from spark_jobs.errors import explained, readable
 from spark_jobs.query import published_tables, results, statements
 from spark_jobs.query.overlay_databases import Overlays
@@ -22,7 +24,12 @@ from spark_jobs.query.results import Form
 from spark_jobs.state import published
 from spark_jobs.state.published import Published
 
-_LISTING = re.compile(r"\s*(show|use)\b", re.IGNORECASE)
+_LISTING = re.compile(r"\s*show\s+(tables|views|table\s+extended)\b")
+_DATABASES = frozenset({"silver", "silver_live", "history", "bronze", "lake", "headrace"})
+#: What a name in SQL consists of (names.py).
+_WORD = re.compile(r"[a-z0-9_]+")
+#: What a table has that is only listed: whoever reads it without naming it in the query's text sees no rows of another version.
+_LISTED = "SELECT raise_error('name this table in the text of the query') AS not_opened"
 
 
 class SqlEngine:
@@ -39,7 +46,7 @@ class SqlEngine:
         if as_of is not None:
             self._overlays.append(Overlays(spark, lake, "silver", as_of=as_of))
         self._laid = {overlays.database for overlays in self._overlays}
-        for database in ("silver", "silver_live", "history", "bronze", "lake", "headrace"):
+        for database in _DATABASES:
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
     def close(self) -> None:
@@ -72,37 +79,70 @@ class SqlEngine:
         return sorted(found)
 
     def ask(self, query: str) -> DataFrame:
-        """Return the answer; raise ConfigurationError for a query that Spark cannot understand, and for what writes."""
+        """Return the answer; raise ConfigurationError for a query that Spark cannot understand, and for what writes.
+
+        Raises NeedsOperator or CorruptInput where a table that the query reads cannot be shown.
+        """
         query = query.strip().rstrip(";")
         folded = query.casefold()
+        words = set(_WORD.findall(folded))
         with explained("sql"):
             try:
                 statements.refuse_writes(self._spark, query)
             except ParseException as error:
                 raise ConfigurationError(readable(error)) from error
-            everything = bool(_LISTING.match(query))
-            streams = published.latest_of_all(self._spark, self._lake)
-            for relation in self._relations(streams):
-                if everything or relation.name.casefold() in folded:
-                    self._register(relation)
-            for overlays in self._overlays:
-                # A stream's newest rows are read only when a query names them.
-                if everything or overlays.database in folded:
-                    for name, statement in overlays.statements(folded, streams, everything=everything):
-                        self._view(f"{overlays.database}.`{name}`", statement)
-            try:
-                return self._spark.sql(query)
-            except (AnalysisException, ParseException) as error:
-                raise ConfigurationError(readable(error)) from error
+            if _LISTING.match(folded):
+                self._list(words)
+                return self._answer(query, {})
+            return self._answer(query, self._register(words))
 
-    def _register(self, relation: Relation) -> None:
-        name = f"{relation.database}.`{relation.name}`"
-        if self._known.get(name) != relation or relation.version is None:
-            self._view(name, relation.sql())
-            self._known[name] = relation
+    def _register(self, words: set[str]) -> dict[str, ReplicationError]:
+        """Make the views of tables that a query names; return why some could not be made, by name."""
+        problems: dict[str, ReplicationError] = {}
+        streams = published.latest_of_all(self._spark, self._lake)
+        for relation in self._relations(streams):
+            name = f"{relation.database}.{relation.name}"
+            new = self._known.get(name) != relation or relation.version is None
+            if relation.name.casefold() in words and new and self._view(name, relation.sql, problems):
+                self._known[name] = relation
+        in_use = self._spark.catalog.currentDatabase()
+        for overlays in self._overlays:
+            # A stream's newest rows are read only when a query names them.
+            if overlays.database in words or overlays.database == in_use:
+                for name, place in overlays.outdated(words, streams):
+                    self._view(f"{overlays.database}.{name}", partial(overlays.statement, place), problems)
+        return problems
 
-    def _view(self, name: str, statement: str) -> None:
-        self._spark.sql(f"CREATE OR REPLACE VIEW {name} AS {statement}")
+    def _view(self, name: str, statement: Callable[[], str], problems: dict[str, ReplicationError]) -> bool:
+        """Make a view; where that fails there is none, rather than one of earlier rows, and the reason is a problem."""
+        database, _, table = name.partition(".")
+        try:
+            with explained(name):
+                self._spark.sql(f"CREATE OR REPLACE VIEW {database}.`{table}` AS {statement()}")
+        except ReplicationError as error:
+            problems[name.casefold()] = error
+            self._known.pop(name, None)
+            self._spark.sql(f"DROP VIEW IF EXISTS {database}.`{table}`")
+            return False
+        return True
+
+    def _list(self, words: set[str]) -> None:
+        """Let Spark know the names of the tables of a database, without opening any."""
+        databases = words & _DATABASES or {self._spark.catalog.currentDatabase()}
+        for name in self.names():
+            database, _, table = name.partition(".")
+            if database in databases:
+                self._spark.sql(f"CREATE VIEW IF NOT EXISTS {database}.`{table}` AS {_LISTED}")
+
+    def _answer(self, query: str, problems: dict[str, ReplicationError]) -> DataFrame:
+        try:
+            return self._spark.sql(query)
+        except (AnalysisException, ParseException) as error:
+            missing = str((error.getMessageParameters() or {}).get("relationName", "")).replace("`", "").casefold()
+            for name, problem in problems.items():
+                if missing and missing in {name, name.partition(".")[2], f"spark_catalog.{name}"}:
+                    raise problem from error
+            raise ConfigurationError(readable(error)) from error
 
 
 def run_script(desk: SqlEngine, script: str, form: Form, to: TextIO) -> None:

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, ReplicationError
 from spark_jobs import scratch, storage
+from spark_jobs.errors import explained
 from spark_jobs.query import as_of, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
 from spark_jobs.state import name_registry
@@ -33,6 +34,8 @@ class Overlays:
         self._spark, self._lake, self._as_of = spark, lake, as_of
         self._folder, self._made = _new_folder(lake)
         self._moments: dict[str, StreamSnapshot] = {}
+        #: Why a stream cannot be shown.
+        self._problems: dict[str, ReplicationError] = {}
         #: What each table was last written for, and where.
         self._written: dict[Place, tuple[StreamSnapshot, str]] = {}
 
@@ -44,22 +47,28 @@ class Overlays:
             snapshot.forget(self._spark, folder)
         storage.delete(self._spark, self._folder)
 
-    def statements(self, query: str, streams: list[Published], *, everything: bool) -> Iterator[tuple[str, str]]:
-        """Yield name and statement of each table that a query names and that differs from when it was last queried.
+    def outdated(self, words: set[str], streams: list[Published]) -> Iterator[tuple[str, Place]]:
+        """Yield each table that a query names and that differs from when it was last queried.
 
-        `streams` is what they published last.
+        `words` is what the query's text consists of, `streams` what they published last.
         """
         self._renew()
         for place, name in name_registry.of(self._spark, self._lake, self._places(streams)).items():
-            moment = self._moments[place[0]]
             old = self._written.get(place)
-            if not (everything or name.casefold() in query) or (old and old[0] is moment):
-                continue
-            folder = f"{self._folder}/{uuid.uuid4().hex}"
-            yield name, snapshot.sql(self._spark, self._lake, moment, place[1], folder)
-            self._written[place] = (moment, folder)
-            if old:
-                snapshot.forget(self._spark, old[1])
+            current = old is not None and old[0] is self._moments.get(place[0])
+            if name.casefold() in words and not current:
+                yield name, place
+
+    def statement(self, place: Place) -> str:
+        """Return the statement that reads a table; raise NeedsOperator or CorruptInput where a load would stop the table."""
+        if old := self._written.pop(place, None):
+            snapshot.forget(self._spark, old[1])
+        if place[0] in self._problems:
+            raise self._problems[place[0]]
+        moment, folder = self._moments[place[0]], f"{self._folder}/{uuid.uuid4().hex}"
+        statement = snapshot.sql(self._spark, self._lake, moment, place[1], folder)
+        self._written[place] = (moment, folder)
+        return statement
 
     def _renew(self) -> None:
         """Begin a new folder before maintenance takes the present one for abandoned, and write all that is queried again."""
@@ -74,22 +83,33 @@ class Overlays:
         """Return the tables, after every stream was looked at."""
         states = {state.stream: state for state in streams}
         for stream in sorted(self._lake.streams):
-            if self._as_of is None:
-                self._look(states.get(stream, Published(stream=stream)))
-            elif stream not in self._moments and (found := as_of.at(self._spark, self._lake, stream, self._as_of)):
-                self._moments[stream] = found
-        if self._as_of is not None and not self._moments:
+            try:
+                self._look(stream, states.get(stream, Published(stream=stream)))
+                self._problems.pop(stream, None)
+            except ReplicationError as error:
+                # Of this stream nothing can be shown; others are not concerned.
+                self._problems[stream] = error
+                if known := self._moments.pop(stream, None):
+                    known.release()
+        if self._as_of is not None and not self._moments and not self._problems:
             raise ConfigurationError(
                 f"nothing had been captured at {self._as_of.isoformat()}",
                 hint="Name a later time. SELECT min(commit_time) FROM bronze.<stream> returns the first one.",
             )
-        return [(stream, table) for stream, moment in self._moments.items() for table in moment.tables()]
+        places = [(stream, table) for stream, moment in self._moments.items() for table in moment.tables()]
+        return places + [
+            (stream, table) for stream in self._problems if stream in states for table in states[stream].tables
+        ]
 
-    def _look(self, base: Published) -> None:
-        """Bring a stream's moment up to its newest whole transactions."""
-        known = self._moments.get(base.stream)
-        found = snapshot.moment(self._spark, self._lake, base, known=known, held=True)
-        if found is not None:
-            if known is not None and known is not found:
+    def _look(self, stream: str, base: Published) -> None:
+        """Bring a stream's moment up to its newest whole transactions, or to the moment in the past, once."""
+        known = self._moments.get(stream)
+        with explained(f"stream {stream}"):
+            if self._as_of is None:
+                moment = snapshot.moment(self._spark, self._lake, base, known=known, held=True)
+            else:
+                moment = known or as_of.at(self._spark, self._lake, stream, self._as_of)
+        if moment is not None:
+            if known is not None and known is not moment:
                 known.release()
-            self._moments[base.stream] = found
+            self._moments[stream] = moment

@@ -27,7 +27,7 @@ from spark_jobs.silver.changes import OP
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
-from spark_jobs.state import delta_log, offsets
+from spark_jobs.state import bronze_identity, delta_log, offsets
 from spark_jobs.state.published import Positions, Published
 
 #: Database of the tables that read the folders of folded changes.
@@ -85,6 +85,7 @@ def moment(
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
+    base = bronze_identity.known_versions(spark, path, base)
     committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead = delta_log.version(spark, path), {}, None
     # With what is unfinished: its end may be in Kafka.

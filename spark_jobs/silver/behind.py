@@ -46,7 +46,7 @@ def to_try(
 ) -> dict[str, Table]:
     """Return those of the tables for which a load may do more than the one before; `new` is what came."""
     settings = tried(lake, before.stream)
-    arrived = {one.table for one in new.seen} if new else set()
+    arrived = new.tables() if new else set()
     records = new.records if new else []
 
     def may(one: Table) -> bool:
@@ -57,6 +57,11 @@ def to_try(
         return not copies.waits(one, before.positions) or copies.ended(one.copying, own)
 
     return {name: one for name, one in behind.items() if may(one)}
+
+
+def elsewhere(before: Published, behind: dict[str, Table]) -> set[str]:
+    """Return those of the tables whose own positions say what they lack, rather than the stream's."""
+    return {name for name, one in behind.items() if not copies.waits(one, before.positions)}
 
 
 def tasks(

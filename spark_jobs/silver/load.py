@@ -32,7 +32,7 @@ from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import delta_log, name_registry, publication, published, schema_texts
+from spark_jobs.state import bronze_identity, delta_log, name_registry, publication, published, schema_texts
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
@@ -61,8 +61,6 @@ class SilverReport:
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whose tables were brought up ahead of a load; None of a load.
     group: TableGroup | None = None
-    #: Seconds from the first table's commit until all were published: for so long the newest versions were more than that.
-    exposed_seconds: float = 0.0
     seconds: float = 0.0
 
 
@@ -87,9 +85,9 @@ def load(
     with explained(f"silver {stream}"):
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began)
-        before = published.latest(spark, lake, stream)
+        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
-        version = delta_log.version(spark, path)
+        version, commit = delta_log.mark(spark, path)
         lagging = behind.found(spark, lake, before)
         known = before.bronze_version
         idle = not behind.to_try(lake, before, lagging)
@@ -119,7 +117,7 @@ def load(
                 rest=unfinished.rest(before),
                 held=held,
             )
-            tasks = _tasks(lake, context, before, new, since)
+            tasks = _tasks(lake, context, before, new, since, lagging)
             again = behind.to_try(lake, before, lagging, new)
             tasks |= behind.tasks(spark, lake, context, before, high, again)
             if group is not None:
@@ -128,13 +126,12 @@ def load(
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
                 name_registry.record(spark, lake, former, [(stream, name) for name in tasks])
-            commit_times: list[float] = []
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
             aside = partial(session_pool.borrowed, spark, few=few)
-            results = tables_load.run(aside, lake, context, tasks, together, on_progress, commit_times)
+            results = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
-        after = _after(before, high, results, version, left, started)
+        after = _after(before, high, results, (version, commit), left, started)
         worth = group is None and _worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)
@@ -148,16 +145,20 @@ def load(
         problems=_problems(after),
         warnings=_new_warnings(before, after),
         group=group,
-        exposed_seconds=monotonic() - min(commit_times) if worth and commit_times else 0.0,
         seconds=monotonic() - began,
     )
 
 
 def _tasks(
-    lake: LakeFile, context: table_task.LoadContext, before: Published, new: BatchProfile, since: Since | None
+    lake: LakeFile,
+    context: table_task.LoadContext,
+    before: Published,
+    new: BatchProfile,
+    since: Since | None,
+    lagging: dict[str, Table],
 ) -> dict[str, TableTask]:
-    """Return what is to be done for each table that has something new, the mark of a copy included."""
-    names = {one.table for one in new.seen} | {one.table for one in new.records if one.mark is not None}
+    """Return what is to be done for each table that has something new and is where the stream is."""
+    names = new.tables() - behind.elsewhere(before, lagging)
     schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
     return {
         name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
@@ -169,7 +170,7 @@ def _after(
     before: Published,
     high: Positions,
     results: dict[str, Table],
-    version: int,
+    bronze: tuple[int, str],
     left: dict[str, Unfinished],
     started: datetime,
 ) -> Published:
@@ -179,8 +180,9 @@ def _after(
         stream=before.stream,
         load=before.load + 1,
         started_at=started,
-        bronze_version=version,
-        bronze_done=version,
+        bronze_version=bronze[0],
+        bronze_commit=bronze[1],
+        bronze_done=bronze[0],
         unfinished=left,
         changes=sum(done.changes for done in results.values()),
         positions=high,

@@ -22,7 +22,6 @@ from spark_jobs.quoting import name as _q
 from spark_jobs.silver import clustering, key_range, merge_filter, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
-from spark_jobs.silver.commit_gate import before_commit
 from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_snapshot
@@ -44,8 +43,7 @@ def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: 
     stored = _leading(_without_deleted(rows), lead)
     writer = _writer(stored, note, own).mode("error")
     try:
-        with before_commit(rows.sparkSession):
-            (writer.option(_MAPPING, "name") if _special(stored.columns) else writer).save(path)
+        (writer.option(_MAPPING, "name") if _special(stored.columns) else writer).save(path)
     except AnalysisException as error:
         if error.getCondition() != "DELTA_PATH_EXISTS":
             raise
@@ -74,8 +72,7 @@ def _without_deleted(rows: DataFrame) -> DataFrame:
 
 def append(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
     """Add rows of a table without a key."""
-    with before_commit(rows.sparkSession):
-        _writer(rows.drop(OP), note, own).mode("append").save(path)
+    _writer(rows.drop(OP), note, own).mode("append").save(path)
 
 
 def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:
@@ -108,7 +105,7 @@ def merge(
 
 def clear(spark: SparkSession, path: str, target: TargetSchema, cleared: Sequence[Truncate]) -> None:
     """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
-    with separate_commit(spark), before_commit(spark):
+    with separate_commit(spark):
         (truncates.mark_rows if target.soft else truncates.remove_rows)(DeltaTable.forPath(spark, path), cleared)
 
 
@@ -118,9 +115,7 @@ def _merge(
     size = delta_snapshot.size(spark, path)
     spark.conf.set(_VECTORS, str(size >= _SMALL).lower())
     with merge_filter.by(spark, rows) if merge_filter.pays(size) else nullcontext(rows) as chosen:
-        plan = _planned(table, chosen, same, target)
-        with before_commit(spark):
-            plan.execute()
+        _planned(table, chosen, same, target).execute()
 
 
 def _planned(table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema) -> DeltaMergeBuilder:

@@ -71,6 +71,10 @@ class BatchProfile:
     #: In position order.
     records: list[SchemaRecord]
 
+    def tables(self) -> set[str]:
+        """Return the tables for which there is something to do: the mark of a copy counts."""
+        return {one.table for one in self.seen} | {one.table for one in self.records if one.mark is not None}
+
     def of_table(self, table: str) -> tuple[list[TableProfile], list[SchemaRecord]]:
         """Return what is there for one table, and its schema records."""
         return self._by_table.get(table, ([], []))

@@ -17,8 +17,7 @@ from spark_jobs.quoting import name as _q
 from spark_jobs.silver import merge as write
 from spark_jobs.silver import ordered_apply, truncates
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
-from spark_jobs.silver.commit_gate import before_commit
+from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.timeline_values import KEY, SEED
 from spark_jobs.silver.truncates import Truncate
@@ -104,7 +103,8 @@ def merge(
 ) -> None:
     """Write versions: those that are there get their new values and ends; a truncate ends what its source had.
 
-    The session is this table's own: the note is a setting of the session.
+    One commit, since versions are made from those that were open before it. The session is this table's own: the note is a
+    setting of the session.
     """
     table = DeltaTable.forPath(spark, place)
     same = write.same_row(rows, target, size=delta_snapshot.size(spark, place)) & (
@@ -113,13 +113,10 @@ def merge(
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
-    if not cleared:
-        spark.conf.set(NOTE_SETTING, note)
-        with before_commit(spark):
-            plan.execute()
-        return
-    # The MERGE needs the versions as they were; a load that dies in between does both again.
-    with separate_commit(spark), before_commit(spark):
-        plan.execute()
+    if cleared:
+        # Versions of keys that the range touches have their ends already.
+        ended = truncates.ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
+        ends = {END: truncates.ending_time(cleared, "t."), UPTO: truncates.ending_position(cleared, "t.")}
+        plan = plan.whenNotMatchedBySourceUpdate(ended, dict(ends))
     spark.conf.set(NOTE_SETTING, note)
-    truncates.end_versions(table, cleared, begins=FROM, ends=UPTO, ends_at=END)
+    plan.execute()

@@ -1,4 +1,4 @@
-"""The tables of a load, some at a time, and committed back to back; one that cannot go on stops alone.
+"""The tables of a load, some at a time; one that cannot go on stops alone.
 
 Called by the load of a stream.
 """
@@ -7,16 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
-from time import monotonic
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from spark_jobs.errors import explained
-from spark_jobs.silver import behind, commit_gate, copies, rebuild, scd2_load, table_load, table_task
-from spark_jobs.silver.commit_gate import CommitGate
+from spark_jobs.silver import behind, copies, rebuild, scd2_load, table_load, table_task
 from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.state import delta_log
@@ -36,25 +33,18 @@ def run(
     tasks: dict[str, TableTask],
     side_by_side: int,
     on_progress: OnProgress | None,
-    commit_times: list[float],
 ) -> dict[str, Table]:
-    """Apply the tables, some side by side, and commit them back to back; return how each is afterwards.
+    """Apply the tables, some side by side; return how each is afterwards.
 
-    Notes when the first was committed. An error that is not one table's is raised at the end.
+    An error that is not one table's is raised at the end.
     """
 
-    def one(task: TableTask, gate: CommitGate) -> Table:
-        try:
-            return tried(task, gate)
-        finally:
-            gate.absent(task.path, task.history_path)
-
-    def tried(task: TableTask, gate: CommitGate) -> Table:
+    def apply(task: TableTask) -> Table:
         for tries in range(_TRIES):
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
                 with explained(f"silver {task.table}"), aside() as session:
-                    return _applied(session, aside, context, task, gate)
+                    return _applied(session, aside, context, task)
             except Retryable:
                 paths = (task.path, task.history_path)
                 if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
@@ -64,19 +54,11 @@ def run(
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}
-    left = list(tasks.values())
-    while left:
-        now, left = left[: commit_gate.MOST], left[commit_gate.MOST :]
-        paths = [task.path for task in now] + [task.history_path for task in now if task.history is not None]
-        with (
-            CommitGate(paths, side_by_side) as gate,
-            ThreadPoolExecutor(len(now), thread_name_prefix="silver") as pool,
-        ):
-            for task, result in zip(now, pool.map(partial(one, gate=gate), now), strict=True):
-                done[task.table] = result
-                commit_times.append(gate.opened_at or monotonic())
-                if on_progress:
-                    on_progress(len(done), len(tasks))
+    with ThreadPoolExecutor(max(1, side_by_side), thread_name_prefix="silver") as pool:
+        for name, result in zip(tasks, pool.map(apply, tasks.values()), strict=True):
+            done[name] = result
+            if on_progress:
+                on_progress(len(done), len(tasks))
     return done
 
 
@@ -85,22 +67,19 @@ def _applied(
     aside: Callable[[], AbstractContextManager[SparkSession]],
     context: table_task.LoadContext,
     task: TableTask,
-    gate: CommitGate,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
     if copies.nothing_yet(task):
         return replace(task.known, changes=0, positions=task.high)
 
     def history() -> int | None:
-        with gate.participant(task.history_path), aside() as own:
+        with aside() as own:
             return scd2_load.apply(own, context, task)
 
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
             found = pool.submit(history) if task.history is not None else None
-            # Over when it waits for its history, which may wait for the others.
-            with gate.participant(task.path):
-                current = table_load.apply(session, context, task)
+            current = table_load.apply(session, context, task)
         return replace(current, history=found.result() if found is not None else None)
     except Incompatible:
         if not task.rebuilds:

@@ -1,8 +1,8 @@
 """Truncates, and the rules by which they remove rows of their source, mark them as deleted, or end their versions.
 
 A truncate concerns the rows of its source whose position is lower than its own. Each rule is here once, as an expression of SQL:
-loads use it in statements on stored tables, live rows in the query that overlays changes, both in frames. Each statement on a
-table reads the rows' own columns alone and joins nothing, however few changes came with the truncate.
+loads use it in statements on stored tables, live rows in the query that overlays changes, both in frames. A rule reads the rows'
+own columns alone.
 """
 
 import json
@@ -88,12 +88,6 @@ def remove_rows(table: DeltaTable, cleared: Sequence[Truncate]) -> None:
 def mark_rows(table: DeltaTable, cleared: Sequence[Truncate]) -> None:
     """Mark the living rows that a truncate of their source ended."""
     table.update(ended(cleared, f"{DELETED_AT} IS NULL", POSITION), dict(marks(cleared)))
-
-
-def end_versions(table: DeltaTable, cleared: Sequence[Truncate], *, begins: str, ends: str, ends_at: str) -> None:
-    """End the versions that were current when a truncate of their source came; the columns are those of a history."""
-    values = {ends_at: ending_time(cleared), ends: ending_position(cleared)}
-    table.update(ended(cleared, f"{ends} IS NULL", begins), dict(values))
 
 
 def listed(cleared: Sequence[Truncate]) -> Column:

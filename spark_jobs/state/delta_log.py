@@ -65,7 +65,10 @@ def only_maintained(spark: SparkSession, path: str, after: int) -> bool:
 
 
 def maintained(spark: SparkSession, path: str, after: int) -> int | None:
-    """Return the newest version if it has the rows of an earlier one; None when a commit since has changed rows."""
+    """Return the newest version if it has the rows of an earlier one.
+
+    None when a commit since has changed rows, and when the table has no such version.
+    """
     return _maintained(commits(spark, path), after)
 
 
@@ -79,12 +82,12 @@ def is_foreign(info: Note) -> bool:
     return not is_maintenance(info) and str(info.get("operation")) not in _COLUMNS and _noted(info) is None
 
 
-def _maintained(commits: Iterator[tuple[int, Note]], after: int) -> int | None:
+def _maintained(commits: Iterator[tuple[int, Note]], after: int, commit: str | None = None) -> int | None:
     newest = None
     for number, info in commits:
         newest = number if newest is None else newest
         if number <= after:
-            return newest
+            return newest if number == after and commit in {None, _id(info)} else None
         if not is_maintenance(info):
             return None
     return None
@@ -112,9 +115,28 @@ def first_after(spark: SparkSession, path: str, version: int) -> datetime | None
 
 
 def mark(spark: SparkSession, path: str) -> tuple[int, str]:
-    """Return the newest version of the table, and when it was written: of a table that was made again the versions begin at 0."""
+    """Return the newest version of the table, and the id of its commit: of a table made again the versions begin at 0."""
     number, info = next(commits(spark, path))
-    return number, str(info.get("timestamp"))
+    return number, _id(info)
+
+
+def commit_id(spark: SparkSession, path: str, version: int) -> str | None:
+    """Return the id of the commit that made a version; None when the log does not have it."""
+    file = _commit_file(path, version)
+    if storage.is_local(spark, path):
+        text = _LOCAL.read(storage.local(file))
+    else:
+        text = storage.read(spark, file) if storage.exists(spark, file) else None
+    return None if text is None else _id(_info(text, file))
+
+
+def _id(info: Note) -> str:
+    """Return what distinguishes a commit from any other one: Delta's own id, or when it was made."""
+    return str(info.get("txnId") or info.get("timestamp"))
+
+
+def _commit_file(path: str, version: int) -> str:
+    return f"{path}/_delta_log/{version:020d}.json"
 
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
@@ -168,9 +190,12 @@ def local_notes(path: str, kind: str, files: LogFiles = _LOCAL) -> Iterator[Note
             yield found
 
 
-def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL) -> bool:
-    """Whether all commits after a version of a table have changed files and no rows; starts no Spark."""
-    return _maintained(_read_commits(path, files), after) is not None
+def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL, *, commit: str | None = None) -> bool:
+    """Whether all commits after a version of a table have changed files and no rows; starts no Spark.
+
+    False for a table whose version was made by another commit than a known one.
+    """
+    return _maintained(_read_commits(path, files), after, commit) is not None
 
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:
@@ -194,7 +219,7 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         yield from _read_commits(storage.local(path), _LOCAL)
         return
     number = delta_snapshot.version(spark, path)
-    while number >= 0 and storage.exists(spark, file := f"{path}/_delta_log/{number:020d}.json"):
+    while number >= 0 and storage.exists(spark, file := _commit_file(path, number)):
         yield number, _info(storage.read(spark, file), file)
         number -= 1
 
@@ -202,7 +227,7 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
 def _read_commits(path: str, files: LogFiles) -> Iterator[tuple[int, Note]]:
     log = f"{path}/_delta_log"
     number = _newest_version(log, files)
-    while number >= 0 and (text := files.read(file := f"{log}/{number:020d}.json")) is not None:
+    while number >= 0 and (text := files.read(file := _commit_file(path, number))) is not None:
         yield number, _info(text, file)
         number -= 1
 

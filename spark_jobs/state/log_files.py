@@ -127,4 +127,4 @@ def of_lake(lake: LakeFile) -> LogFiles | None:
     """Return the files under a lake's root, None where Spark alone can read them; raise Unreadable as well."""
     if lake.folder is not None:
         return LocalFiles(lake.folder)
-    return StoreFiles(lake.root, lake.spark.settings) if object_store.is_s3(lake.root) else None
+    return StoreFiles(lake.root, lake.spark_settings()) if object_store.is_s3(lake.root) else None

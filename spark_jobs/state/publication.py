@@ -131,6 +131,7 @@ def _note(lake: LakeFile, done: Published, attempt: str) -> str:
         load=done.load,
         attempt=attempt,
         bronze_version=done.bronze_version,
+        bronze_commit=done.bronze_commit,
         whole=whole,
         tables=tables_digest(there),
         settings=settings(lake, done.stream),

@@ -14,7 +14,7 @@ COLUMNS = (
     "stream string, `table` string, path string, version bigint, load bigint, positions map<string, string>, state string, "
     "reason string, history bigint, changes bigint, since bigint, keyed boolean, schemas map<string, string>, "
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
-    "bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
+    "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>"
 )
 
@@ -78,7 +78,9 @@ class Published:
     data: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    #: Version of bronze that was read, and the id of the commit that made it (bronze_identity.py). None: not known.
     bronze_version: int | None = None
+    bronze_commit: str | None = None
     #: Newest version of bronze of which nothing is left to do but what is unfinished. None: not known.
     bronze_done: int | None = None
     #: By source, of those whose last records in bronze are beyond their position.
@@ -92,7 +94,10 @@ class Published:
 def rows(done: Published, changed: Mapping[str, Table]) -> list[dict[str, Any]]:
     """Return the rows that a publication appends: of the stream, and of the tables that it changed."""
     common = {"stream": done.stream, "load": done.load, "finished_at": done.finished_at}
-    own = {name: getattr(done, name) for name in ("data", "started_at", "bronze_version", "bronze_done", "changes")}
+    own = {
+        name: getattr(done, name)
+        for name in ("data", "started_at", "bronze_version", "bronze_commit", "bronze_done", "changes")
+    }
     unfinished = {source: asdict(one) for source, one in sorted(done.unfinished.items())}
     own |= {"positions": done.positions, "unfinished": unfinished}
     found = [{**common, **own, "table": None, "state": "published"}]
@@ -136,6 +141,7 @@ def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapp
     made = {
         stream: Published(
             **{name: row[name] for name in names},
+            bronze_commit=row.get("bronze_commit"),
             # PySpark hands out times without a zone, in this machine's.
             started_at=row["started_at"].astimezone(UTC) if row["started_at"] else None,
             finished_at=row["finished_at"].astimezone(UTC) if row["finished_at"] else None,

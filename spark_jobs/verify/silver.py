@@ -12,6 +12,7 @@ from pyspark.sql import types as T  # noqa: N812 - as above.
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SilverType
 from headrace.verify.digest import DIGITS, Digest, Row
+from headrace.verify.engine import Forms
 from headrace.verify.ranges import Grid, Span, hashes
 
 _SUMS = [
@@ -31,12 +32,13 @@ def columns(frame: DataFrame) -> dict[str, SilverType]:
 class SilverSide:
     """One source's rows of a silver table as a side of a comparison."""
 
-    def __init__(self, frame: DataFrame, compared: list[Column], key: list[Column]) -> None:
+    def __init__(self, frame: DataFrame, compared: list[Column], key: list[Column], forms: Forms = canonical) -> None:
+        self._hash = forms.silver_hash
         self._compared = compared
         self._key = key
         self._frame = frame
         self._row = canonical.silver_row(compared)
-        self._key_hash = _md5(canonical.silver_row(key or compared))
+        self._key_hash = self._hash(canonical.silver_row(key or compared))
         #: A row's place, by what it is reckoned.
         self._places = {"hash": f"cast(conv(substr({self._key_hash}, 1, {DIGITS}), 16, 10) as bigint)"}
         if key:
@@ -46,7 +48,7 @@ class SilverSide:
         """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
         sums = (
             self._placed(grid, cells)
-            .select("_cell", F.expr(f"{_md5(self._row)} AS h"))
+            .select("_cell", F.expr(f"{self._hash(self._row)} AS h"))
             .groupBy("_cell")
             .agg(*(F.expr(expression) for expression in _SUMS))
         )
@@ -55,7 +57,7 @@ class SilverSide:
     def rows(self, grid: Grid, cells: Collection[int], most: int) -> list[Row]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
         names = (f"cast({canonical.silver_name(column.stored)} as string)" for column in self._key)
-        hashes = (_md5(canonical.silver_row([column])) for column in self._compared)
+        hashes = (self._hash(canonical.silver_row([column])) for column in self._compared)
         hashed = self._placed(grid, cells).selectExpr(
             f"{self._key_hash} AS k",
             f"cast(array({', '.join(names)}) as array<string>) AS names",
@@ -77,10 +79,6 @@ class SilverSide:
             rows = rows.where(_inside(place, grid.span))
         placed = rows.withColumn("_cell", F.expr(_cell(place, grid)))
         return placed if cells is None else placed.where(F.col("_cell").isin(sorted(cells)))
-
-
-def _md5(text: str) -> str:
-    return f"md5(cast({text} as binary))"
 
 
 def _cell(place: str, grid: Grid) -> str:

@@ -151,7 +151,8 @@ def _verify(
         grid = _grid(side, about, by_number=by_number, least=1)
     else:
         grid, cells = sample.choose(source, name, lambda: _grid(side, about, by_number=by_number, least=_LEAST_SAMPLED))
-    found = compare(side, SilverSide(frame, plan.columns, plan.key), plan.columns, plan.key, grid, cells)
+    in_lake = SilverSide(frame, plan.columns, plan.key, database.forms)
+    found = compare(side, in_lake, plan.columns, plan.key, grid, cells)
     return TableReport(
         source=source,
         table=name,

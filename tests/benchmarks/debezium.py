@@ -13,13 +13,13 @@ from pathlib import Path
 from rich.console import Console
 
 from headrace.errors import NeedsOperator
-from headrace.java import jar_folder
-from infra.local import jars
+from infra.local.jars import unpacked
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
 from infra.local.ports import free_port
 from infra.local.postgres import Postgres
 from tests.end_to_end.supervised import Supervised
+from tests.servers import jars
 
 _JAVA = 21
 
@@ -31,7 +31,7 @@ def version() -> str:
 
 def fetch(console: Console) -> None:
     """Have the distribution in the folder of jars."""
-    jars.fetch_all(jar_folder(), console, [jars.DEBEZIUM])
+    jars.debezium(console)
 
 
 def java() -> Path:
@@ -121,7 +121,7 @@ def server(folder: Path, kafka: Kafka, name: str, source: dict[str, object]) -> 
             }.items()
         )
     )
-    distribution = jars.unpacked(jars.DEBEZIUM) / "debezium-server"
+    distribution = unpacked(jars.DEBEZIUM) / "debezium-server"
     (runner,) = distribution.glob("*runner.jar")
     path = ":".join([str(runner), str(home / "config"), str(distribution / "lib/*")])
     command = [str(java()), "-Xmx2g", f"-Djava.io.tmpdir={home}", "-cp", path, "io.debezium.server.Main"]

@@ -31,7 +31,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.configuration.records import Records
 from headrace.position import Position
-from headrace.schemas.avro_json.records import Reader
+from headrace.schemas.avro_json.envelope import Reader
 from infra.local.kafka import Kafka
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver

@@ -13,13 +13,13 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local import jars
 from infra.local.kafka import Kafka
 from tests.bridge_file import bridge_file
 from tests.consumers.environment import ENVIRONMENT
 from tests.fix_stack import Database, served
 from tests.kafka_connect import Connect
 from tests.kafka_reading import values
+from tests.servers import jars
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from infra.local import jars
+from tests.servers import jars
 
 #: Flink 1.20 reads fields of the JDK's own classes.
 _OPENED = ("lang", "net", "util", "util.concurrent", "time", "nio", "text", "io")

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from infra.local import jars
 from tests.consumers.environment import EXAMPLES
 from tests.consumers.program import Program
+from tests.servers import jars
 
 #: What a test has otherwise than the example: one broker in each cluster, and no patience.
 _HERE = {

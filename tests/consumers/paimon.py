@@ -8,7 +8,7 @@ from typing import Self
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from infra.local import jars
+from tests.servers import jars
 
 
 class Paimon:

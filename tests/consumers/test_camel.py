@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.local import jars
-from infra.local.artemis import Artemis
 from tests.branch import Branch
 from tests.consumers.environment import EXAMPLES
 from tests.consumers.program import Program
 from tests.kafka_reading import values
+from tests.servers import jars
+from tests.servers.artemis import Artemis
 
 DDL = "create table accounts (id int primary key, owner text not null, balance numeric(12,2))"
 ROWS = "select row_to_json(t)::text from (select id, owner, balance::text from accounts order by id) t"

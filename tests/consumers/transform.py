@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from infra.local import jars
 from tests.consumers.environment import ENVIRONMENT
 from tests.kafka_connect import java
 from tests.kafka_reading import Record
+from tests.servers import jars
 
 
 class Transform:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra.local import jars
 from infra.local.kafka import Kafka
 from tests.debezium.binlog import Both
 from tests.fix_stack import served
 from tests.kafka_connect import Connect
+from tests.servers import jars
 
 pytest_plugins = ["tests.fix_bridge", "tests.fix_mysql"]
 #: Of tests/debezium/requirements.txt.

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.local.airflow_scheduler import Scheduler, TaskState
+from tests.servers.airflow_scheduler import Scheduler, TaskState
 from tests.waiting import eventually
 
 JARS = Path(os.environ.get("HEADRACE_JARS") or Path(__file__).parents[2] / ".setup" / "jars")

@@ -1,6 +1,7 @@
 """`headrace edge doctor` finds what would go wrong, with the SQL that mends it, and changes nothing."""
 
 import json
+import re
 
 import pytest
 
@@ -79,6 +80,12 @@ def test_tables_whose_updates_would_fail_are_named_with_the_sql_that_mends_them(
     database.execute('create table "No Key" (id int); create table nothing (id int primary key)')
     database.execute("create table whole (id int); alter table whole replica identity full")
     database.execute("alter table nothing replica identity nothing")
+    # Q2: before anything is made, and nothing is made of them.
+    before = found(healthy)
+    assert "public.No Key, public.nothing the log cannot identify rows" in before["replica identity"].text
+    assert (before["replica identity"].level, before["publication"].level) == ("warning", "ok")
+    assert "makes it for 2 tables" in before["publication"].text
+    database.execute(f"create publication {database.name} for all tables")
     healthy.init()
     findings = found(healthy)
     refused = findings["replica identity"]
@@ -94,6 +101,18 @@ def test_tables_whose_updates_would_fail_are_named_with_the_sql_that_mends_them(
     for table in ('"No Key"', "nothing"):
         database.execute(f"update {table} set id = 2")
     assert found(healthy)["replica identity"].level == "ok"
+
+
+def test_what_capturing_costs_is_estimated_by_what_the_server_has_counted(healthy):
+    """Q2: decision 24: what capturing will cost is said before it begins."""
+    cost = found(healthy)["cost"]
+    assert cost.level == "ok"
+    assert re.search(
+        r"writes [\d,]+ MB of log a day, .* \(max_slot_wal_keep_size: -1\); one walsender .* 64 MB", cost.text
+    )
+    healthy.database.execute("alter table t replica identity full")
+    healthy.init()
+    assert re.search(r"whole old rows of 1 tables are about \d+ MB", found(healthy)["cost"].text)
 
 
 def test_a_publication_that_leaves_something_out_is_named(edges, database, interconnect):
@@ -117,7 +136,8 @@ def test_a_role_that_may_not_is_told_what_it_lacks(healthy, postgres):
         findings = found(healthy)
         assert findings["replication privilege"].fix == f'Run as a superuser: alter role "{name}" replication;'
         assert findings["publication"].level == "wrong"
-        assert "for all tables;  -- as a superuser" in findings["publication"].fix
+        # Q1: what is published is listed, so that a table without a key, made later, can be updated.
+        assert "for table only public.t;  -- as a superuser" in findings["publication"].fix
         for statement in (findings["replication privilege"].fix, findings["publication"].fix):
             healthy.database.execute(statement.removeprefix("Run as a superuser: "))
         findings = found(healthy)
@@ -152,8 +172,8 @@ def test_the_command_prints_a_line_a_check_and_ends_with_3_when_something_is_wro
     done = healthy.command("doctor")
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 wrong, 1 warning," in done.stdout
-    healthy.database.execute("alter table t replica identity nothing")
     healthy.init()
+    healthy.database.execute("alter table t replica identity nothing")
     done = healthy.command("doctor", "--json")
     assert done.returncode == 3
     reported = {each["check"]: each for each in json.loads(done.stdout)}

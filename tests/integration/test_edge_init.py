@@ -89,6 +89,84 @@ def test_table_that_does_not_exist_is_named(fresh, database):
     assert slots(database) == []
 
 
+def test_a_table_without_replica_identity_is_left_out_and_can_still_be_updated(fresh, database, interconnect):
+    """Q1, Q2: a publication for all tables would make the server refuse its updates and deletes."""
+    database.execute("create table sessions (id int, note text)")
+    database.execute("create table logs (id int, day int) partition by list (day)")
+    database.execute("create table logs_1 partition of logs for values in (1)")
+    database.execute("create table parent (id int primary key); create table child () inherits (parent)")
+
+    done = fresh.command("init")
+
+    assert done.returncode == 0, done.stderr
+    for table in ("sessions", "logs_1", "child"):
+        database.execute(
+            f"insert into {table} (id) values (1)" if table != "logs_1" else "insert into logs values (1, 1)"
+        )
+        database.execute(f"update {table} set id = 2")
+        database.execute(f"delete from {table}")
+    left_out = [line for line in done.stdout.splitlines() if line.startswith("Left out")]
+    assert [line.split(":")[0] for line in left_out] == [
+        "Left out public.child", "Left out public.logs", "Left out public.sessions"
+    ]  # fmt: skip
+    # What is said includes them, and they can be updated all the same.
+    for line in left_out:
+        database.execute(line.partition("To capture it: ")[2])
+    with fresh.running():
+        for table in ("sessions", "logs", "child"):
+            database.execute(
+                f"insert into {table} (id) values (3)" if table != "logs" else "insert into logs values (3, 1)"
+            )
+            database.execute(f"update {table} set id = 4")
+        arrive(interconnect, 6)
+
+
+def test_listed_tables_without_replica_identity_alone_make_no_publication(fresh, database):
+    """Q2: nothing would be captured, so nothing is made."""
+    database.execute("create table sessions (id int, note text)")
+    fresh.path.write_text(
+        fresh.path.read_text().replace("[interconnect]", 'tables = ["public.sessions"]\n\n[interconnect]')
+    )
+
+    with pytest.raises(NeedsOperator, match=r"no table can be published: .* public.sessions") as raised:
+        fresh.init()
+
+    assert "alter table public.sessions replica identity full;" in raised.value.hint
+    assert database.execute("select count(*) from pg_publication") == [(0,)]
+    assert slots(database) == []
+
+
+def test_replica_identity_full_prints_what_it_does_and_asks(fresh, database):
+    """Q2: with the option, tables without replica identity get one, and are published."""
+    database.execute("create table sessions (id int, note text)")
+
+    asked = fresh.command("init", "--replica-identity", "full")
+    assert asked.returncode == 2
+    assert "alter table public.sessions replica identity full;  -- each update and delete" in asked.stdout
+    assert "no terminal" in asked.stderr
+    assert database.execute("select relreplident from pg_class where relname = 'sessions'") == [("d",)]
+
+    done = fresh.command("init", "--replica-identity", "full", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"Made publication {database.name} for all tables" in done.stdout
+    database.execute("insert into sessions values (1); update sessions set id = 2")
+
+
+def test_a_row_filter_by_a_column_that_old_rows_lack_is_refused_before_it_harms(fresh, database):
+    """Q2: such a filter makes the server refuse updates of the table."""
+    filtered = 'tables = ["public.t"]\nrow_filters = { "public.t" = "note = \'ID\'" }'
+    fresh.path.write_text(fresh.path.read_text().replace("[interconnect]", f"{filtered}\n\n[interconnect]"))
+
+    with pytest.raises(NeedsOperator, match="its row filter needs a column") as raised:
+        fresh.init()
+
+    assert database.execute("select count(*) from pg_publication") == [(0,)]
+    database.execute("insert into t values (1, 'ID'); update t set note = 'UK'")
+    database.execute(raised.value.hint.partition("after: ")[2].partition(";")[0])
+    fresh.init()
+    database.execute("update t set note = 'ID'")
+
+
 def test_slot_of_another_plugin_is_left_alone(fresh, database):
     fresh.init()
     fresh.checkpoint_file.unlink()

@@ -1,7 +1,11 @@
 """What an edge does when publication or server are not as it left them."""
 
+import shutil
+import subprocess
 import threading
 
+from edge.doctor.examine import examine
+from headrace.errors import NeedsOperator
 from tests.edge_under_test import refused
 from tests.fix_edge import arrive
 from tests.fix_stack import Database
@@ -91,3 +95,38 @@ def test_killed_server_is_waited_for_and_read_on(private_postgres, edges, interc
         arrive(interconnect, 4)
 
     assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4]
+
+
+def test_a_server_set_back_on_the_same_timeline_stops_the_edge_running_and_started(
+    private_postgres, edges, interconnect
+):
+    """G1: a volume's snapshot was restored: the log ends below what is confirmed, and a slot skips commits up to there."""
+    server = private_postgres()
+    database = Database(server)
+    database.execute("create table t (id int primary key, note text)")
+    edge = edges(database, interconnect.url)
+    edge.init()
+    with edge.running() as agent:
+        database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+        server.stop()
+        # With its owner, which is another one where root runs the test.
+        subprocess.run(["cp", "-a", server.data, server.data.with_name("before")], check=True)
+        server.start()
+        database._connection = None
+        database.execute("insert into t select g from generate_series(2, 2000) g")
+        arrive(interconnect, 2000)
+        eventually(lambda: edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"])
+        server.stop()
+        shutil.rmtree(server.data)
+        server.data.with_name("before").rename(server.data)
+        server.start()
+        error = agent.ended()
+
+    assert isinstance(error, NeedsOperator)
+    assert "was set back" in error.message
+    assert edge.checkpoint["confirmed_lsn"] in error.message
+    assert "--snapshot --replace" in error.hint
+    assert refused(edge).message == error.message
+    (line,) = [each for each in examine(edge.config) if each.check == "slot"]
+    assert "was set back" in line.text

@@ -4,9 +4,9 @@ import pytest
 
 from edge.postgres.checkpoint import parse_lsn
 from headrace.errors import NeedsOperator
-from infra.local.jars import POSTGRES
 from tests.fix_edge import arrive
 from tests.fix_stack import Database
+from tests.servers.jars import POSTGRES
 from tests.waiting import eventually
 
 

@@ -228,7 +228,7 @@ def test_a_limit_that_lasts_does_not_end_an_edge_and_when_it_passes_the_edge_goe
 
 def test_a_link_that_gets_no_credit_is_shown_as_such(ends, monkeypatch, caplog):
     """A router lets every sender attach, and grants credit only once somebody receives (R2)."""
-    monkeypatch.setattr("edge.observability.credit_wait._ORDINARY_SECONDS", 0.1)
+    monkeypatch.setattr("edge.observability.clocks._ORDINARY_SECONDS", 0.1)
     monkeypatch.setattr("edge.delivery.link._CREDIT_SECONDS", 0.1)
     caplog.set_level("INFO")
     quiet = Quiet()

@@ -108,7 +108,6 @@ def test_load_and_maintenance_at_once_lose_nothing(spark, bank):
         # then neither fails (L15)
         loaded, _ = (one.result() for one in both)
     assert loaded.load is not None
-    assert 0 < loaded.exposed_seconds < loaded.seconds
     assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
     assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
 

@@ -1,12 +1,16 @@
 """A table that stopped costs the loads after it nothing, and goes on where it stands (L11)."""
 
+from contextlib import closing
 from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
 
+from headrace.errors import ConfigurationError, NeedsOperator
 from spark_jobs import command, noop_check
-from spark_jobs.bronze import increment
+from spark_jobs.bronze import increment, kafka_increment
+from spark_jobs.query import snapshot
+from spark_jobs.query.engine import SqlEngine
 from spark_jobs.silver import table_load
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -68,3 +72,69 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
     assert lake.load().load is None
     assert CliRunner().invoke(command.lake, asked).exit_code == 0
     assert noop_check.whole(lake.file, "bank")
+
+
+def test_l36_a_stopped_table_stays_stopped_when_nothing_of_it_comes_but_the_marks_of_a_copy(spark, logged_lake):
+    # given a table that stopped, and changes of it since
+    lake = logged_lake()
+    source, _ = lake.feeds
+    marked = (LOG, (), "public.log")
+    source.commit(source.schema(*marked), source.insert("public.log", entry="a"))
+    lake.load()
+    source.commit(source.update("public.log", before={"entry": "a"}, entry="b"), source.insert("public.log", entry="c"))
+    assert "public.log" in lake.load().problems
+    # when the stream goes on without it, and then a copy of it begins, and is cancelled
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    assert "public.log" in lake.load().problems
+    for mark in (source.copy_begins, source.copy_ends):
+        source.commit(mark(*marked))
+        # then it stays stopped
+        assert "public.log" in lake.load().problems
+        assert lake.rows("entry", table="public.log") == [(J, "a")]
+    # and goes on with all that came since it stopped, once it can
+    source.commit(source.schema(LOG, ("entry",), "public.log"), source.insert("public.log", entry="d"))
+    assert lake.load().problems == {}
+    assert lake.rows("entry", table="public.log") == [(J, "b"), (J, "c"), (J, "d")]
+
+
+def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_others(spark, logged_lake, monkeypatch):
+    """V9: SHOW and USE made the newest rows of every table, so one stopped table failed them, and what had its name in a text."""
+    # given a table that no load can bring up, beside another one
+    lake = logged_lake()
+    source, _ = lake.feeds
+    source.commit(source.schema(), source.schema(LOG, (), "public.log"), source.insert("public.log", entry="a"))
+    source.commit(source.insert(id=1, name="log", balance="1.00"))
+    lake.load()
+    source.commit(source.update("public.log", before={"entry": "a"}, entry="b"))
+    assert list(lake.load().problems) == ["public.log"]
+    monkeypatch.setattr(kafka_increment, "beyond", lambda *_: {})
+    overlaid = []
+
+    def sql(*given, really=snapshot.sql):
+        overlaid.append(given[3])
+        return really(*given)
+
+    monkeypatch.setattr(snapshot, "sql", sql)
+    with closing(SqlEngine(spark.newSession(), lake.file)) as desk:
+
+        def ask(query):
+            overlaid.clear()
+            return [tuple(row) for row in desk.ask(query).collect()], list(overlaid)
+
+        # then what lists or selects a database opens no table
+        names = [("silver", "accounts", False), ("silver", "log", False)]
+        assert ask("SHOW TABLES IN silver") == (names, [])
+        assert ask("show tables in silver_live like 'l*'") == ([("silver_live", "log", False)], [])
+        assert ask("USE silver_live") == ([], [])
+        # and other tables are shown, whatever their rows or the query's texts are called
+        assert ask("SELECT name FROM accounts") == ([("log",)], ["public.accounts"])
+        assert ask("SELECT name FROM silver_live.accounts WHERE name = 'log'")[0] == [("log",)]
+        assert ask("SELECT name AS catalogue FROM silver_live.accounts") == ([("log",)], [])
+        assert ask("SELECT entry FROM silver.log")[0] == [("a",)]
+        # and the stopped one reports why, also where it was listed
+        with pytest.raises(NeedsOperator, match=r"public\.log has no key"):
+            desk.ask("SELECT * FROM silver_live.log")
+        with pytest.raises(ConfigurationError, match="nothing"):
+            desk.ask("SELECT * FROM silver_live.nothing, silver_live.accounts")
+        # and a table that is listed alone is never shown as another one
+        assert ask("SHOW TABLES IN history")[0] == []

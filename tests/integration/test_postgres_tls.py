@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from headrace.certificates.authority import Authority
-from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.databases import PostgresqlConnection
 from tests.fix_stack import reload
 
 

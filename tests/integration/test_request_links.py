@@ -8,7 +8,7 @@ from edge.requests import links
 from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.amqp.transport import Condition, Message
-from headrace.requests.collect import Collector
+from headrace.requests.asking import Collector
 from headrace.requests.message import decode_part, encode, new_request
 from tests.amqp_peer import Listener
 from tests.interconnect_ends import SOURCE, Edge, at, sealed

@@ -13,7 +13,7 @@ from edge.requests.known import KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.amqp.transport import Message
 from headrace.configuration.bridge import Kafka
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.requests import asking
 from headrace.requests.message import Content, decode_part, encode, new_request, parts

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from headrace import command
+from headrace.configuration.databases import PostgresqlConnection
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.errors import NeedsOperator, Retryable
 from headrace.verify.postgres import database as source_module
 from headrace.verify.postgres.database import SourceDatabase

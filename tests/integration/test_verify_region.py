@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from edge.answers.verify_session import Verification
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.verify import contract, ranges
 from headrace.verify.canonical import Column, SilverType, column

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace import __version__
-from infra import dist
 from infra.local import jars
+from infra.release import dist
 
 PACKAGES = {"headrace", "edge", "bridge", "spark_jobs", "dags", "infra"}
 
@@ -63,7 +63,10 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
-    assert kinds == {".py", ".sql", ".properties", ".java", ".html", ".css", ".js", ".svg"}
+    assert kinds == {".py", ".sql", ".properties", ".java", ".jar", ".sha256", ".html", ".css", ".js", ".svg"}
+    # What only tests start, and what makes a release, is not.
+    assert {name.split("/")[1] for name in names if name.startswith("infra/")} == {"__init__.py", "local"}
+    assert "spark_jobs/object_store/headrace-log-store.jar" in names
     with tarfile.open(sdist) as archive:
         inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert inside >= PACKAGES

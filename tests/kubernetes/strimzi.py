@@ -9,12 +9,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.local.ivy import Group
-from infra.local.jars import fetch
+from infra.local.jars import fetch, read_sums
 from tests.kubernetes.helm import ENVIRONMENT
+from tests.servers.jars import STRIMZI, SUMS
 
-VERSION = "1.2.0"
-_JARS = Group(name="strimzi", pins=(f"io.strimzi:api:{VERSION}", f"io.strimzi:crd-generator:{VERSION}"))
+VERSION = STRIMZI.pins[0].rpartition(":")[2]
 #: By the class below io.strimzi.api.kafka.model.
 _CLASSES = {
     "Kafka": "kafka.Kafka",
@@ -38,7 +37,7 @@ def definitions(folder: Path) -> list[Path]:
     files = {kind: made / f"{kind}.yaml" for kind in _CLASSES}
     if not all(file.exists() for file in files.values()):
         made.mkdir(parents=True, exist_ok=True)
-        fetch(_JARS, folder / "jars", Console(stderr=True))
+        fetch(STRIMZI, folder / "jars", Console(stderr=True), read_sums(SUMS))
         options = ["--yaml", "--target-kube", "1.30+", "--crd-api-version", "v1"]
         named = [f"io.strimzi.api.kafka.model.{_CLASSES[kind]}={file}" for kind, file in files.items()]
         generator = ["-cp", f"{folder / 'jars' / 'strimzi'}/*", "io.strimzi.crdgenerator.CrdGenerator"]

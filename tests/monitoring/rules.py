@@ -2,7 +2,7 @@
 
 import re
 
-from infra.local.prometheus import RULES
+from tests.servers.prometheus import RULES
 
 #: Of an alert, what is replaced in its expression: minutes of lag become seconds, "again and again" becomes once.
 SHORTER = {

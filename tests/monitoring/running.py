@@ -12,10 +12,10 @@ from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.ports import free_port
 from infra.local.postgres import Postgres
-from infra.local.prometheus import Prometheus
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
 from tests.monitoring.rules import shortened
+from tests.servers.prometheus import Prometheus
 from tests.waiting import eventually
 
 SOURCE, DATABASE, STREAM, DELIVERY = "jakarta/bank", "bank", "bank", "alerts"

@@ -17,8 +17,8 @@ from headrace.metrics.endpoint import Endpoint
 from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, SourceStatus
 from infra.local.ports import free_port
-from infra.local.prometheus import RULES, Prometheus
 from tests.monitoring.rules import shortened
+from tests.servers.prometheus import RULES, Prometheus
 from tests.waiting import eventually
 
 (ALERTS,) = (

@@ -18,14 +18,14 @@ from bridge.service import BridgeService
 from edge.observability.figures import Figures
 from edge.observability.service import EdgeService
 from headrace.certificates.authority import Authority
-from headrace.certificates.expiry import ConnectionMetrics, Expiry
-from headrace.configuration.tls import Certificates
+from headrace.certificates.files import ConnectionMetrics, Expiry
+from headrace.configuration.sections import Certificates
 from headrace.errors import NeedsOperator
 from headrace.hold import HeldService
 from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
-from infra.local.prometheus import RULES, Prometheus, program
 from tests.monitoring.rules import shortened
+from tests.servers.prometheus import RULES, Prometheus, program
 from tests.waiting import eventually
 
 GROUPS = {

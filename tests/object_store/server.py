@@ -2,7 +2,8 @@
 
 Requests are served one by one: S3 decides a conditional PUT atomically, which moto's threads do not. `PUT /-/faults?…` has it
 misbehave from then on: `refuse=N`, every Nth request is answered with 503 SlowDown; `late=SECONDS`, each waits so long;
-`lost=N`, of the commits of Delta logs every Nth is done and answered with 503, as when the answer was lost.
+`lost=N`, of the commits of Delta logs every Nth is done and answered with 503, as when the answer was lost; `forbid=1`, what
+writes is answered with 403.
 """
 
 import sys
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
+_DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 
 
@@ -28,9 +30,12 @@ def main() -> None:
     def due(numbers: "count[int]", fault: str) -> bool:
         return fault in faults and next(numbers) % faults[fault] == 0
 
+    def refuse(start: Callable[..., Any], status: str, body: bytes) -> Iterable[bytes]:
+        start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+        return [body]
+
     def slow_down(start: Callable[..., Any]) -> Iterable[bytes]:
-        start("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(_SLOW_DOWN)))])
-        return [_SLOW_DOWN]
+        return refuse(start, "503 Slow Down", _SLOW_DOWN)
 
     def serial(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -40,6 +45,9 @@ def main() -> None:
             start("200 OK", [("Content-Length", "0")])
             return []
         time.sleep(faults.get("late", 0))
+        if "forbid" in faults and environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            return refuse(start, "403 Forbidden", _DENIED)
         if due(requests, "refuse"):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             return slow_down(start)

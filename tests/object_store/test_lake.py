@@ -67,7 +67,7 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert noop_check.whole(lake, "bank")
     assert check.check(lake, "bank")["records"] == 0
     # and the console reads it without Spark, by what the lake's file has of the server
-    shown = Lake(lake.root, lake.streams, lake.spark.settings)
+    shown = Lake(lake.root, lake.streams, lake.spark_settings)
     shown.look()
     assert shown.view().problem == ""
     assert [(one.table, one.state) for one in shown.view().tables] == [("public.accounts", "published")]
@@ -87,6 +87,37 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert noop_check.report(lake, "bank") is not None
     assert replay_silver.replay(spark, lake, "bank", None).load is not None
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b", "c"]
+
+
+@pytest.mark.timeout(1200)
+def test_l52_who_only_asks_needs_no_right_to_write_and_keys_are_references(spark, s3_lake, feed, faults, tmp_path):
+    """L52: 'lake sql' tried the server by a PUT, and a 403 was a traceback. S9: keys could not be references."""
+    # given a lake, and a file whose keys are elsewhere
+    source = feed()
+    lake = s3_lake(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    keys = '"spark.hadoop.fs.s3a.access.key" = "env:LAKE_KEY"\n"spark.hadoop.fs.s3a.secret.key" = "file:secret"\n'
+    (tmp_path / "secret").write_text("tests\n")
+    path = Path(lake.path)
+    path.write_text(path.read_text().replace("[spark.settings]\n", f"[spark.settings]\n{keys}", 1))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | {
+        "LAKE_KEY": "tests"
+    }
+
+    def headrace(*words):
+        command = [str(Path(sys.executable).with_name("headrace")), "lake", *words, "--config", str(path)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    # when its keys may only read
+    faults(forbid=1)
+    asked = headrace("sql", "SELECT name FROM silver.accounts", "--format", "csv")
+    maintained = headrace("maintain", "bank")
+    # then
+    assert (asked.returncode, asked.stdout) == (0, "name\na\n"), asked.stderr
+    assert (maintained.returncode, "403" in maintained.stderr) == (3, True), maintained.stderr
+    assert "Traceback" not in maintained.stderr
 
 
 @pytest.mark.timeout(3600)

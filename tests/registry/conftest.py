@@ -12,7 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from infra.local import jars, ports
+from infra.local import ports
+from infra.local.jars import unpacked
+from tests.servers import jars
 from tests.waiting import eventually
 
 PYTHON = Path(__file__).parents[2] / ".setup/registry/bin/python"
@@ -49,7 +51,7 @@ def running(folder: Path, port: int, *options: str) -> Iterator[str]:
         java.stdout.strip(), "-Xmx400m", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1",
         f"-Dquarkus.http.port={port}", f"-Dquarkus.management.port={ports.free_port()}",
         "-Dapicurio.rest.deletion.artifact.enabled=true", "-Dapicurio.rest.deletion.artifact-version.enabled=true",
-        *options, "-jar", str(jars.unpacked(jars.REGISTRY) / "quarkus-run.jar"),
+        *options, "-jar", str(unpacked(jars.REGISTRY) / "quarkus-run.jar"),
     ]  # fmt: skip
     with (
         (folder / "registry.log").open("wb") as log,

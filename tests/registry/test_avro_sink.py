@@ -9,11 +9,11 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local import jars
 from tests.bridge_file import bridge_file
 from tests.fix_stack import Database, served
 from tests.kafka_connect import Connect
 from tests.registry.conftest import PYTHON
+from tests.servers import jars
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge"]

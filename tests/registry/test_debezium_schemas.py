@@ -11,7 +11,6 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local import jars
 from tests.avro_reading import read
 from tests.bridge_file import bridge_file
 from tests.debezium import binlog, test_mariadb, test_mysql, test_postgresql, workload
@@ -29,6 +28,7 @@ from tests.fix_stack import served
 from tests.kafka_connect import Connect
 from tests.kafka_reading import read_committed
 from tests.registry.conftest import PYTHON
+from tests.servers import jars
 from tests.waiting import eventually
 
 pytest_plugins = ["tests.fix_bridge", "tests.fix_mysql"]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.simulation.kafka_broker import Broker, Channel
 
@@ -128,13 +129,13 @@ class AdminClient:
         }
 
     def list_offsets(self, requests: dict[Any, Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
-        """Return the ends of partitions."""
+        """Return where partitions begin or end."""
         found = {}
-        for place in requests:
+        for place, spec in requests.items():
 
-            def read(place: Any = place) -> Any:
+            def read(place: Any = place, begins: bool = spec is OffsetSpec.earliest()) -> Any:
                 log = self.broker.partition((place.topic, place.partition))
-                return KafkaError.UNKNOWN_TOPIC_OR_PART if log is None else (log.end,)
+                return KafkaError.UNKNOWN_TOPIC_OR_PART if log is None else (0 if begins else log.end,)
 
             value = self._ask("ListOffsets", read, request_timeout)
             found[place] = self._future(SimpleNamespace(offset=value[0]) if isinstance(value, tuple) else value)

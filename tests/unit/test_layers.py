@@ -182,7 +182,7 @@ def test_an_import_against_the_layers_is_objected_to(name, source):
     [
         ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
         ("spark_jobs.silver.merge", "from spark_jobs import quoting\nfrom spark_jobs.silver import types"),
-        ("headrace.requests.show", "from headrace.status.answer import Answer"),
+        ("headrace.requests.asking", "from headrace.status.answer import Answer"),
     ],
 )
 def test_an_import_along_the_layers_is_not(name, source):

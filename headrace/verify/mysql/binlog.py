@@ -18,9 +18,11 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 _PAGE, _MOST = 500, 2000
 _NUMBERED = re.compile(r"(.*)\.(\d+)")
 _TABLE = re.compile(r"table_id: \d+ \((.*)\)", re.DOTALL)
+#: Events that begin a transaction.
+_BEGINS = {"Gtid", "Anonymous_Gtid", "Gtid_tagged_log_event"}
 #: Events that change no row: of the log itself, of transactions, and optional ones next to row events.
 _HARMLESS = {
-    "Format_desc", "Rotate", "Stop", "Previous_gtids", "Gtid_list", "Binlog_checkpoint", "Gtid", "Anonymous_Gtid",
+    "Format_desc", "Rotate", "Stop", "Previous_gtids", "Gtid_list", "Binlog_checkpoint", *_BEGINS,
     "Annotate_rows", "Rows_query", "Xid", "Start_encryption",
 }  # fmt: skip
 #: DDL of which the edge may make records.
@@ -33,9 +35,9 @@ def place(file: str, offset: int) -> Place:
 
 
 def idle(
-    ask: Ask, captured: Callable[[str], bool], commit: int, upto: Place, sequences: Collection[str] = frozenset()
+    ask: Ask, captured: Callable[[str, str], bool], commit: int, upto: Place, sequences: Collection[str] = frozenset()
 ) -> bool:
-    """Whether no transaction after the one with this commit, up to a place, has changes of databases that are captured.
+    """Whether no transaction after the one with this commit, up to a place, has changes of tables that are captured.
 
     Changes of `sequences`, named `database.sequence`, are none.
     What cannot be read, for lack of a privilege or because there is much, counts as a change.
@@ -44,7 +46,7 @@ def idle(
     for seen, (kind, info) in enumerate(_events(ask, commit, upto)):
         if seen > _MOST:
             return False
-        if kind in {"Gtid", "Anonymous_Gtid"}:
+        if kind in _BEGINS:
             beyond = True
         if not beyond or kind in _HARMLESS:
             continue
@@ -59,11 +61,11 @@ def idle(
     return True
 
 
-def _may_be_captured(info: str, captured: Callable[[str], bool], sequences: Collection[str]) -> bool:
+def _may_be_captured(info: str, captured: Callable[[str, str], bool], sequences: Collection[str]) -> bool:
     found = _TABLE.fullmatch(info)
     if found is None:
         return True
-    return found[1] not in sequences and any(captured(name) for name in _databases(found[1]))
+    return found[1] not in sequences and any(captured(*names) for names in _names(found[1]))
 
 
 def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:
@@ -90,10 +92,10 @@ def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:
             at = int(page[-1][1])
 
 
-def _databases(table: str) -> list[str]:
-    """Return the databases that `database.table` may mean: either name may hold points."""
+def _names(table: str) -> list[tuple[str, str]]:
+    """Return the databases and tables that `database.table` may mean: either name may hold points."""
     parts = table.split(".")
-    return [".".join(parts[:number]) for number in range(1, len(parts))] or [table]
+    return [(".".join(parts[:number]), ".".join(parts[number:])) for number in range(1, len(parts))]
 
 
 def _numbered(file: str) -> int:

@@ -2,7 +2,8 @@
 
 As canonical.py does it for PostgreSQL. These servers have no function that shows a float's bits, so a float is written as sign,
 53 digits as a whole number, and exponent, all of which both engines compute exactly. A date with a year, month or day of
-zero is null here: it is in the lake, or its table's load stops. What can be large is replaced by its MD5: row texts are small.
+zero is null here: it is in the lake, or its table's load stops. What can be large is replaced by its SHA-256: texts are small.
+Hashes are SHA-256, since MySQL 9.6 and newer have no MD5() of their own.
 """
 
 from headrace.verify.canonical import Column, SilverType, SourceType, silver_name
@@ -62,8 +63,8 @@ def column(
             return Column(
                 name=name,
                 stored=stored,
-                source=f"md5({_utf8(here)})",
-                silver=f"md5(cast({there} as binary))",
+                source=f"sha2({_utf8(here)}, 256)",
+                silver=f"sha2(cast({there} as binary), 256)",
                 free=False,
                 in_silver=in_silver,
             )
@@ -79,7 +80,7 @@ def column(
     elif in_silver.name in {"float", "double"}:
         source, silver = _source_float(here), _silver_float(there)
     elif kind in _LARGE_BYTES:
-        source, silver = f"md5({here})", f"md5({there})"
+        source, silver = f"sha2({here}, 256)", f"sha2({there}, 256)"
     elif kind in _BYTES:
         source, silver = f"lower(hex({here}))", f"lower(hex({there}))"
     elif kind in _DATES:
@@ -96,6 +97,16 @@ def absent(name: str) -> Column:
     """Return how a column that silver does not have is compared: as null on that side."""
     source = f"hex({source_name(name)})"
     return Column(name=name, stored=name, source=source, silver="cast(null as string)", free=False)
+
+
+def source_hash(text: str) -> str:
+    """Return the hash of a text, 32 digits of its SHA-256, in the server's SQL."""
+    return f"left(sha2({text}, 256), 32)"
+
+
+def silver_hash(text: str) -> str:
+    """Return the same in Spark's SQL."""
+    return f"substring(sha2(cast({text} as binary), 256), 1, 32)"
 
 
 def source_row(columns: list[Column]) -> str:

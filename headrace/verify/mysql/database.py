@@ -2,12 +2,14 @@
 
 All queries see the same moment and cannot write; nothing is written at the source. MariaDB reports the place in the binlog of a
 consistent snapshot (`binlog_snapshot_file` and `binlog_snapshot_position`): every transaction whose events are ahead of it is
-seen, and no other; so does Percona Server. MySQL does not, so writers are blocked there while the snapshot is made. Called by
-engines.py. The only module here that imports PyMySQL.
+seen, and no other; so does Percona Server. MySQL does not, so a moment is waited for there in which nothing is being committed;
+only where there is none are writers blocked while the snapshot is made. Called by engines.py. The only module here that imports
+PyMySQL.
 """
 
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
@@ -32,8 +34,9 @@ _SETTINGS = (
 _DAY = 86_400
 #: How long a statement may take: in seconds at MariaDB, in milliseconds at MySQL.
 _LIMITS = "SET SESSION max_statement_time = {seconds}", "SET SESSION max_execution_time = {seconds}000"
-#: Seconds for which the global read lock of MySQL may wait for statements that run: new writers wait behind it.
-_LOCK_SECONDS = 5
+#: Seconds for which a moment without commits is waited for, and the global read lock of MySQL for statements that run: new
+#: writers wait behind the lock.
+_QUIET_SECONDS, _LOCK_SECONDS = 10.0, 5
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
 #: The status variables by which MariaDB and Percona Server report the place of a snapshot, so that no lock is needed.
@@ -55,7 +58,7 @@ _COLUMNS = """
     FROM information_schema.columns WHERE table_schema {chosen} ORDER BY table_schema, table_name, ordinal_position
 """
 _KEYS = """
-    SELECT table_schema, table_name, index_name, column_name, nullable = 'YES' OR sub_part IS NOT NULL
+    SELECT table_schema, table_name, index_name, column_name, nullable = 'YES' OR sub_part IS NOT NULL OR column_name IS NULL
     FROM information_schema.statistics WHERE non_unique = 0 AND table_schema {chosen}
     ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index
 """
@@ -106,7 +109,7 @@ class MysqlDatabase:
 
     def tables(self) -> list[SourceTable]:
         """Return the tables that can be captured, by name; the server's own and temporary ones are none."""
-        names = self._address.databases
+        names = self._databases()
         listed = ", ".join(self._literal(name) for name in (names or _SYSTEM))
         chosen = f"{'' if names else 'NOT '}IN ({listed})"
         columns: dict[tuple[str, str], dict[str, SourceType]] = {}
@@ -120,6 +123,7 @@ class MysqlDatabase:
                 columns.setdefault((schema, table), {})[name] = found
         indexes: dict[tuple[str, str], dict[str, list[tuple[str, bool]]]] = {}
         for schema, table, index, name, loose in self._catalog(_KEYS, chosen):
+            # A part that is an expression has no name; nothing tells rows apart by it.
             if (schema, table, name) not in periods:
                 indexes.setdefault((schema, table), {}).setdefault(index, []).append((name, bool(loose)))
         self.sequences = frozenset(f"{schema}.{name}" for schema, name in self._catalog(_SEQUENCES, chosen))
@@ -129,6 +133,7 @@ class MysqlDatabase:
                 name=table,
                 columns=columns.get((schema, table), {}),
                 key=_key(indexes.get((schema, table), {})),
+                captured=self._is_captured(schema, table),
                 unsteady="" if transactions == "YES" else f"is a table of {engine}, which knows no snapshots",
             )
             for schema, table, transactions, engine in self._catalog(_TABLES, chosen)
@@ -152,7 +157,7 @@ class MysqlDatabase:
         try:
             return binlog.idle(
                 lambda statement: self.query(statement, "the binlog"),
-                self._captured,
+                self._is_captured,
                 commit,
                 self.place,
                 self.sequences,
@@ -189,30 +194,68 @@ class MysqlDatabase:
         self._run(_BEGIN)
         status = dict(self.query(f"SHOW STATUS LIKE '{_REPORTED}'", "its place in the binlog"))
         names = {str(name).lower(): value for name, value in status.items()}
-        found = [(names.get("binlog_snapshot_file"), names.get("binlog_snapshot_position"))]
+        found = names.get("binlog_snapshot_file"), names.get("binlog_snapshot_position")
         if not status:
-            found = self._begin_locked()
-        if not found or not found[0][0]:
+            self._run("ROLLBACK")
+            found = self._begin_between() or self._begin_locked()
+        file, offset = found
+        if not file:
             raise problems.no_binlog(self._source, self._address)
-        ((file, offset),) = found
         self.place = binlog.place(str(file), int(offset or 0))
 
-    def _begin_locked(self) -> list[tuple[Any, ...]]:
-        """Begin again while nobody can commit; return the row with the place in the binlog."""
-        self._run("ROLLBACK")
+    def _begin_between(self) -> tuple[str, int] | None:
+        """Begin between two commits, and return the log's end there; None where that does not come about in time.
+
+        A transaction owns its GTID from before it is in the log until it is visible. So where nothing is owned after the log's
+        end was read, all ahead of that end is visible; and where the log ends there still after the snapshot, nothing else is.
+        """
+        # A transaction without a GTID owns none, and MariaDB has no such setting.
+        if self.query("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'", "its GTIDs") != [("gtid_mode", "ON")]:
+            return None
+        until = time.monotonic() + _QUIET_SECONDS
+        while time.monotonic() < until:
+            end = self._log_end()
+            if self.query("SELECT @@GLOBAL.gtid_owned", "its GTIDs") == [("",)]:
+                self._run(_BEGIN)
+                if self._log_end() == end:
+                    return end
+                self._run("ROLLBACK")
+        return None
+
+    def _begin_locked(self) -> tuple[str, int]:
+        """Begin while nobody can commit, and return the log's end there."""
         self._run(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
-        self._run("FLUSH TABLES WITH READ LOCK")
+        self.query("FLUSH TABLES WITH READ LOCK", problems.LOCK)
         self._run(_BEGIN)
-        release = tuple(int(part) for part in self._connection.get_server_info().split("-")[0].split(".")[:2])
-        word = "BINARY LOG" if release >= _NEW_WORD else "MASTER"
-        found = [row[:2] for row in self.query(f"SHOW {word} STATUS", "its place in the binlog")]
+        end = self._log_end()
         # It ends no transaction.
         self._run("UNLOCK TABLES")
         self._run("SET SESSION lock_wait_timeout = 60")
-        return found
+        return end
 
-    def _captured(self, database: str) -> bool:
-        return database in self._address.databases if self._address.databases else database not in _SYSTEM
+    def _log_end(self) -> tuple[str, int]:
+        """Return the newest file of the binlog and where it ends; raise NeedsOperator where there is none."""
+        release = tuple(int(part) for part in self._connection.get_server_info().split("-")[0].split(".")[:2])
+        word = "BINARY LOG" if release >= _NEW_WORD else "MASTER"
+        rows = self.query(f"SHOW {word} STATUS", "its place in the binlog")
+        if not rows:
+            raise problems.no_binlog(self._source, self._address)
+        return str(rows[0][0]), int(rows[0][1])
+
+    def _is_captured(self, database: str, table: str) -> bool:
+        """Return whether a table is captured, as far as that is known: an edge's file may name tables, the lake's does not."""
+        if tables := self._tables():
+            return f"{database}.{table}" in tables
+        names = self._address.databases
+        return database in names if names else database not in _SYSTEM
+
+    def _databases(self) -> list[str]:
+        """Return the databases that are captured; none for all but the server's own."""
+        tables = self._tables()
+        return sorted({name.partition(".")[0] for name in tables}) if tables else self._address.databases
+
+    def _tables(self) -> list[str]:
+        return self._address.tables if isinstance(self._address, Mysql) else []
 
     def _catalog(self, statement: str, chosen: str) -> list[tuple[Any, ...]]:
         return self.query(statement.format(chosen=chosen), "the catalog")

@@ -3,13 +3,15 @@
 No message repeats the server's own, which could hold a value of a row, but for a refused connection. Called by database.py.
 """
 
-from headrace.configuration.mysql import MysqlConnection
+from headrace.configuration.databases import MysqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 #: The server's numbers of an answer, as opposed to those of a client that got none.
 _REFUSED = {1044, 1045, 1049, 1129, 1130, 1698, 3118, 3159}
 _MAY_NOT = {1142, 1143, 1227, 1044, 1370}
 _LOST = {0, 1053, 1927, 2003, 2006, 2013, 2014, 2055, 4031}
+#: What is read under the lock that no writer passes, by which its failures are known.
+LOCK = "its place in the binlog, under a lock"
 _CHANGED, _WAITED = {1412, 1146, 1054}, {1205, 3024, 1969}
 
 
@@ -36,10 +38,16 @@ def no_binlog(source: str, address: MysqlConnection) -> NeedsOperator:
 
 def reading(source: str, address: MysqlConnection, about: str, number: int) -> ReplicationError:
     """Return why something could not be read; `number` is the server's, or the client's where no answer came."""
+    if number in _MAY_NOT and about == LOCK:
+        return Retryable(
+            f"source {source}: at {address} there was no moment between two commits, and user {address.user!r} may not lock it",
+            hint=f"Verify again when less is written; or run there, if you may: GRANT RELOAD ON *.* TO {address.user}; or let "
+            "writers rest, load, and compare with --at-rest.",
+        )
     if number in _MAY_NOT:
         return NeedsOperator(
             f"source {source}: user {address.user!r} may not read {about}",
-            hint=f"Run there: GRANT SELECT ON *.* TO {address.user}; for MySQL also RELOAD and REPLICATION CLIENT.",
+            hint=f"Run there: GRANT SELECT, REPLICATION CLIENT ON *.* TO {address.user};",
         )
     if number in _LOST:
         return NotConnected(

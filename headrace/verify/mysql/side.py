@@ -31,8 +31,8 @@ class MysqlSide:
         self._query, self._table = query, table
         self._columns, self._key = columns, key
         self._from = f"{canonical.source_name(table.schema)}.{canonical.source_name(table.name)}"
-        self._row_hash = _md5(columns)
-        self._key_hash = _md5(key or columns)
+        self._row_hash = _hash(columns)
+        self._key_hash = _hash(key or columns)
         self._lead = canonical.source_name(key[0].name) if key else ""
         self._on_progress = on_progress
 
@@ -45,7 +45,8 @@ class MysqlSide:
 
     def about(self) -> int:
         """Return about how many rows there are, as the server's planner estimates."""
-        ((_, _, _, _, *rest),) = self._ask(f"EXPLAIN SELECT 1 FROM {self._from}")
+        # Newer releases of MySQL explain as a tree unless they are asked for columns.
+        ((_, _, _, _, *rest),) = self._ask(f"EXPLAIN FORMAT = TRADITIONAL SELECT 1 FROM {self._from}")
         # The columns of EXPLAIN differ between servers and releases; rows are the last number.
         return next((int(value) for value in reversed(rest) if str(value).isdigit()), 0)
 
@@ -72,8 +73,8 @@ class MysqlSide:
 
     def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
-        hashes = [_md5([column]) for column in self._columns]
-        whole = f"md5(concat({', '.join(hashes) or chr(39) * 2}))"
+        hashes = [_hash([column]) for column in self._columns]
+        whole = canonical.source_hash(f"concat({', '.join(hashes) or chr(39) * 2})")
         order = ", ".join(("1", *hashes))
         found = self._ask(
             f"SELECT {self._key_hash}, {whole} FROM {self._from} WHERE {self._in(grid, cells)} ORDER BY {order} LIMIT {int(most)}"
@@ -83,7 +84,7 @@ class MysqlSide:
     def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
         """Return the rows in some cells of a grid whose keys have these hashes; raise CorruptInput for what is no hash."""
         keys = [canonical.key_text(column) for column in self._key]
-        hashes = [_md5([column]) for column in self._columns]
+        hashes = [_hash([column]) for column in self._columns]
         listed = ", ".join([self._key_hash, *keys, *hashes])
         wanted = ", ".join(f"'{key_hash}'" for key_hash in checked(key_hashes))
         found = self._ask(
@@ -127,8 +128,8 @@ class MysqlSide:
         return self._query(statement, str(self._table))
 
 
-def _md5(columns: list[Column]) -> str:
-    return f"md5({canonical.source_row(columns)})"
+def _hash(columns: list[Column]) -> str:
+    return canonical.source_hash(canonical.source_row(columns))
 
 
 def _number(hashed: str, start: int) -> str:

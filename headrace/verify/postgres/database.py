@@ -17,8 +17,8 @@ import psycopg
 from psycopg import IsolationLevel, sql
 from psycopg.rows import tuple_row
 
+from headrace.configuration.databases import PostgresqlConnection
 from headrace.configuration.edge import Postgresql
-from headrace.configuration.postgresql import PostgresqlConnection
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SourceType
 from headrace.verify.engine import Forms, Place, Reading, SourceTable

@@ -3,7 +3,7 @@
 No message repeats the server's own, which could hold a value of a row, but for a refused connection. Called by database.py.
 """
 
-from headrace.configuration.postgresql import PostgresqlConnection
+from headrace.configuration.databases import PostgresqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.verify import canonical
 from headrace.verify.engine import SourceTable

@@ -87,7 +87,8 @@ class PostgresSide:
     def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
         found = self._ask(
-            f"SELECT k, md5(array_to_string(hashes, '')) FROM ({self._listed(grid, cells)}) l "
+            "SELECT k, left(encode(sha256(convert_to(array_to_string(hashes, ''), 'UTF8')), 'hex'), 32) "
+            f"FROM ({self._listed(grid, cells)}) l "
             f'ORDER BY k COLLATE "C", hashes LIMIT {int(most)}'
         )
         return [RowHash(*row) for row in found]

@@ -5,25 +5,94 @@ Assumes that `make setup` was done. Whatever happens, nothing is left running, u
 
 import shutil
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from headrace import java
 from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank
-from infra.local.demo.part import Part, headrace
 from infra.local.demo.pay import Pay
-from infra.local.demo.region import Region
+from infra.local.demo.region import Part, Region, headrace
 from infra.local.demo.screen import Screen
-from infra.local.demo.stage import Stages, wait_until
-from infra.local.demo.written import Written
 from infra.local.ports import free_port
 from infra.local.stack import Stack
+
+_WIDTH = 66
+
+
+class Stages:
+    """The stages of one run, shown on a console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+
+    @contextmanager
+    def stage(self, saying: str) -> Iterator[Callable[[str], None]]:
+        """Show a stage while its body runs; the body may say how far it is."""
+        began = time.monotonic()
+        with self._console.status(escape(saying)) as status:
+
+            def say(how_far: str) -> None:
+                status.update(f"{escape(saying)} [dim]{escape(how_far)}[/]")
+
+            yield say
+        self._console.print(f"[green]✓[/] {escape(saying):<{_WIDTH}} [dim]{time.monotonic() - began:6.1f} s[/]")
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken so far."""
+        return time.monotonic() - self._began
+
+
+def wait_until(done: Callable[[], bool], *, seconds: float, otherwise: Callable[[], Exception]) -> None:
+    """Return when it is done; raise what `otherwise` makes when the seconds are over."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise otherwise()
+        time.sleep(0.1)
+
+
+class Written:
+    """The writers of all regions, at the same pace."""
+
+    def __init__(self, regions: list[Region], *, clients: int, rate: int) -> None:
+        self._regions = regions
+        self._clients, self._rate = clients, rate
+        self._transactions: Counter[str] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def go_on(self, seconds: int) -> None:
+        """Start a round of so many seconds; returns at once."""
+        for region in self._regions:
+            region.write(clients=self._clients, seconds=seconds, rate=self._rate)
+
+    def wait(self) -> None:
+        """Wait for the round to end."""
+        for region in self._regions:
+            transactions, seconds = region.transactions()
+            self._transactions[region.name] += transactions
+            self._seconds[region.name] += seconds
+
+    def stop(self) -> None:
+        """End the round, if one is running."""
+        for region in self._regions:
+            region.stop_writing()
+
+    @property
+    def reported(self) -> dict[str, tuple[int, float]]:
+        """For each region: transactions committed, and how many a second while they wrote."""
+        return {name: (count, count / self._seconds[name]) for name, count in self._transactions.items()}
+
 
 STREAM = "bank"
 _POSTGRES, _MARIADB = ("jakarta", "london"), ("singapore",)

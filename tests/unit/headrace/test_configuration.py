@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.command import values
+from headrace.configuration.databases import MysqlConnection
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load, parsed
 from headrace.configuration.load import read as read_file
-from headrace.configuration.mysql import MysqlConnection
 from headrace.configuration.secret import Secret
-from headrace.configuration.show import values
 from headrace.errors import ConfigurationError
 
 EDGE = """\

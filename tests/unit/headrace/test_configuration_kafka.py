@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.configuration import bridge, lake
-from headrace.configuration.secret import Secret
-from headrace.configuration.token import callback, expires_at
+from headrace.configuration.secret import Secret, callback, expires_at
 from headrace.errors import NotConnected
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
-from headrace.configuration.secret import Secret
-from headrace.configuration.secret_command import SecretCommand
+from headrace.configuration.secret import Secret, SecretCommand
 from headrace.errors import ConfigurationError, NotConnected
 from tests.waiting import eventually
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 from headrace.errors import NeedsOperator, NotConnected
 from infra.local import jars
 from infra.local.ivy import Group
+from tests.servers import jars as tests_jars
 
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>org.example</groupId><artifactId>{name}</artifactId><version>{version}</version><packaging>{kind}</packaging>
@@ -48,6 +50,13 @@ def repository(tmp_path, monkeypatch):
     return root
 
 
+def sums_of(group, folder):
+    """Return the sums of what the repository has."""
+    file = folder / "sums"
+    jars.record_sums(file, [group], Console(file=io.StringIO()))
+    return jars.read_sums(file)
+
+
 @pytest.fixture
 def said():
     return Console(file=io.StringIO(), width=500)
@@ -69,7 +78,7 @@ def test_absent_jars_say_what_to_run(tmp_path, monkeypatch):
         (jars.kafka, "headrace jars local"),
         (jars.mariadb, "headrace jars demo"),
         (jars.object_store, "headrace jars object-store"),
-        (jars.flink, "make setup"),
+        (tests_jars.flink, "make setup"),
     ],
 )
 def test_the_command_that_is_named_fetches_what_is_absent(tmp_path, monkeypatch, ask, command):
@@ -98,17 +107,43 @@ def test_folder_whose_files_differ_from_its_manifest_is_not_complete(tmp_path, m
         jars.kafka()
 
 
-def test_o8_no_purpose_fetches_what_it_does_not_start(tmp_path, monkeypatch):
-    asked = {}
-    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
-    monkeypatch.setattr(jars, "fetch", lambda group, into, console: asked.setdefault(purpose, []).append(group.name))
-    for purpose in ("lake", "demo", "tests"):
-        jars.main([purpose])
+def test_o8_no_purpose_fetches_what_it_does_not_start():
+    names = {purpose: [group.name for group in groups] for purpose, groups in jars.PURPOSES.items()}
 
-    assert asked["lake"] == ["spark"]
-    assert asked["demo"] == ["spark", "kafka", "mariadb"]
-    assert set(asked["tests"]) > set(asked["demo"])
-    assert "debezium" not in asked["tests"]
+    assert names["lake"] == ["spark"]
+    assert names["demo"] == ["spark", "kafka", "mariadb"]
+    assert "debezium" not in [group.name for groups in tests_jars.PURPOSES.values() for group in groups]
+
+
+@pytest.mark.parametrize(("module", "more"), [(jars, ()), (tests_jars, (tests_jars.DEBEZIUM, tests_jars.STRIMZI))])
+def test_s16_every_pinned_file_has_a_sum(module, more):
+    sums = jars.read_sums(module.SUMS)
+    groups = {group.name: group for each in module.PURPOSES.values() for group in each} | {it.name: it for it in more}
+
+    assert {name.partition("/")[0] for name in sums} == groups.keys()
+    for name, group in groups.items():
+        for pin in group.pins:
+            _, artifact, revision, *_ = pin.split(":")
+            assert any(file.startswith(f"{name}/{artifact}-{revision}") for file in sums), pin
+    assert all(re.fullmatch("[0-9a-f]{64}", total) for total in sums.values())
+
+
+@pytest.mark.parametrize("damage", ["other", "more", "less"])
+def test_s16_a_file_that_is_not_the_pinned_one_is_not_used(tmp_path, repository, said, damage):
+    group = Group(name="it", pins=("org.example:water:1.0",))
+    sums = sums_of(group, tmp_path)
+    if damage == "other":
+        sums["it/wheel-1.0.jar"] = "0" * 64
+    elif damage == "more":
+        del sums["it/wheel-1.0.jar"]
+    else:
+        sums["it/dam-1.0.jar"] = "0" * 64
+
+    with pytest.raises(NeedsOperator, match=r"jars/it/(wheel|dam)-1\.0\.jar") as caught:
+        jars.fetch(group, tmp_path / "jars", said, sums)
+
+    assert "do not use it" in caught.value.hint
+    assert not (tmp_path / "jars" / "it").exists()
 
 
 def test_group_is_fetched_with_what_it_needs_once_and_repaired(tmp_path, repository, said):
@@ -119,18 +154,19 @@ def test_group_is_fetched_with_what_it_needs_once_and_repaired(tmp_path, reposit
     (tmp_path / "jars" / "it.partial" / "junk-1.jar").write_bytes(b"junk")
 
     # When it is fetched, then everything is there, a jar that is packaged as a bundle too.
-    jars.fetch(group, tmp_path / "jars", said)
+    sums = sums_of(group, tmp_path)
+    jars.fetch(group, tmp_path / "jars", said, sums)
     complete = {"sluice-2.0.jar", "water-1.0.jar", "wheel-1.0.jar"}
     assert {it.name for it in target.glob("*.jar")} == complete
 
     # When a jar is lost, then the next fetch brings it back.
     (target / "wheel-1.0.jar").unlink()
-    jars.fetch(group, tmp_path / "jars", said)
+    jars.fetch(group, tmp_path / "jars", said, sums)
     assert {it.name for it in target.glob("*.jar")} == complete
 
     # When nothing is missing, then nothing is fetched.
     (repository / "org").rename(repository / "moved")
-    jars.fetch(group, tmp_path / "jars", said)
+    jars.fetch(group, tmp_path / "jars", said, sums)
     assert "complete, 3 files" in said.file.getvalue()
 
 
@@ -145,7 +181,7 @@ def test_archive_is_fetched_alone_and_unpacked(tmp_path, repository, said, monke
     monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
 
     # When it is fetched, then its files are there; when one next to a jar is lost, then it is not complete.
-    jars.fetch(group, tmp_path, said)
+    jars.fetch(group, tmp_path, said, sums_of(group, tmp_path))
     start = jars.unpacked(group) / "broker/bin/start"
     assert start.read_bytes() == Path(__file__).read_bytes()
     start.unlink()
@@ -156,7 +192,7 @@ def test_archive_is_fetched_alone_and_unpacked(tmp_path, repository, said, monke
 def test_excluded_jars_are_left_out(tmp_path, repository, said):
     group = Group(name="it", pins=("org.example:water:1.0",), excluded=("org.example:wheel",))
 
-    jars.fetch(group, tmp_path / "jars", said)
+    jars.fetch(group, tmp_path / "jars", said, sums_of(group, tmp_path))
 
     assert {it.name for it in (tmp_path / "jars" / "it").glob("*.jar")} == {"water-1.0.jar", "sluice-1.0.jar"}
 
@@ -165,7 +201,7 @@ def test_unknown_pin_is_named(tmp_path, repository, said):
     group = Group(name="it", pins=("org.example:water:1.0", "org.example:fire:9"))
 
     with pytest.raises(NeedsOperator, match=r"org\.example#fire;9") as caught:
-        jars.fetch(group, tmp_path / "jars", said)
+        jars.fetch(group, tmp_path / "jars", said, {})
 
     assert "water" not in caught.value.message
     assert not (tmp_path / "jars" / "it").exists()
@@ -176,6 +212,6 @@ def test_unreachable_repository_is_told_from_a_wrong_pin(tmp_path, monkeypatch, 
     group = Group(name="it", pins=("org.example:water:1.0",))
 
     with pytest.raises(NotConnected, match="cannot be reached") as caught:
-        jars.fetch(group, tmp_path / "jars", said)
+        jars.fetch(group, tmp_path / "jars", said, {})
 
     assert "network" in caught.value.hint

@@ -17,7 +17,7 @@ from bridge.service import PREFIX as BRIDGE
 from edge.observability.figures import STATES as EDGE_STATES
 from edge.observability.figures import Figures
 from edge.observability.service import PREFIX as EDGE
-from headrace.certificates.expiry import ConnectionMetrics
+from headrace.certificates.files import ConnectionMetrics
 from headrace.console.metrics import HELP as CONSOLE
 from headrace.console.metrics import TABLE_STATES
 from headrace.metrics.collector import names

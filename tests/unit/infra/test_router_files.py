@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configuration.names import SOURCE_NAME
+from headrace.configuration.value_types import SOURCE_NAME
 
 ROUTERS = Path(__file__).parents[3] / "infra" / "router"
 FILES = sorted(ROUTERS.glob("*.conf"))

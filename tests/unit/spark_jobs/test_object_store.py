@@ -1,11 +1,14 @@
 """Several drivers on S3 (L5): what is refused, since it loses commits, and what is a file system of this machine."""
 
+from unittest.mock import MagicMock
+
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import object_store
+from spark_jobs.object_store import log_store
 
 STORE = "spark.delta.logStore.s3a.impl"
 
@@ -26,12 +29,12 @@ def lake(tmp_path):
 
 @pytest.mark.parametrize("root", ["/lake", "file:///lake", "hdfs://names/lake", "abfss://c@a.dfs.core.windows.net/l"])
 def test_file_systems_with_a_safe_default_need_no_setting(root):
-    object_store.check(root, {})
+    log_store.check(root, {})
 
 
 @pytest.mark.parametrize("store", ["S3DynamoDBLogStore", "S3SingleDriverLogStore"])
 def test_on_s3_a_store_that_somebody_has_chosen_is_taken(store):
-    object_store.check("s3a://bucket/lake", {STORE: f"io.delta.storage.{store}"})
+    log_store.check("s3a://bucket/lake", {STORE: f"io.delta.storage.{store}"})
 
 
 @pytest.mark.parametrize(
@@ -44,33 +47,55 @@ def test_on_s3_a_store_that_somebody_has_chosen_is_taken(store):
 )
 def test_on_s3_stores_that_lose_commits_are_refused(given):
     with pytest.raises(ConfigurationError, match="lose a commit") as refused:
-        object_store.check("s3a://bucket/lake", given)
-    assert "headrace jars object-store" in refused.value.hint
+        log_store.check("s3a://bucket/lake", given)
+    assert "make object-store-jars" in refused.value.hint
     assert "S3DynamoDBLogStore" in refused.value.hint
 
 
 def test_on_s3_our_log_store_is_taken_where_it_was_made_and_none_is_named(tmp_path):
     root = "s3a://bucket/lake"
-    assert object_store.settings(root, tmp_path, {}) == {}
+    assert log_store.settings(root, tmp_path, {}) == {}
     (tmp_path / "log-store").mkdir()
-    (tmp_path / "log-store" / "ours.jar").touch()
-    assert object_store.settings(root, tmp_path, {}) == {STORE: object_store.CONDITIONAL}
-    assert object_store.settings(root, tmp_path, {STORE: "another"}) == {}
-    assert object_store.settings("/lake", tmp_path, {}) == {}
-    object_store.check(root, {STORE: object_store.CONDITIONAL})
-    assert [jar.name for jar in object_store.jars(root, tmp_path, {"spark.jars.packages": "mine"})] == ["ours.jar"]
+    (tmp_path / "log-store" / "headrace-log-store.jar").touch()
+    assert log_store.settings(root, tmp_path, {}) == {STORE: log_store.CONDITIONAL}
+    assert log_store.settings(root, tmp_path, {STORE: "another"}) == {}
+    assert log_store.settings("/lake", tmp_path, {}) == {}
+    log_store.check(root, {STORE: log_store.CONDITIONAL})
+    assert [jar.name for jar in log_store.jars(root, tmp_path, {"spark.jars.packages": "mine"})] == [
+        "headrace-log-store.jar"
+    ]
+
+
+class JavaError(Exception):
+    """What py4j returns of an exception in the JVM, as far as it is looked at."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self._target_id, self._gateway_client = "o1", None
+
+
+def test_l52_keys_that_may_not_write_are_named_before_a_load_begins():
+    """L52: each session tried the server by a PUT, and a 403 was a traceback."""
+    text = "java.nio.file.AccessDeniedException: s3a://b/l/scratch/x: PUT 0-byte object: (Status Code: 403)"
+    spark = MagicMock()
+    spark._jvm.headrace.ConditionalLogStore.excludes.side_effect = Py4JJavaError("", JavaError(text))
+
+    with pytest.raises(NeedsOperator, match="403") as refused:
+        log_store.check_server(spark, "s3a://bucket/lake", {STORE: log_store.CONDITIONAL})
+
+    assert "s3a://bucket/lake" in refused.value.message
 
 
 def test_jars_of_an_object_store_are_asked_for_where_they_are_needed(tmp_path, monkeypatch):
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert object_store.jars("/lake", tmp_path, {}) == []
+    assert log_store.jars("/lake", tmp_path, {}) == []
     with pytest.raises(NeedsOperator, match="no jars") as refused:
-        object_store.jars("s3a://bucket/lake", tmp_path, {})
+        log_store.jars("s3a://bucket/lake", tmp_path, {})
     assert "make object-store-jars" in refused.value.hint
-    assert object_store.jars("s3a://bucket/lake", tmp_path, {"spark.jars": "mine.jar"}) == []
+    assert log_store.jars("s3a://bucket/lake", tmp_path, {"spark.jars": "mine.jar"}) == []
     (tmp_path / "object-store").mkdir()
     (tmp_path / "object-store" / "hadoop-aws.jar").touch()
-    assert [jar.name for jar in object_store.jars("s3a://bucket/lake", tmp_path, {})] == ["hadoop-aws.jar"]
+    assert [jar.name for jar in log_store.jars("s3a://bucket/lake", tmp_path, {})] == ["hadoop-aws.jar"]
 
 
 @pytest.mark.parametrize(

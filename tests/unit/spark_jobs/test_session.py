@@ -3,6 +3,8 @@
 import os
 
 import msgspec
+import pytest
+from pyspark import SparkContext, java_gateway
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import session
@@ -33,3 +35,42 @@ def test_a_jvm_has_room_for_the_compiled_code_of_many_tables(tmp_path, monkeypat
     settings = session._launch(lake, str(tmp_path))
 
     assert "-XX:ReservedCodeCacheSize=240m" in settings["spark.driver.extraJavaOptions"].split()
+
+
+class Started(BaseException):
+    """The JVM would be started now."""
+
+
+def test_s9_secrets_are_no_arguments_of_the_jvm(tmp_path, monkeypatch):
+    """S9: keys of [spark.settings] were on the command line, where every user of the machine reads them."""
+    for folder in ("spark", "object-store", "log-store"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jar").touch()
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+    monkeypatch.setenv("OF_A_BUCKET", "THE-OTHER-SECRET")
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    s3a = "spark.hadoop.fs.s3a."
+    settings = {
+        f"{s3a}endpoint": "s3.example",
+        f"{s3a}secret.key": "THE-SECRET",
+        f"{s3a}bucket.lake.anything": "env:OF_A_BUCKET",
+    }
+    given = {
+        "lake": {"root": "s3a://lake/tables"},
+        "kafka": {"bootstrap": "k:9092"},
+        "spark": {"settings": settings},
+        "streams": {"bank": {"sources": ["a/b"]}},
+    }
+    commands = []
+
+    def popen(command, **_):
+        commands.append(command)
+        raise Started
+
+    monkeypatch.setattr(java_gateway, "Popen", popen)
+
+    with pytest.raises(Started):
+        session.session(msgspec.convert(given, LakeFile))
+
+    assert f"{s3a}endpoint=s3.example" in commands[0]
+    assert "SECRET" not in " ".join(commands[0])

@@ -64,3 +64,21 @@ def test_while_kafka_does_not_answer_all_wait_under_their_newest_lease_and_the_r
     clock.now = 10.0
     recovery.turn(0)
     assert (served, recovery.trouble) == ([("a/one", 2)], "")
+
+
+def test_only_the_newest_lease_of_a_source_is_read():
+    """A lane may give a source back under a lease that is over, while the position for the next one is read."""
+    recovery, reader, clock, served, _ = a_recovery()
+    recovery.add("a/one", 2)
+    recovery.add("a/one", 1)
+    recovery.turn(0)
+    assert served == [("a/one", 2)]
+    # nor does it replace the one of which a read failed
+    reader.answers["error"] = NotConnected("no answer")
+    read = reader.read
+    reader.read = lambda sources: (recovery.add("a/one", 1), read(sources))[1]
+    recovery.add("a/one", 2)
+    recovery.turn(0)
+    reader.read, clock.now = read, 10.0
+    recovery.turn(0)
+    assert served == [("a/one", 2)] * 2

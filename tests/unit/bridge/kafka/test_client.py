@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka import client, errors
-from headrace.configuration import kafka_settings
+from headrace.configuration import kafka
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, Retryable
 
@@ -56,4 +56,4 @@ def test_whatever_the_bridge_sets_itself_is_refused_in_the_file(monkeypatch):
     client.admin(plain)
     names = {name for settings in made for name in settings} - {"on_commit"}
     assert len(made) == 8
-    assert {name for name in names if not kafka_settings.refused(name)} == set()
+    assert {name for name in names if not kafka.refused(name)} == set()

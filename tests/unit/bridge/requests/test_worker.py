@@ -6,7 +6,7 @@ from bridge.model.delivery import Accept, Reject, Release
 from bridge.requests import worker as module
 from bridge.requests.worker import RequestWorker
 from headrace.configuration.bridge import Kafka
-from headrace.configuration.requests import Topics
+from headrace.configuration.sections import Topics
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.requests.message import Content, decode_part, encode, new_request, parts
 

@@ -3,7 +3,7 @@
 import random
 from types import SimpleNamespace
 
-from bridge.kafka.client import KafkaError
+from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
 from bridge.model.position_text import parse
 from bridge.model.route import SourceRoute
@@ -154,13 +154,13 @@ class Admin:
 def taken_over(monkeypatch, ends, **held):
     """Return what sources go on with, each in the partition that its name is."""
     monkeypatch.setattr(survey, "records", lambda *_: iter(()))
-    monkeypatch.setattr(survey.OffsetSpec, "latest", lambda: LATEST)
+    monkeypatch.setattr(OffsetSpec, "latest", lambda: LATEST)
     routes = {f"a/{n}": SourceRoute(f"a/{n}", "s", (number(n),), None, "s", "", "s.withheld") for n in held}
     found = {
         f"a/{n}": Committed(Position(1, 9, 0), "", "", {("s", number(n)): 5}, withheld) for n, withheld in held.items()
     }
     ends = {("s.withheld", number(n)): each for n, each in ends.items()}
-    changed = known_withheld(None, Admin(ends), routes, found)
+    changed = known_withheld(object(), Admin(ends), routes, found)
     return {source[2:]: each for source, each in (found | changed).items()}
 
 

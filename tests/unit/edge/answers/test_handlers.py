@@ -30,9 +30,14 @@ def config(folder, **requests):
     return msgspec.convert(given, EdgeFile)
 
 
+def never():
+    """Stand in for the edge's checkpoint where no request needs it."""
+    raise AssertionError("the checkpoint was read")
+
+
 @pytest.fixture
 def answer(tmp_path):
-    service = request_service(config(tmp_path), EdgeService(SOURCE, Figures(), lambda: "a/b/c"))
+    service = request_service(config(tmp_path), EdgeService(SOURCE, Figures(), lambda: "a/b/c"), never)
 
     def ask(kind, **arguments):
         service.receive(encode(new_request(SOURCE, kind, "ann", 60, arguments)))
@@ -136,4 +141,4 @@ def test_a_forged_verification_is_refused(answer, arguments, words):
 
 
 def test_an_edge_whose_file_allows_nothing_receives_nothing(tmp_path):
-    assert request_service(config(tmp_path, allow=[]), EdgeService(SOURCE, Figures(), str)) is None
+    assert request_service(config(tmp_path, allow=[]), EdgeService(SOURCE, Figures(), str), never) is None

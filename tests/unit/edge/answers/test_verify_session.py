@@ -8,12 +8,14 @@ import pytest
 from edge.answers import verify_session
 from edge.answers.verify import of_policy
 from edge.answers.verify_session import Verification
+from edge.mysql.checkpoint import MysqlCheckpoint, place
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
+from headrace.position import Position
 from headrace.verify import canonical, contract, ranges
 from headrace.verify.canonical import SilverType, SourceType
 from headrace.verify.contract import ComparedColumn, ComparedTable
-from headrace.verify.engine import SourceTable
+from headrace.verify.engine import Place, SourceTable
 from headrace.verify.postgres.side import PostgresSide
 from tests.waiting import eventually
 
@@ -29,6 +31,10 @@ class SourceStub:
     def __init__(self):
         self.statements, self.kept = [], 0
         self.problem = None
+        self.checkpoint = None
+
+    def idle_since(self, _commit):
+        return False
 
     def tables(self):
         columns = {"id": SourceType(name="int8"), "salary": SourceType(name="text")}
@@ -69,7 +75,8 @@ def session(database):
         "interconnect": {"url": "amqp://h:1"},
         "state": {"folder": "state"},
     }
-    made = Verification("0" * 16, "ann", "postgresql", connect, of_policy(msgspec.convert(given, EdgeFile)))
+    leaving = of_policy(msgspec.convert(given, EdgeFile))
+    made = Verification("0" * 16, "ann", "postgresql", connect, leaving, checkpoint=lambda: database.checkpoint)
     assert made.ask(0, contract.Open(placed=False), 30).state == "done"
     yield made
     made.end()
@@ -123,3 +130,28 @@ def test_the_database_is_asked_for_something_while_nobody_asks_for_a_step(monkey
     database.problem = NotConnected("the server ended the connection")
     eventually(lambda: session.is_over, saying="a snapshot that is lost ends the session")
     assert not session.has_answer(3)
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "acknowledged", "spooled", "expected"),
+    [
+        ((7, 900), (7, 300), None, True),
+        ((8, 4), (7, 300), None, True),
+        # Not read up to the snapshot, more than the lake has, or not acknowledged yet.
+        ((7, 899), (7, 300), None, False),
+        ((7, 900), (7, 301), None, False),
+        ((7, 900), (7, 300), (7, 350), False),
+    ],
+)
+def test_an_edge_that_has_read_its_log_answers_for_a_source_at_rest(
+    session, database, confirmed, acknowledged, spooled, expected
+):
+    """M11: the log was listed, and after 2,000 events of whatever table a source at rest was none."""
+    database.place = Place(place(7, 900), "binlog.000007:900")
+    database.checkpoint = MysqlCheckpoint(
+        source="a/b", stage="made", acknowledged=str(Position(7, place(*acknowledged), 2)), engine="mysql", gtids="",
+        file=f"binlog.{confirmed[0]:06}", offset=confirmed[1], server_id=1, server="x",
+        spooled=str(Position(7, place(*spooled), 0)) if spooled else "",
+    )  # fmt: skip
+
+    assert session.ask(1, contract.Idle(commit=place(7, 300)), 30).result is expected

@@ -12,7 +12,7 @@ from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.position import Position
 
@@ -140,7 +140,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     tables = TableCache(
         connector=engine,
         source="jakarta/bank",
-        chosen=Chosen([], [], policy),
+        chosen=options.get("chosen") or Chosen([], [], policy),
         policy=policy,
         records=records,
         charset_of=CHARSETS.__getitem__,

@@ -129,7 +129,8 @@ def test_nanoseconds_that_do_not_fit_into_64_bits_stop_the_source():
 
 
 OTHERS = (
-    Column("id", 3, unsigned=False), Column("one", 16, b"\x01\x00"), Column("ten", 16, b"\x02\x01"), Column("y", 13),
+    Column("id", 3, unsigned=False), Column("one", 16, b"\x01\x00"), Column("ten", 16, b"\x02\x01"),
+    Column("y", 13, unsigned=True),
     Column("at", 17, b"\x00"), Column("g", 255, b"\x04"), Column("u", 3, unsigned=True),
 )  # fmt: skip
 POINT = b"\1\1\0\0\0" + b"\0" * 16

@@ -1,11 +1,14 @@
 """The binlog decoder against events built by hand: MySQL's, of which no server runs here, and both engines' refusals."""
 
 import json
+import struct
 
 import pytest
 import zstandard
 
-from headrace.configuration.policy import ColumnRule, Policy
+from edge.mysql.table_cache import Chosen
+from edge.records.column_policy import Policy as ColumnPolicy
+from headrace.configuration.edge import ColumnRule, Policy
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,
@@ -165,6 +168,32 @@ def test_what_is_no_log_is_corrupt_and_adds_nothing(events, engine):
     with pytest.raises(CorruptInput, match=r"binlog\.00000"):
         feed(made, *events)
     assert not [value for value in batcher.values if b'"op"' in value]
+
+
+@pytest.mark.parametrize("engine", ["mysql", "mariadb"])
+def test_a_year_has_a_sign_of_its_own_among_those_of_numbers(engine):
+    """N1: the log has a bit for each YEAR, which is unsigned; without it the columns behind it had their neighbours' signs."""
+    made, batcher = decoder(engine)
+    year = Column("year", 13, unsigned=True)
+    columns = [ID, year, Column("small", 3, unsigned=False), Column("large", 3, unsigned=True)]
+    columns += [Column(f"c{number}", 1, unsigned=number % 2 == 0) for number in range(5)]
+    image = b"\0\0" + struct.pack("<iBiI5B", 1, 126, -7, 4_000_000_007, *[200] * 5)
+    begin = mysql_gtid(1, 200) if engine == "mysql" else mariadb_gtid(1, 200)
+
+    feed(made, rotate(), begin, query("BEGIN", 250), table_map(*columns), rows(23, 9, image), xid(500))
+
+    assert list(changes(batcher)[0]["after"].values()) == [1, 2026, -7, 4_000_000_007, 200, -56, 200, -56, 200]
+
+
+def test_of_a_table_that_is_not_captured_nothing_but_its_names_is_read():
+    """N1: its description was decoded, and stopped the source where that failed."""
+    made, batcher = decoder(chosen=Chosen(["shop"], [], ColumnPolicy(Policy())))
+    odd = event(19, (21).to_bytes(6, "little") + b"\1\0" + b"\4bank\0\4gone\0" + b"\xff" * 9)
+
+    feed(made, rotate(), *transaction(odd, rows(30, 2, ANA)))
+
+    assert batcher.values == []
+    assert made.passed == 7 << 32 | 500
 
 
 def test_unknown_event_is_passed_over_when_the_log_says_so():

@@ -5,7 +5,7 @@ import pytest
 from edge.mysql.retirement import concerned
 from edge.mysql.table_cache import Chosen
 from edge.records.column_policy import Policy
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import Policy as Section
 
 CHOSEN = Chosen(["bank"], [], Policy(Section()))
 

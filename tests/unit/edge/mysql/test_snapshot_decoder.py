@@ -17,7 +17,7 @@ from edge.records.column_policy import Policy
 from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.ports import Chunk
 from headrace.batch import decode
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position

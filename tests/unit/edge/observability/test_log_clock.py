@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.observability.log_clock import LogClock
+from edge.observability.clocks import LogClock
 
 
 class Hand:

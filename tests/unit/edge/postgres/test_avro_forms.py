@@ -6,7 +6,7 @@ import pytest
 
 from edge.postgres.types import OIDS
 from headrace.errors import NeedsOperator
-from headrace.schemas.avro_json.records import Records
+from headrace.schemas.avro_json.envelope import Records
 from tests.avro_reading import read
 from tests.unit.edge.postgres.messages import (
     END,

@@ -3,8 +3,8 @@
 import pytest
 
 from edge.records.column_policy import Policy
-from headrace.configuration.policy import ColumnRule
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.secret import Secret
 from headrace.position import Position
 from tests.unit.edge.postgres.messages import (

@@ -6,9 +6,8 @@ import pytest
 from bridge.model.chain import Next, judge
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.record_settings import RecordSettings, fingerprint
-from headrace.configuration.edge import EdgeFile
+from headrace.configuration.edge import ColumnRule, EdgeFile, Policy
 from headrace.configuration.load import load
-from headrace.configuration.policy import ColumnRule, Policy
 from headrace.position import Position
 from tests.unit.edge.mysql.events import decoder, feed, query, rotate, rows, xid
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, mysql_gtid

@@ -6,8 +6,8 @@ import hmac
 import pytest
 
 from edge.records.column_policy import LeftOut, Policy, PolicyTable, unused_words
-from headrace.configuration.policy import ColumnRule
-from headrace.configuration.policy import Policy as Section
+from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import Policy as Section
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 

@@ -6,7 +6,7 @@ import pytest
 
 from edge.records.column_policy import Policy as ColumnPolicy
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.policy import ColumnRule, Policy
+from headrace.configuration.edge import ColumnRule, Policy
 from headrace.errors import NotConnected
 from tests.unit.edge.mysql import events
 from tests.unit.edge.mysql.test_decoder import ANA, ID, NAME, mysql_gtid, query, rows, table_map, xid

@@ -12,7 +12,7 @@ from headrace.amqp.connection import Connection
 from headrace.amqp.errors import Role
 from headrace.amqp.links import Accept, Decoder, Reject, Release, settle
 from headrace.amqp.transport import Condition, Delivery, Message
-from headrace.configuration.tls import Client
+from headrace.configuration.sections import Client
 from headrace.errors import NeedsOperator, NotConnected
 from tests.amqp_peer import Listener
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.amqp.errors import Reasons, Role, shown
-from headrace.configuration.tls import Client
+from headrace.configuration.sections import Client
 from headrace.errors import NeedsOperator, NotConnected
 
 URL = "amqps://router:5671"

@@ -7,8 +7,8 @@ import pytest
 
 from edge.observability.figures import Figures
 from headrace.certificates.authority import Authority
-from headrace.certificates.expiry import Expiry
-from headrace.configuration.tls import Certificates
+from headrace.certificates.files import Expiry
+from headrace.configuration.sections import Certificates
 
 DAY = 86_400
 

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.certificates.authority import Authority
 from headrace.certificates.files import examine, stamp
-from headrace.configuration.tls import Certificates
+from headrace.configuration.sections import Certificates
 from headrace.errors import ConfigurationError
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
-from headrace.requests.collect import Answered, Collector
+from headrace.requests.asking import Answered, Collector
 from headrace.requests.message import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,

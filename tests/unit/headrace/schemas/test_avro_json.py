@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
 from headrace.schemas.avro_json import rows as avro_rows
-from headrace.schemas.avro_json.records import Records, UnknownSchema
+from headrace.schemas.avro_json.envelope import Records, UnknownSchema
 from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
 
@@ -189,7 +189,7 @@ def test_an_id_that_a_registry_gave_to_another_table_is_refused():
 
 def test_spark_executors_need_nothing_but_the_standard_library():
     code = (
-        "import sys, headrace.schemas.avro_json.records\n"
+        "import sys, headrace.schemas.avro_json.envelope\n"
         "print([n for n in ('msgspec', 'pyspark', 'edge') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

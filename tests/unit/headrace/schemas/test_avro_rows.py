@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.schemas.avro_json import rows as avro_rows
 from headrace.schemas.avro_json import rows_compiled
-from headrace.schemas.avro_json.records import Records, reader_of
+from headrace.schemas.avro_json.envelope import Records, reader_of
 from tests.unit.headrace.schemas.test_avro_json import NO_NAME, OF_POSTGRESQL, column, written
 
 COLUMNS = [

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.schema import Column, TableSchema
-from headrace.schemas import connect, connect_types, json_schema, sql
-from headrace.schemas.printed import printed
+from headrace.schemas import connect, connect_types
+from headrace.schemas.printed import create_table, of_column, printed
 
 
 def table(*columns: Column, key=("id",)) -> TableSchema:
@@ -96,13 +96,13 @@ def test_connects_envelope_has_debeziums_names_and_rows_whose_key_alone_is_requi
 )
 def test_a_columns_type_is_that_of_its_records_and_in_sql_that_of_the_source(declared, kind, of_json, of_sql):
     assert connect_types.type_of(declared) == kind
-    assert json_schema.of_column(declared, required=False) == of_json
-    assert f'"c" {of_sql},\n' in sql.create_table(table(ID, declared))
+    assert of_column(declared, required=False) == of_json
+    assert f'"c" {of_sql},\n' in create_table(table(ID, declared))
 
 
 def test_sql_quotes_names_and_has_the_key_in_key_order():
     columns = (Column(name='a "b"', type_name="int4", position=1), Column(name="Ü", type_name="text", position=2))
-    assert sql.create_table(table(*columns, key=("Ü", 'a "b"'))) == (
+    assert create_table(table(*columns, key=("Ü", 'a "b"'))) == (
         'create table "public"."accounts" (\n    "a ""b""" integer not null,\n    "Ü" text not null,\n'
         '    primary key ("Ü", "a ""b""")\n);'
     )

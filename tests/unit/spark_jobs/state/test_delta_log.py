@@ -98,3 +98,20 @@ def test_log_whose_beginning_is_cleaned_away_is_read_as_far_as_it_goes(tmp_path)
     assert delta_log.first_after(None, tmp_path.as_uri(), 9) is None
     # a commit that is gone was made long ago
     assert delta_log.first_after(None, tmp_path.as_uri(), 3) == datetime.fromtimestamp(0, UTC)
+
+
+def test_l37_a_table_without_a_version_was_not_only_maintained_since_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(delta_log.storage, "is_local", lambda *_: True)
+    # given a table that was made again, or put back from an older copy: its versions end before the one that was read
+    for version in range(3):
+        commit(tmp_path, version, operation="WRITE", txnId=f"id-{version}")
+    commit(tmp_path, 3, operation="OPTIMIZE", txnId="id-3")
+    folder, url = str(tmp_path), tmp_path.as_uri()
+    assert delta_log.maintained(None, url, 5000) is None
+    assert not delta_log.local_only_maintained(folder, 5000)
+    # and one that has the version by another commit
+    assert delta_log.local_only_maintained(folder, 2, commit="id-2")
+    assert not delta_log.local_only_maintained(folder, 2, commit="another")
+    # and one whose version is from an earlier release, which noted no commit
+    assert delta_log.local_only_maintained(folder, 2)
+    assert [delta_log.commit_id(None, url, version) for version in (2, 9)] == ["id-2", None]

@@ -1,0 +1,116 @@
+"""Whether a server's log has the changes of what is captured, and whether what is captured is there.
+
+Guarantees that nothing is changed. A server may keep databases out of its log, and a replica what it applies; a copy of their
+tables would succeed, and nothing would follow it. Called by `init`, when a connection begins, and by the doctor.
+"""
+
+import logging
+from contextlib import suppress
+from typing import NamedTuple
+
+from edge.mysql.checks import SHOW_REPLICAS, log_status
+from edge.mysql.connection import Database
+from edge.mysql.table_cache import SYSTEM
+from headrace.configuration.edge import Mysql
+from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
+
+
+class Gap(NamedTuple):
+    """Changes that the log lacks."""
+
+    what: str
+    hint: str
+    #: Whether they are certainly of what is captured: of databases that the edge's file names.
+    is_named: bool
+
+
+def check_logged(database: Database, names: Mysql, *, new: bool) -> None:
+    """Raise NeedsOperator where the log lacks changes that are captured.
+
+    Of a source that is not `new`, only where it is certain; what may be so is a warning in the log.
+    """
+    for gap in gaps(database, names):
+        if new or gap.is_named:
+            raise NeedsOperator(f"the server's log lacks changes that are captured: {gap.what}", hint=gap.hint)
+        _log.warning("the server's log may lack changes that are captured: %s. %s", gap.what, gap.hint)
+
+
+def gaps(database: Database, names: Mysql) -> list[Gap]:
+    """Return what the log lacks of what is captured."""
+    found = []
+    status = log_status(database)
+    only, ignored = (_listed(status.get(name)) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"))
+    named = {name.partition(".")[0] for name in names.tables} or set(names.databases)
+    captured = named or databases(database)
+    if out := sorted(captured - only if only else captured & ignored):
+        setting = (
+            f"binlog_do_db = {','.join(sorted(only))}" if only else f"binlog_ignore_db = {','.join(sorted(ignored))}"
+        )
+        found.append(
+            Gap(
+                f"{setting} keeps {_shown(out)} out of it",
+                "Take the setting out of the server's configuration and restart it, or name those databases alone that its log "
+                "has in the source's databases.",
+                bool(named),
+            )
+        )
+    if (database.variable("log_slave_updates") or "").upper() in {"OFF", "0"} and _is_replica(database):
+        found.append(
+            Gap(
+                "it is a replica with log_slave_updates = OFF, so what it applies is not in its own log",
+                "Set log_slave_updates = ON in its configuration and restart it, or capture the server that it replicates.",
+                False,
+            )
+        )
+    return found
+
+
+def databases(database: Database) -> set[str]:
+    """Return the databases that the user may see, without the server's own."""
+    return {str(name) for (name,) in database.rows("select schema_name from information_schema.schemata")} - set(SYSTEM)
+
+
+def unmatched(database: Database, names: Mysql) -> list[str]:
+    """Return what the edge's file names and the user does not see in the server, a line each."""
+    if not (names.databases or names.tables):
+        return []
+    there = databases(database)
+    lines = []
+    if not names.tables:
+        lines = [_line("database", name, there) for name in names.databases if name not in there]
+    for name in names.tables:
+        of, _, table = name.partition(".")
+        if of not in there:
+            lines.append(_line("database", of, there))
+            continue
+        rows = database.rows("select table_name from information_schema.tables where table_schema = %s", of)
+        tables = {str(found) for (found,) in rows}
+        if table not in tables:
+            lines.append(_line("table", name, {f"{of}.{found}" for found in tables}))
+    return list(dict.fromkeys(lines))
+
+
+def _line(kind: str, name: str, there: set[str]) -> str:
+    alike = sorted(found for found in there if found.lower() == name.lower())
+    if alike:
+        return f"there is no {kind} {name}, but {_shown(alike)}: names are compared exactly"
+    return f"there is no {kind} {name}, or the edge's user may not see it"
+
+
+def _is_replica(database: Database) -> bool:
+    if database.is_mariadb:
+        # A user with the documented privileges may not see more than whether a replica runs.
+        with suppress(NeedsOperator):
+            return bool(database.rows("show all slaves status"))
+        return any(int(count) > 0 for _, count in database.rows("show global status like 'Slaves_running'"))
+    return bool(database.rows("show replica status" if database.release >= SHOW_REPLICAS else "show slave status"))
+
+
+def _listed(setting: object) -> set[str]:
+    return {name.strip() for name in str(setting or "").split(",") if name.strip()}
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

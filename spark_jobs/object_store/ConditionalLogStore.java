@@ -1,0 +1,131 @@
+package headrace;
+
+import io.delta.storage.S3SingleDriverLogStore;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.util.Arrays;
+import java.util.Iterator;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.s3a.AWSServiceIOException;
+import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
+
+/**
+ * Delta's log on S3 for several drivers: a commit's file is put only where there is none (If-None-Match), which S3 decides.
+ *
+ * A request that is repeated because its answer was lost meets its own file: a file with the same bytes is this commit's own, as
+ * every commit has a number of its own in it. Compiled by infra/release/java_build.py.
+ */
+public class ConditionalLogStore extends S3SingleDriverLogStore {
+    private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";
+    private static final int CONFLICT = 409;
+    private static final int PRECONDITION_FAILED = 412;
+    private static final int TRIES = 20;
+
+    public ConditionalLogStore(Configuration configuration) {
+        super(configuration);
+    }
+
+    public void write(Path path, Iterator actions, Boolean overwrite, Configuration configuration) throws IOException {
+        ByteArrayOutputStream lines = new ByteArrayOutputStream();
+        while (actions.hasNext()) {
+            lines.write(((String) actions.next()).getBytes(StandardCharsets.UTF_8));
+            lines.write('\n');
+        }
+        byte[] content = lines.toByteArray();
+        FileSystem system = path.getFileSystem(configuration);
+        if (overwrite.booleanValue()) {
+            put(system, path, content, false);
+        } else {
+            putIfAbsent(system, path, content);
+        }
+    }
+
+    /** Say whether the store refuses to put a second file where one is: without it commits of several drivers would be lost. */
+    public static boolean excludes(String place, Configuration configuration) throws IOException {
+        Path path = new Path(place);
+        FileSystem system = path.getFileSystem(configuration);
+        try {
+            put(system, path, new byte[] {'1'}, true);
+            try {
+                put(system, path, new byte[] {'2'}, true);
+            } catch (IOException refused) {
+                return exists(refused);
+            }
+            return false;
+        } finally {
+            system.delete(path, false);
+        }
+    }
+
+    private static void putIfAbsent(FileSystem system, Path path, byte[] content) throws IOException {
+        for (int tries = 1; true; tries++) {
+            try {
+                put(system, path, content, true);
+                return;
+            } catch (IOException refused) {
+                if (exists(refused)) {
+                    if (Arrays.equals(content, read(system, path))) {
+                        return;
+                    }
+                    throw new FileAlreadyExistsException(path.toString());
+                }
+                // Another one puts this file right now: S3 asks for another try, which finds that one's file or none.
+                if (!(status(refused) == CONFLICT && tries < TRIES)) {
+                    throw refused;
+                }
+            }
+        }
+    }
+
+    private static void put(FileSystem system, Path path, byte[] content, boolean ifAbsent) throws IOException {
+        FSDataOutputStreamBuilder builder = system.createFile(path);
+        builder.overwrite(true);
+        builder.recursive();
+        if (ifAbsent) {
+            builder.must(CONDITIONAL, true);
+        }
+        FSDataOutputStream out = (FSDataOutputStream) builder.build();
+        boolean written = false;
+        try {
+            out.write(content);
+            written = true;
+        } finally {
+            if (!written) {
+                // To close it would put what there is.
+                out.abort();
+            }
+        }
+        out.close();
+    }
+
+    private static byte[] read(FileSystem system, Path path) throws IOException {
+        InputStream in = system.open(path);
+        try {
+            ByteArrayOutputStream found = new ByteArrayOutputStream();
+            byte[] part = new byte[65536];
+            for (int count = in.read(part); count >= 0; count = in.read(part)) {
+                found.write(part, 0, count);
+            }
+            return found.toByteArray();
+        } finally {
+            in.close();
+        }
+    }
+
+    private static boolean exists(IOException refused) {
+        return refused instanceof RemoteFileChangedException
+            || refused instanceof org.apache.hadoop.fs.FileAlreadyExistsException
+            || status(refused) == PRECONDITION_FAILED;
+    }
+
+    private static int status(IOException refused) {
+        return refused instanceof AWSServiceIOException ? ((AWSServiceIOException) refused).statusCode() : 0;
+    }
+}

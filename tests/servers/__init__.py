@@ -1,0 +1,1 @@
+"""Servers that only tests start, and the jars that only tests need."""

@@ -1,0 +1,33 @@
+"""Fixtures: a MySQL 9.7 server shared by the session, fresh databases in it, and edges that capture them."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fix_interconnect import Interconnect
+from tests.fix_mariadb import QUICK, MariadbDatabase, MariadbEdge, with_table
+from tests.fix_stack import served
+from tests.servers.mysql97 import Mysql97
+
+
+@pytest.fixture(scope="session")
+def mysql97_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mysql97]:
+    """Yield a running server, shared by the session: do not stop it. Its log leaves out a database `unlogged`."""
+    settings = QUICK | {"binlog-ignore-db": "unlogged"}
+    yield from served(Mysql97(tmp_path_factory.mktemp("mysql97"), settings=settings))
+
+
+@pytest.fixture
+def mysql97(mysql97_server: Mysql97) -> Iterator[MariadbDatabase]:
+    """Yield a fresh database of that server, with a table `t`."""
+    yield from with_table(mysql97_server)
+
+
+@pytest.fixture
+def mysql97_edge(
+    maria_edges: Callable[..., MariadbEdge], mysql97: MariadbDatabase, interconnect: Interconnect
+) -> MariadbEdge:
+    """Return an initialised edge of that database, towards a far side that accepts."""
+    edge = maria_edges(mysql97, interconnect.url)
+    edge.init()
+    return edge

@@ -1,0 +1,15 @@
+"""The stream of a real MySQL 9.7."""
+
+from tests.fix_edge import arrive
+
+
+def test_changes_of_every_kind_arrive(mysql97_edge, mysql97, interconnect):
+    with mysql97_edge.running():
+        mysql97.execute("insert into t values (1, 'Ana'), (2, 'Budi')")
+        mysql97.execute("update t set note = 'Citra' where id = 2")
+        mysql97.execute("delete from t where id = 1")
+        mysql97.execute("truncate table t")
+        arrive(interconnect, 5)
+
+    assert [change["op"] for change in interconnect.changes] == ["c", "c", "u", "d", "t"]
+    assert interconnect.changes[2]["after"] == {"id": 2, "note": "Citra"}

@@ -1,0 +1,175 @@
+"""Positions of many sources in few requests: what only one of them needs is waited for by nobody else."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.group.recovery import Recovery
+from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
+from bridge.model.position_text import position_text
+from bridge.model.route import SourceRoute
+from bridge.positions import read as read_module
+from bridge.positions.read import Positions
+from headrace.errors import NeedsOperator, NotConnected
+from headrace.position import Position
+
+KNOWN, NEW, OTHER = [f"a/s{n}" for n in range(4)], "a/new", "a/other"
+AT = Position(7, 5, 0)
+NO_LEADER, NO_PARTITION, EMPTY, NO_ANSWER = "no leader", "no partition", "empty", "no answer"
+
+
+class Cluster:
+    """A group that has positions of four sources; the partition of a fifth, which has none, is in a state of its own."""
+
+    def __init__(self, monkeypatch, partition=EMPTY):
+        self.partition = partition
+        self.asked = []
+        self.error = None
+        self.ended = []
+        self.routes = {source: SourceRoute(source, "bank", (n,)) for n, source in enumerate([*KNOWN, NEW, OTHER])}
+        self.held = {("bank", n): position_text(source, AT, "host/1/aa/b2") for n, source in enumerate(KNOWN)}
+        monkeypatch.setattr(read_module, "consumer", lambda *_: self)
+        monkeypatch.setattr("bridge.kafka.entries.consumer", lambda *_: self)
+        monkeypatch.setattr("bridge.kafka.entries.uncommitted_consumer", lambda *_: self)
+
+    def list_topics(self, topic=None, timeout=None):
+        self.asked.append("topics")
+        leader = {NO_LEADER: -1}.get(self.partition, 1)
+        partitions = {n: SimpleNamespace(leader=1) for n in range(6)} | {4: SimpleNamespace(leader=leader)}
+        if self.partition == NO_PARTITION:
+            del partitions[4]
+        return SimpleNamespace(topics={"bank": SimpleNamespace(error=None, partitions=partitions)})
+
+    def committed(self, places, timeout=None):
+        self.asked.append("committed")
+        if self.error is not None and len(places) > self.error[1]:
+            raise KafkaException(KafkaError(self.error[0]))
+        return [
+            SimpleNamespace(
+                topic=each.topic,
+                partition=each.partition,
+                offset=9 if (each.topic, each.partition) in self.held else -1001,
+                metadata=self.held.get((each.topic, each.partition)),
+                error=None,
+            )
+            for each in places
+        ]
+
+    def list_offsets(self, asked, request_timeout=None, **_):
+        self.asked.append("offsets")
+        return {place: self._end(place, first=spec is OffsetSpec.earliest()) for place, spec in asked.items()}
+
+    def _end(self, place, *, first):
+        def result():
+            if self.partition == NO_ANSWER and place.partition == 4:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return SimpleNamespace(offset=0 if first or place.partition == 5 or self.partition == EMPTY else 7)
+
+        return SimpleNamespace(result=result)
+
+    def list_consumer_groups(self, request_timeout=None):
+        self.asked.append("groups")
+        return SimpleNamespace(result=lambda: SimpleNamespace(errors=[], valid=[]))
+
+    def close(self):
+        pass
+
+    def end(self, group, places):
+        self.ended.append(places)
+
+    def positions(self, *, searches):
+        return Positions(None, self, "g", self.routes, self, searches=searches)
+
+
+def recoveries(cluster):
+    """Return what a bridge has: a recovery that reads the group, and one that searches; with what they found."""
+    first, second = (Recovery(cluster.positions(searches=searches)) for searches in (False, True))
+    served, unreadable = {}, {}
+    first.search = second.add
+    for each in (first, second):
+        each.serve = lambda source, _lease, committed: served.update({source: committed})
+        each.unreadable = lambda source, _lease, error: unreadable.update({source: error})
+    for source in cluster.routes:
+        first.add(source, 1)
+    return first, second, served, unreadable
+
+
+@pytest.mark.parametrize("partition", [NO_LEADER, NO_PARTITION, NO_ANSWER])
+def test_a_partition_that_cannot_be_read_is_its_sources_affair_alone(monkeypatch, partition):
+    """K2: nobody was served as long as one due source had no position and its partition no leader."""
+    cluster = Cluster(monkeypatch, partition)
+    first, second, served, unreadable = recoveries(cluster)
+    first.turn(0)
+    # before anything else is asked for: what may take long is another recovery's
+    assert {source: each.position for source, each in served.items()} == dict.fromkeys(KNOWN, AT)
+    assert cluster.asked == ["topics", "committed", "committed"]
+    second.turn(0)
+    assert served.keys() == {*KNOWN, OTHER}
+    assert served[OTHER].offsets == {("bank", 5): 0}
+    assert isinstance(unreadable.pop(NEW), NeedsOperator if partition == NO_PARTITION else NotConnected)
+    assert (unreadable, first.trouble, second.trouble) == ({}, "", "")
+
+
+def test_transactions_of_others_are_ended_only_where_they_hold_positions_back(monkeypatch):
+    """K2: any partition without a leader had healthy lanes of former owners fenced, every 15 seconds."""
+    cluster = Cluster(monkeypatch, NO_LEADER)
+    first, second, _, _ = recoveries(cluster)
+    first.turn(0)
+    second.turn(0)
+    assert cluster.ended == []
+    cluster.error = (KafkaError._TIMED_OUT, 0)
+    with pytest.raises(NotConnected):
+        cluster.positions(searches=False).read(KNOWN[:1])
+    assert cluster.ended == []
+    # the first look, at what may still change, is answered
+    reader = cluster.positions(searches=False)
+    cluster.error = None
+    reader.read(KNOWN[:1])
+    cluster.error = (KafkaError._TIMED_OUT, 0)
+    with pytest.raises(NotConnected):
+        reader.read(KNOWN[:1])
+    assert cluster.ended == [{("bank", 0)}]
+
+
+def test_after_a_failure_fewer_are_read_at_once_so_that_one_holds_up_no_other_for_ever(monkeypatch):
+    """K2: one position that an open transaction holds back kept 249 others waiting."""
+    cluster = Cluster(monkeypatch)
+    clock = SimpleNamespace(now=0.0)
+    reader = cluster.positions(searches=False)
+    reader.read(KNOWN[:1])
+    recovery, served = Recovery(reader, lambda: clock.now), []
+    recovery.serve = lambda source, _lease, _committed: served.append(source)
+    for source in KNOWN:
+        recovery.add(source, 1)
+    cluster.error = (KafkaError._TIMED_OUT, 1)
+    for _ in range(8):
+        recovery.turn(0)
+        clock.now += 10
+    assert sorted(served) == KNOWN
+
+
+def test_a_read_asks_for_former_groups_only_where_a_source_has_no_position(monkeypatch):
+    """K5: with a listed broker down, asking for groups of release 0.1 took 10 s of each read."""
+    cluster = Cluster(monkeypatch)
+    reader = cluster.positions(searches=True)
+    reader.read(KNOWN)
+    assert "groups" not in cluster.asked
+    reader.read([NEW])
+    assert cluster.asked.count("groups") == 1
+
+
+def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
+    """K5: each source without position was asked for in its own requests."""
+    cluster = Cluster(monkeypatch)
+    first, second, served, _ = recoveries(cluster)
+    first.turn(0)
+    second.turn(0)
+    assert served.keys() == cluster.routes.keys()
+    few = len(cluster.asked)
+    cluster.asked.clear()
+    cluster.routes = {f"a/n{n}": SourceRoute(f"a/n{n}", "bank", (5,)) for n in range(200)}
+    first, second, served, _ = recoveries(cluster)
+    first.turn(0)
+    second.turn(0)
+    assert served.keys() == cluster.routes.keys()
+    assert len(cluster.asked) == few

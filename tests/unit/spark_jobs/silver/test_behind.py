@@ -1,0 +1,106 @@
+"""Which tables a load takes up, and from where: those that are behind their stream go on from their own positions."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
+from spark_jobs.bronze.increment import Since
+from spark_jobs.silver import behind, load, table_task
+from spark_jobs.silver.profiles import BatchProfile
+from spark_jobs.silver.schema_versions import SchemaRecord
+from spark_jobs.state.published_rows import Published, Table
+
+J, L, T, OTHER = "jakarta/bank", "london/bank", "public.t", "public.o"
+
+
+class Stream:
+    """A stream's section in the lake's file."""
+
+    history, deletes, on_incompatible, on_unsupported, tables = False, "hard", "stop", "stop", {}
+
+    def history_of(self, name):
+        return None
+
+    def marks_deleted(self, name):
+        return False
+
+    nulls_unsupported = rebuilds = marks_deleted
+
+
+LAKE = SimpleNamespace(root="/lake", stream=lambda name: Stream())
+
+
+def position(number):
+    return f"692010c0/{number:016x}/00000000"
+
+
+def schema_record(number, mark="false", table=T):
+    schema, _, name = table.partition(".")
+    column = {"name": "id", "typeName": "int8", "length": None, "scale": None, "position": 1, "optional": False}
+    source = {"name": J, "schema": schema, "table": name, "snapshot": mark, "position": position(number)}
+    change = {"type": "CREATE", "id": "x", "table": {"primaryKeyColumnNames": ["id"], "columns": [column]}}
+    text = json.dumps(
+        {"databaseName": "b", "schemaName": schema, "ddl": None, "source": source, "tableChanges": [change]}
+    )
+    return SchemaRecord(
+        source=J,
+        table=table,
+        position=position(number),
+        value=text,
+        schema=TableSchema.parse(text),
+        mark=copy_mark(text),
+    )
+
+
+def published(table):
+    """A stream at position 500, one of whose tables is as given."""
+    other = Table(table=OTHER, version=9, positions={J: position(500), L: position(500)}, keyed=True, since=1)
+    return Published(
+        stream="bank",
+        load=40,
+        bronze_version=50,
+        bronze_done=50,
+        positions={J: position(500), L: position(500)},
+        tables={T: table, OTHER: other},
+    )
+
+
+def of_records(*records):
+    return BatchProfile(
+        high={J: position(600), L: position(500)}, seen=[], committed_ms={}, beyond={}, records=list(records)
+    )
+
+
+@pytest.mark.parametrize("mark", [COPY_BEGINS, COPY_ENDS])
+def test_l36_the_mark_of_a_copy_of_a_stopped_table_has_it_tried_again_from_its_own_positions(mark):
+    # given a table that stopped at position 100
+    stopped = Table(
+        table=T,
+        version=7,
+        positions={J: position(100), L: position(100)},
+        schemas={J: schema_record(1).value},
+        problem="column d: no such value in its type",
+        bronze_after=10,
+        tried=behind.tried(LAKE, "bank"),
+    )
+    before = published(stopped)
+    # when a range has nothing of it but the mark of a copy
+    new = of_records(schema_record(501, mark))
+    again = behind.to_try(LAKE, before, {T: stopped}, new)
+    context = table_task.LoadContext(stream="bank", bronze="/lake/bronze/bank", version=51, load=41, rest=50)
+    tasks = load._tasks(LAKE, context, before, new, Since(50), {T: stopped})
+    # then it is tried again from where it stopped, and never with the changes after the stream's positions alone
+    assert set(again) == {T}
+    assert T not in tasks
+
+
+def test_a_table_that_waits_for_its_copy_goes_with_the_stream():
+    waits = Table(table=T, version=7, positions={J: position(300), L: position(500)}, copying={J: position(300)})
+    before = published(waits)
+    new = of_records(schema_record(501, COPY_BEGINS, OTHER), schema_record(502, COPY_BEGINS))
+    context = table_task.LoadContext(stream="bank", bronze="/lake/bronze/bank", version=51, load=41, rest=50)
+    tasks = load._tasks(LAKE, context, before, new, Since(50), {T: waits})
+    assert behind.to_try(LAKE, before, {T: waits}, new) == {}
+    assert set(tasks) == {T, OTHER}
