@@ -23,6 +23,7 @@ from bridge.model.ports import Committed
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import check_assignment
 from bridge.positions.survey import positions_of, withheld_tables
+from headrace import descriptors
 from headrace.amqp.errors import shown
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
@@ -36,6 +37,8 @@ _AGAIN_SECONDS = 0.5
 _OLD_HOURS = 3
 _DAY = 86_400_000
 _BROKERS = "Look at the brokers."
+#: Files and connections that a bridge has open at most, about: Kafka's clients and strangers; and in addition for each source.
+_DESCRIPTORS, _OF_SOURCE = 800, 2
 
 
 class Cluster(NamedTuple):
@@ -230,6 +233,12 @@ def requests(cluster: Cluster) -> Iterator[Finding]:
     yield from _alone("requests", lambda cluster: look_at_requests(cluster.file, cluster.client), cluster)
 
 
+def open_files(cluster: Cluster) -> Iterator[Finding]:
+    """Look at the limit of open files."""
+    sources = sum(len(stream.sources) for stream in cluster.file.streams.values())
+    yield from descriptors.limit(_DESCRIPTORS + _OF_SOURCE * sources)
+
+
 def certificates(cluster: Cluster) -> Iterator[Finding]:
     """Look at the certificates towards edges, routers and Kafka, where there are any."""
     for name, section in (("interconnect", cluster.file.interconnect), ("kafka", cluster.file.kafka)):
@@ -279,4 +288,4 @@ def _listens(host: str, port: int) -> Finding:
 
 
 _IN_KAFKA: tuple[Check[Cluster], ...] = (ledgers, topics, group, positions, deliveries, requests)
-_HERE: tuple[Check[Cluster], ...] = (registry, certificates, interconnect)
+_HERE: tuple[Check[Cluster], ...] = (registry, open_files, certificates, interconnect)

@@ -155,7 +155,9 @@ def _spark_jobs() -> Path:
     """Return the folder of the package with the jobs, without importing it."""
     found = find_spec("spark_jobs")
     if found is None or not found.submodule_search_locations:
-        raise ValueError("the package spark_jobs is not installed next to Airflow. Install headrace[spark] there.")
+        raise ValueError(
+            "the package spark_jobs is not installed next to Airflow. Install the wheel of Headrace with its extra 'spark' there."
+        )
     return Path(found.submodule_search_locations[0])
 
 

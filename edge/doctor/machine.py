@@ -11,6 +11,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
 from edge.records.column_policy import LeftOut, Policy, PolicyTable, unused_words
+from headrace import descriptors
 from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile, Mysql, Postgresql
 from headrace.findings import Check, Finding
@@ -21,6 +22,8 @@ from headrace.status.client import fetch
 _LOCAL = ("127.", "localhost", "::1", "/")
 #: Space that the state folder needs in addition to the spool, in bytes.
 _SPACE = 64 << 20
+#: Files and connections that an edge has open at most, about.
+_DESCRIPTORS = 256
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
 _PATIENCE = 5.0
 #: So many tables are named; of more there is a count.
@@ -126,7 +129,12 @@ def _megabytes(number: int) -> str:
     return f"{number / (1 << 20):,.0f} MB"
 
 
-CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, checkpoint, certificates, interconnect)
+def open_files(_config: EdgeFile) -> Iterator[Finding]:
+    """Look at the limit of open files."""
+    yield from descriptors.limit(_DESCRIPTORS)
+
+
+CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, open_files, checkpoint, certificates, interconnect)
 
 
 def policy_findings(policy: Policy, tables: Sequence[PolicyTable]) -> Iterator[Finding]:

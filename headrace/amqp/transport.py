@@ -26,6 +26,7 @@ from proton.handlers import EndpointStateHandler, IOHandler
 from proton.reactor import AtLeastOnce, Container, LinkOption
 
 from headrace.amqp.polling import Polled
+from headrace.descriptors import reason
 from headrace.logs import RateLimitedLog
 from headrace.waiting import Wakeup
 
@@ -174,7 +175,7 @@ class Acceptor(ProtonAcceptor):  # type: ignore[misc]
         try:
             super().on_selectable_readable(event)
         except OSError as error:
-            _cannot_accept("a connection could not be accepted: %s", error.strerror or error)
+            _cannot_accept("a connection could not be accepted: %s", reason(error))
 
 
 _cannot_accept = RateLimitedLog(_log.error)

@@ -26,7 +26,7 @@ _PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
 
 
 def build(into: Path) -> list[Path]:
-    """Put the sdist, the wheel, a bill of materials (CycloneDX) and SHA256SUMS into a folder; return the first three."""
+    """Put sdist, wheel, bill of materials (CycloneDX), its constraints and SHA256SUMS into a folder; return all but the last."""
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
@@ -39,7 +39,9 @@ def build(into: Path) -> list[Path]:
             archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
         wheel = _built("wheel", unpacked, into)
-    made = [sdist, wheel, sbom.write(into / f"headrace-{__version__}.cdx.json").absolute()]
+    limits = (into / "constraints.txt").absolute()
+    limits.write_text(sbom.constraints())
+    made = [sdist, wheel, sbom.write(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
     sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made)
     (into / "SHA256SUMS").write_text("".join(sums))
     return made

@@ -8,7 +8,7 @@ needs which is read from what is installed; called by infra/release/dist.py in a
 import json
 import re
 from collections.abc import Iterator
-from importlib.metadata import requires
+from importlib.metadata import metadata, requires
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,19 @@ from infra.local import jars
 #: What a user installs; `dev` is not shipped, `local` is for demos on one machine.
 EXTRAS = ("edge", "bridge", "spark", "airflow", "console")
 _PINS = Path(__file__).resolve().parents[2] / "requirements.txt"
-_PIN = re.compile(r"^([\w.-]+)==(\S+)(?: ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+_PIN = re.compile(r"^([\w.-]+)==(\S+)( ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+#: Of jars that no pin names: what their pins need.
+_GROUPS = {
+    "commons-pool2": "org.apache.commons", "delta-kernel-api": "io.delta", "delta-kernel-defaults": "io.delta",
+    "delta-kernel-unitycatalog": "io.delta", "delta-storage": "io.delta", "kafka-clients": "org.apache.kafka",
+    "unitycatalog-client": "io.unitycatalog", "unitycatalog-hadoop": "io.unitycatalog",
+}  # fmt: skip
+_JAR = re.compile(r"spark/(.+?)-(\d[\w.]*)\.jar")
 
 
 def document() -> dict[str, Any]:
     """Return the bill; raise NeedsOperator for a package that is not installed, or not pinned."""
-    pins: dict[str, tuple[str, str]] = {
-        canonicalize_name(name): (version, hashes) for name, version, hashes in _PIN.findall(_PINS.read_text())
-    }
+    pins = {name: (version, hashes) for name, version, _, hashes in _read_pins()}
     needs: dict[str, set[str]] = {}
     extras = {extra: _follow(extra, needs) for extra in EXTRAS}
     if missing := sorted(needs.keys() - pins.keys()):
@@ -39,7 +44,7 @@ def document() -> dict[str, Any]:
     components = [
         _component(name, *pins[name], [extra for extra in EXTRAS if name in extras[extra]]) for name in library
     ]
-    maven = [_jar(pin) for pin in (*jars.SPARK.pins, *jars.SPARK.overrides)]
+    maven = [_jar(file, total) for file, total in sorted(jars.read_sums().items()) if file.startswith("spark/")]
     root = f"pkg:pypi/headrace@{__version__}"
     direct = {name for extra in EXTRAS for name in _requirements("headrace", (extra,))}
     return {
@@ -69,6 +74,20 @@ def write(path: Path) -> Path:
     """Write the bill into a file, and return the file."""
     path.write_text(json.dumps(document(), indent=1) + "\n")
     return path
+
+
+def constraints() -> str:
+    """Return the versions in the bill as pip's constraints: an installation has these, whatever is newer by then.
+
+    Pins of other platforms' packages are among them, which constrain nothing here.
+    """
+    return "".join(f"{name}=={version}{marker}\n" for name, version, marker, _ in _read_pins())
+
+
+def _read_pins() -> list[tuple[str, str, str, str]]:
+    """Return name, version, marker, and hashes of each package in requirements.txt."""
+    found = _PIN.findall(_PINS.read_text())
+    return [(canonicalize_name(name), version, marker, hashes) for name, version, marker, hashes in found]
 
 
 def _follow(extra: str, needs: dict[str, set[str]]) -> set[str]:
@@ -109,16 +128,37 @@ def _component(name: str, version: str, hashes: str, extras: list[str]) -> dict[
         "name": name,
         "version": version,
         "purl": purl,
+        "licenses": _licences(name),
         # A package has a file for each platform; which one is installed is not known here.
-        "properties": [
-            *({"name": "headrace:extra", "value": extra} for extra in extras),
-            *({"name": "headrace:sha256", "value": each} for each in re.findall(r"sha256:(\w+)", hashes)),
+        "externalReferences": [
+            {"type": "distribution", "url": purl, "hashes": [{"alg": "SHA-256", "content": each}]}
+            for each in re.findall(r"sha256:(\w+)", hashes)
         ],
+        "properties": [{"name": "headrace:extra", "value": extra} for extra in extras],
     }
 
 
-def _jar(pin: str) -> dict[str, Any]:
-    group, name, version = pin.split(":")
+def _licences(package: str) -> list[dict[str, Any]]:
+    """Return the licences that a package itself states, as CycloneDX has them; empty where it states none."""
+    about = metadata(package)
+    if "License-Expression" in about:
+        return [{"expression": about["License-Expression"]}]
+    classified = [
+        each.rpartition(" :: ")[2] for each in about.get_all("Classifier") or () if each.startswith("License :: ")
+    ]
+    # Some have the whole text of their licence in that field.
+    named = about["License"].splitlines()[:1] if "License" in about else []
+    return [{"license": {"name": name}} for name in classified or named]
+
+
+def _jar(file: str, total: str) -> dict[str, Any]:
+    """Return the component of a file of the jars for Spark, `spark/NAME-VERSION.jar`, with its SHA-256 sum."""
+    found = _JAR.fullmatch(file)
+    name, version = found.groups() if found else ("", "")
+    pinned = {pin.split(":")[1]: pin.split(":")[0] for pin in (*jars.SPARK.pins, *jars.SPARK.overrides)}
+    group = (_GROUPS | pinned).get(name)
+    if group is None:
+        raise NeedsOperator(f"the group of jars/{file} is not known.", hint="Add it to infra/release/sbom.py.")
     purl = f"pkg:maven/{group}/{name}@{version}"
     return {
         "type": "library",
@@ -127,5 +167,8 @@ def _jar(pin: str) -> dict[str, Any]:
         "name": name,
         "version": version,
         "purl": purl,
+        # Spark, Delta, Kafka, Unity Catalog, Jackson and Commons are all under it.
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+        "hashes": [{"alg": "SHA-256", "content": total}],
         "properties": [{"name": "headrace:extra", "value": "spark"}],
     }

@@ -260,7 +260,7 @@ def test_a_user_that_may_not_replicate_is_told_what_to_run(database, address):
             SourceDatabase.connect(SOURCE, address(name), placed=True).__enter__()
     finally:
         database.execute(f"DROP ROLE {name}")
-    assert f"ALTER ROLE {name} REPLICATION" in raised.value.hint
+    assert f'ALTER ROLE "{name}" REPLICATION' in raised.value.hint
 
 
 def test_a_transaction_that_stays_open_holds_a_snapshot_up_for_so_long_only(database, address, monkeypatch):

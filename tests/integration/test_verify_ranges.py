@@ -2,7 +2,7 @@
 
 from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.compare import Difference, Range
-from spark_jobs.verify.verify import verify
+from spark_jobs.verify.verify import Sample, verify
 from tests.verify_sides import SOURCE, Frames, address, rows
 
 
@@ -72,8 +72,8 @@ def test_keys_at_the_ends_of_their_type_are_compared(database, spark, verified, 
 def test_a_sample_compares_some_ranges_and_says_how_many(bank, in_lake, database):
     bank.execute("ANALYZE accounts")
     with SourceDatabase.connect(SOURCE, address(database.dsn)) as source:
-        (some,) = verify(SOURCE, source, Frames(public__accounts=in_lake()), sample=10)
-        (whole,) = verify(SOURCE, source, Frames(public__accounts=in_lake(row42=None)), sample=100)
+        (some,) = verify(SOURCE, source, Frames(public__accounts=in_lake()), sample=Sample(percent=10))
+        (whole,) = verify(SOURCE, source, Frames(public__accounts=in_lake(row42=None)), sample=Sample(percent=100))
 
     assert (some.verdict, some.ranges, some.ranges_compared, some.rows_lake) == ("equal", 100, 10, 50)
     assert whole.differences == [Difference(what="missing in the lake", key={"id": "42"})]

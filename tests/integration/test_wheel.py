@@ -57,7 +57,8 @@ def run(installed, tmp_path):
 
 
 def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
-    sdist, wheel, bill = made
+    sdist, wheel, bill, limits = made
+    assert limits.name == "constraints.txt"
     assert bill.name == f"headrace-{__version__}.cdx.json"
     assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()

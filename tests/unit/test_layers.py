@@ -9,7 +9,7 @@ LAYERS = {
     "headrace": (
         {"__version__", "errors", "java", "object_store", "status.answer", "waiting"},
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
-        {"batch", "logs", "metrics", "registry", "retention", "schemas", "status"},
+        {"batch", "descriptors", "logs", "metrics", "registry", "retention", "schemas", "status"},
         {"certificates", "hold", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},

@@ -1,6 +1,7 @@
 """docker-compose.yml without containers: the compose specification's rules, and that all it names is there and fits together."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -390,3 +391,15 @@ def test_grafana_finds_prometheus_and_the_dashboard():
         place for target, place in places.items() if str(Path(target).parent) == provider["options"]["path"]
     )
     assert (ROOT / dashboard).name == "dashboard.json"
+
+
+@pytest.mark.parametrize("region", ["jakarta", "london"])
+def test_an_edge_is_no_superuser_of_its_database(region):
+    """S17: edges logged in as `postgres`."""
+    folder = mounts(SERVICES[f"{region}-database"])["/docker-entrypoint-initdb.d"]
+    script = (ROOT / folder / "headrace.sh").read_text()
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    assert "superuser" not in re.sub(r"^#.*$", "", script, flags=re.MULTILINE)
+    for path in (ROOT / "infra" / "compose" / region).glob("edge*.toml"):
+        user = load(path, EdgeFile).source.postgresql.user
+        assert f"create role {user} login replication password" in script

