@@ -61,7 +61,7 @@ class Decoder:
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
             batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table, history=history
         )
-        self._truncates = records.truncates
+        self._truncates, self._history = records.truncates, history
         self._transaction = DebeziumTransaction if records.envelope == "debezium" else Transaction
         # None where the rows of an event are added together.
         self._single = SingleRows(self._writer, records) if SingleRows.are_wanted(records) else None
@@ -78,9 +78,10 @@ class Decoder:
             events.ROTATE: self._rotate, events.HEARTBEAT: self._beat, events.MARIADB_GTID: self._begin, events.GTID: self._begin,
             events.QUERY: self._query, events.QUERY_COMPRESSED: self._query, events.XID: self._end,
             events.TRANSACTION_PAYLOAD: self._payload, events.XA_PREPARE: xa.prepare,
+            events.PARTIAL_UPDATE: self._partial_rows, events.EXECUTE_LOAD: self._load,
         }  # fmt: skip
         self._statements: dict[Kind, Callable[[bytes, Statement], None]] = {
-            Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back, Kind.REFUSED: self._refuse,
+            Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back,
             Kind.XA_START: self._xa_start, Kind.XA_END: self._xa_end, Kind.XA_COMMIT: xa.commit, Kind.XA_ROLLBACK: xa.roll_back,
         }  # fmt: skip
 
@@ -135,6 +136,11 @@ class Decoder:
             else:
                 keys, values = table.deletes(images, at, until, transaction, first, now_ms)
             writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
+
+    def _partial_rows(self, found: bytes, _end: int) -> None:
+        """Pass over rows of a table that is not captured; those of others lack what did not change."""
+        if self._mapped[int.from_bytes(found[19:25], "little")] is not None:
+            raise errors.partial_json(self._where(found))
 
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are sent; none of a table that is not captured."""
@@ -210,6 +216,8 @@ class Decoder:
     def _query(self, found: bytes, end: int) -> None:
         query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
         _, statement = self._tables.statement(query)
+        if statement.kind is Kind.REFUSED and self._tables.is_changed_by(statement):
+            raise errors.by_statement(statement, self._where(found))
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
@@ -221,7 +229,7 @@ class Decoder:
         if statement.kind in self._statements:
             self._statements[statement.kind](found, statement)
             return
-        self._apply(statement, query.database)
+        self._apply(statement)
         if group.standalone or not (self._mariadb or self._explicit):
             self._end(found)
 
@@ -239,28 +247,50 @@ class Decoder:
     def _commit(self, found: bytes, _statement: Statement) -> None:
         self._end(found)
 
-    def _refuse(self, found: bytes, statement: Statement) -> None:
-        raise errors.by_statement(statement, self._where(found))
+    def _load(self, found: bytes, end: int) -> None:
+        """Pass over LOAD DATA that was logged as a statement, unless it is about a captured table."""
+        _, statement = self._tables.statement(events.loading_query(found, end))
+        if self._tables.is_changed_by(statement):
+            raise errors.by_statement(statement, self._where(found))
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
-        """End a transaction that has no rows; a part of one (ROLLBACK TO a savepoint) or one with rows cannot be followed."""
-        if self._writer.ordinal or " " in statement.opening:
+        """End a transaction that has no rows; one with rows, or a part of them (ROLLBACK TO a savepoint), cannot be followed."""
+        if self._writer.ordinal:
             raise errors.rolled_back(self._where(found))
-        self._end(found)
+        if " " not in statement.opening:
+            self._end(found)
 
-    def _apply(self, statement: Statement, database: str) -> None:
-        if statement.kind is Kind.MOVES:
+    def _apply(self, statement: Statement) -> None:
+        """Empty the captured tables that a statement empties, and note those whose rows it moved."""
+        transaction, history, tables = self._writer.transaction, self._history, self._tables
+        assert transaction is not None
+        if statement.kind is Kind.MOVES and not (statement.tables or statement.moved or statement.dropped):
             _log.warning(
-                "%s in database %s: rows moved or vanished, and the log does not show which; copy the tables that it names again",
-                statement.opening, database,
-            )  # fmt: skip
-        for named, table_name in statement.tables:
-            table = self._tables.emptied(named or database, table_name)
-            transaction = self._writer.transaction
-            if table is not None and transaction is not None and self._truncates:
-                numbers = self._writer.next_numbers(table.name)
-                emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms, *numbers)
-                self._writer.add(table, None, emptied)
+                "%s: rows moved or vanished, and the names of the tables cannot be read; copy those that it names again",
+                statement.opening,
+            )
+        emptied = list(statement.tables)
+        if statement.dropped and history is not None:
+            prefix = f"{statement.dropped}."
+            names = history.names(prefix, transaction.commit)
+            emptied += [(statement.dropped, name.removeprefix(prefix)) for name in names]
+        for database, name in emptied:
+            # What sent no row has none at the far side either.
+            known = history is None or history.knows(f"{database}.{name}", transaction.commit)
+            if known and tables.captures(database, name):
+                self._empty(tables.emptied(database, name), transaction)
+        for (database, name), reason in statement.moved:
+            if history is not None and tables.captures(database, name):
+                history.move(f"{database}.{name}", reason, transaction.commit)
+                tables.renew_schema(database, name)
+
+    def _empty(self, table: Table, transaction: Transaction) -> None:
+        if self._history is not None:
+            self._history.empty(table.description.name)
+        if self._truncates:
+            numbers = self._writer.next_numbers(table.name)
+            emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms, *numbers)
+            self._writer.add(table, None, emptied)
 
     def _payload(self, found: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""

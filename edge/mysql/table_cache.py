@@ -134,17 +134,29 @@ class TableCache:
         # Every client's character set has ASCII.
         charset = "ascii" if query.collation is None or words.isascii() else self._charset_of(query.collation)
         text = statement_text(words, charset)
-        return text, read_statement(text, query.sql_mode)
+        return text, read_statement(text, query.sql_mode, query.database, lower_case=self._lower_case)
 
-    def emptied(self, database: str, table: str) -> Table | None:
-        """Return a captured table that loses its rows, None when it is not captured or its schema is not known yet.
+    def captures(self, database: str, table: str) -> bool:
+        """Return whether changes of a table that a statement names are captured."""
+        return self.chosen(database, table) and (database, table) not in self._sequences
+
+    def is_changed_by(self, statement: Statement) -> bool:
+        """Return whether a statement that changed rows may have changed those of a captured table."""
+        if not statement.tables:
+            return True
+        return any(database not in SYSTEM and self.captures(database, table) for database, table in statement.tables)
+
+    def renew_schema(self, database: str, table: str) -> None:
+        """Have the schema record of a table go ahead of its next change again."""
+        known = self._current.get((database, table))
+        if known is not None:
+            known.schema_sent = False
+
+    def emptied(self, database: str, table: str) -> Table:
+        """Return a captured table that loses its rows.
 
         A table that no change of this session came from is described by nothing but its name.
         """
-        if self._lower_case:
-            database, table = database.lower(), table.lower()
-        if not self.chosen(database, table) or (database, table) in self._sequences:
-            return None
         known = self._current.get((database, table))
         if known is None:
             bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)

@@ -75,16 +75,24 @@ def query(words: str | bytes, end: int, database: str = "bank", collation: int |
     return event(2, head + variables + name + b"\0" + text, end)
 
 
+def load(words: str, end: int, database: str = "bank") -> bytes:
+    """Return an event that has the rows of a file added by a statement."""
+    name = database.encode()
+    head = struct.pack("<IIBHH", 3, 0, len(name), 0, 0) + struct.pack("<IIIB", 1, 4, 9, 0)
+    return event(18, head + name + b"\0" + words.encode(), end)
+
+
 def table_map(
     *columns: Column,
     table: str = "accounts",
+    database: str = "bank",
     key: tuple[int, ...] = (0,),
     full: bool = True,
     id_: int = 21,
     nullable: bytes | None = None,
 ) -> bytes:
     count = len(columns)
-    body = id_.to_bytes(6, "little") + b"\1\0" + _name(b"bank") + _name(table.encode()) + bytes([count])
+    body = id_.to_bytes(6, "little") + b"\1\0" + _name(database.encode()) + _name(table.encode()) + bytes([count])
     body += bytes(column.type for column in columns)
     meta = b"".join(column.meta for column in columns)
     body += bytes([len(meta)]) + meta + (b"\xff" * ((count + 7) // 8) if nullable is None else nullable)

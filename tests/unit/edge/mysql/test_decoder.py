@@ -16,6 +16,7 @@ from tests.unit.edge.mysql.events import (
     decoder,
     event,
     feed,
+    load,
     mariadb_gtid,
     mysql_gtid,
     payload,
@@ -115,16 +116,19 @@ def test_truncate_and_drop_name_their_tables():
     ("events", "said"),
     [
         ([query("insert into accounts values (1, 'secret')", 300)], r"by a statement \(INSERT INTO accounts\)"),
-        ([event(18, b"x" * 30, 300)], r"by a statement \(LOAD DATA\)"),
+        (
+            [event(17, b"x" * 30), load("LOAD DATA INFILE 'x' INTO TABLE `accounts`", 300)],
+            r"by a statement \(LOAD DATA INFILE\)",
+        ),
         ([ACCOUNTS, rows(30, 2, b"\0\1\0\0\0", present=b"\1")], "binlog_row_image was not FULL"),
         ([table_map(ID, NAME, full=False)], "binlog_row_metadata was not FULL"),
         ([event(26, b"\1\0\0", 300)], "LOST_EVENTS"),
-        ([event(39, b"x" * 30, 300)], "PARTIAL_JSON"),
+        ([ACCOUNTS, rows(39, 2, b"x")], "PARTIAL_JSON"),
         ([event(42, b"x" * 30, 300)], "tagged GTID"),
         ([query("XA COMMIT X'61',X'',1", 300)], "begins with binlog.000003, does not have what it prepared"),
         ([query("XA PREPARE X'61',X'',1", 300)], "by a statement"),
         ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK", 300)], "rolled back in part"),
-        ([query("ROLLBACK TO s", 300)], "rolled back in part"),
+        ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK TO s", 300)], "rolled back in part"),
         ([table_map(ID, NAME._replace(collation=99))], "character set 'swe7'"),
     ],
 )
@@ -194,6 +198,59 @@ def test_of_a_table_that_is_not_captured_nothing_but_its_names_is_read():
 
     assert batcher.values == []
     assert made.passed == 7 << 32 | 500
+
+
+SHOP = Chosen(["shop"], [], ColumnPolicy(Policy()))
+
+
+@pytest.mark.parametrize(
+    ("event_", "chosen"),
+    [
+        # M1: Amazon RDS' heartbeat, which is nobody's even where all databases are captured; pt-table-checksum.
+        (query("INSERT INTO mysql.rds_heartbeat2(id, value) values (1,17) ON DUPLICATE KEY UPDATE value = 17", 300), None),
+        (query("REPLACE INTO `percona`.`checksums` (db) SELECT 'a'", 300, "shop"), SHOP),
+        (query("DELETE FROM `bank`.`cache`", 300), SHOP),
+        (query("UPDATE accounts SET a = 1", 300), SHOP),
+        (load("LOAD DATA INFILE 'x' INTO TABLE accounts", 300), SHOP),
+        (event(9, b"x" * 30, 300), SHOP),
+        (query("ROLLBACK TO `s`", 300), SHOP),
+        # N10.
+        (rows(39, 2, b"x"), SHOP),
+        # N9.
+        (query("ALTER TABLE accounts DROP PARTITION p", 300), SHOP),
+        (query("DROP DATABASE bank", 300), SHOP),
+        (query("RENAME TABLE a TO b", 300), SHOP),
+    ],
+)  # fmt: skip
+def test_what_concerns_no_captured_table_neither_stops_the_source_nor_warns(event_, chosen, caplog):
+    made, batcher = decoder(chosen=chosen)
+
+    feed(made, rotate(), *transaction(ACCOUNTS, event_))
+
+    assert batcher.values == []
+    assert not made.in_transaction
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["UPDATE shop.a, bank.b SET c = 1", "CALL p()", "INSERT INTO shop.a VALUES ('hidden')"]
+)
+def test_a_statement_that_may_have_changed_a_captured_table_stops_the_source(words):
+    """M1: also one whose tables cannot be read."""
+    made, _ = decoder(chosen=SHOP)
+
+    with pytest.raises(NeedsOperator, match="by a statement") as stopped:
+        feed(made, rotate(), *transaction(query(words, 300)))
+    assert "hidden" not in stopped.value.message
+
+
+def test_a_table_in_memory_that_the_server_emptied_when_it_started_is_truncated():
+    """M1: as servers before MySQL 8.0.22 log it."""
+    made, batcher = decoder()
+
+    feed(made, rotate(), *transaction(query("DELETE FROM `bank`.`cache`", 300)))
+
+    assert [(change["op"], change["source"]["table"]) for change in changes(batcher)] == [("t", "cache")]
 
 
 def test_unknown_event_is_passed_over_when_the_log_says_so():
@@ -294,7 +351,7 @@ def test_a_name_that_cannot_be_read_is_reported(caplog):
 
     assert changes(batcher) == []
     assert "TRUNCATE gr" in caplog.text
-    assert "in database bank: rows moved or vanished" in caplog.text
+    assert "rows moved or vanished" in caplog.text
 
 
 @pytest.mark.parametrize(("table_type", "captured"), [("SEQUENCE", False), ("", False), ("BASE TABLE", True)])
