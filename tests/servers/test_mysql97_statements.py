@@ -57,9 +57,8 @@ def test_a_statement_that_changed_a_captured_table_stops_the_source(mysql97_edge
 
 def test_tables_whose_rows_moved_need_a_copy(mysql97_edge, mysql97, interconnect):
     """M7: a partition dropped, tables swapped, a table renamed away, a database dropped; N5: gh-ost's `_del`."""
-    mysql97.execute(
-        "create table p (id int primary key) partition by range (id) (partition a values less than (10), partition b values less than (20))"
-    )
+    parts = "partition a values less than (10), partition b values less than (20)"
+    mysql97.execute(f"create table p (id int primary key) partition by range (id) ({parts})")
     mysql97.execute("create table t_new like t")
     with mysql97_edge.running() as agent:
         mysql97.execute("drop table if exists _t_del")
