@@ -144,7 +144,7 @@ def taken(codec: ColumnCodec, known: Field, column: Catalogued, where: str) -> C
     elif kind in {types.FLOAT, types.DOUBLE}:
         lines, form = ("{v} = float({v})", *codec.lines), "%b"
     elif kind in {types.ENUM, types.SET, types.JSON}:
-        lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}))",), "%b"
+        lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}, 'replace'))",), "%b"
     else:
         lines, form = (), "%b"
     return codec._replace(fixed="", read=(), lines=lines, form=form, arguments=("{v}",), scope={})

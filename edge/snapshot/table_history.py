@@ -201,6 +201,10 @@ class TableHistory:
         if table in self._known.needs_copy:
             self._unmark([table])
 
+    def warn(self, name: str, words: str) -> None:
+        """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
+        self._warned[name] = words
+
     def copied(self, table: str, started_ms: int) -> None:
         """Note that a whole table was copied again, beginning at a time in milliseconds since 1970."""
         mark = self._known.needs_copy.get(table)

@@ -18,7 +18,7 @@ from headrace.position import Position
 
 SERVER, MADE, NOW_MS = 5, 1_769_850_900, 1_769_850_900_261
 SERVER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-CHARSETS = {45: "utf8mb4", 255: "utf8mb4", 8: "latin1", 63: "binary", 99: "swe7"}
+CHARSETS = {45: "utf8mb4", 255: "utf8mb4", 8: "latin1", 63: "binary", 99: "swe7", 51: "cp1251", 13: "sjis", 36: "cp866"}
 
 
 class Column(NamedTuple):
@@ -156,6 +156,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),
         lower_case=options.get("lower_case", False),
         filled_of=lambda _database, _table: options.get("filled", {}),
+        warn=options.get("warn", lambda _name, _words: None),
     )
     largest = options.get("largest", 15 << 20)
     made = Decoder(
