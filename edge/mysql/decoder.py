@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from edge.mysql import errors, events
-from edge.mysql.checkpoint import Mark, file_name, place, split_name
+from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Statement
 from edge.mysql.debezium_envelope import DebeziumTransaction
 from edge.mysql.envelope import Transaction
@@ -68,10 +68,12 @@ class Decoder:
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
+        # Bytes of the present transaction, without its GTID event.
+        self._size = 0
         self._now_ms = 0
         self._mapped: dict[int, Table | None] = {}
         #: What XA transactions have prepared and decided.
-        self.xa = xa = XaTransactions(prepared_reader, feed=self.feed, end=self._end, where=self._where)
+        self.xa = xa = XaTransactions(prepared_reader, feed=self.feed, end=self._end_xa, where=self._where)
         self._handlers: dict[int, Callable[[bytes, int], None]] = {
             **dict.fromkeys(events.PASSED, self._pass), events.TABLE_MAP: self._map,
             **dict.fromkeys(events.INSERTS | events.UPDATES | events.DELETES, self._rows),
@@ -96,6 +98,7 @@ class Decoder:
         if intercept is not None and intercept(found, end):
             return
         self._now_ms = self._writer.now_ms = now_ms
+        self._size += len(found)
         try:
             self._handlers.get(found[4], self._unknown)(found, end)
         except MissingColumns as error:
@@ -173,7 +176,7 @@ class Decoder:
         if not self.in_transaction:
             _, number = _split(found[events.HEADER_SIZE : end].decode())
             if number == self._number:
-                self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
+                self.passed = max(self.passed, place(number, min(int.from_bytes(found[13:17], "little"), COUNTED)))
 
     def _begin(self, found: bytes, end: int) -> None:
         timestamp, _kind, server_id, size, log_pos, _flags = events.HEADER(found)
@@ -181,10 +184,10 @@ class Decoder:
             raise ValueError("a transaction begins within another")
         group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
         committed = 0 if self._mariadb else events.mysql_committed(found, end)
-        commit = place(self._number, log_pos)
+        commit = self._place_of(log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
-        self._group, self._explicit = group, False
+        self._group, self._explicit, self._size = group, False, 0
         transaction = self._transaction(
             epoch=self._epoch,
             commit=commit,
@@ -204,14 +207,32 @@ class Decoder:
         transaction, group = self._writer.transaction, self._group
         if transaction is None or group is None:
             raise ValueError("a transaction ends that did not begin")
-        log_pos = int.from_bytes(found[13:17], "little")
-        # A transaction that ends beyond 4 GiB is its file's last; its offset is too large for the header.
-        end = place(self._number, log_pos if log_pos > transaction.commit & 0xFFFFFFFF else 0xFFFFFFFF)
+        log_pos, start = int.from_bytes(found[13:17], "little"), transaction.commit & 0xFFFFFFFF
+        if start > COUNTED:
+            end = transaction.commit + 1
+        else:
+            is_whole = start < log_pos < COUNTED and start + self._size < COUNTED
+            end = place(self._number, log_pos if is_whole else COUNTED)
         self.passed = end
         self.marks.append(Mark(end, group))
         self._group = None
         self._mapped.clear()
         self._writer.end(end)
+
+    def _end_xa(self, found: bytes) -> None:
+        """End a transaction whose rows may have come from elsewhere."""
+        self._size = 0
+        self._end(found)
+
+    def _place_of(self, offset: int) -> int:
+        """Return the place of a transaction whose GTID event ends at an offset, of which the log has the lowest 32 bits."""
+        passed = self.passed & 0xFFFFFFFF if self.passed >> 32 == self._number else 0
+        if max(passed, offset) < COUNTED:
+            return place(self._number, offset)
+        counted = max(passed, COUNTED) + 1
+        if counted >= 0xFFFFFFFF:
+            raise ValueError("a file has more transactions behind 4 GiB than there are places for")
+        return place(self._number, counted)
 
     def _query(self, found: bytes, end: int) -> None:
         query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
@@ -294,6 +315,7 @@ class Decoder:
 
     def _payload(self, found: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""
+        size = self._size
         for inner in events.compressed_events(found[events.HEADER_SIZE : end]):
             if inner[4] == events.TRANSACTION_PAYLOAD:
                 raise ValueError("a compressed transaction within another")
@@ -301,6 +323,8 @@ class Decoder:
                 # The transaction ends where the payload does.
                 inner = inner[:13] + found[13:17] + inner[17:]  # noqa: PLW2901
             self.feed(inner, len(inner), self._now_ms)
+            # What the file has is the payload.
+            self._size = size
 
     def _where(self, found: bytes) -> str:
         # What was prepared may be in another file, and has only the offset of its end.
@@ -315,8 +339,10 @@ class Decoder:
         return f"at position {Position(self._epoch, transaction.commit, self._writer.ordinal)}, GTID {self._group.text}{ends}"
 
     def _corrupt(self, found: bytes, wrong: str) -> CorruptInput:
+        table = self._mapped.get(int.from_bytes(found[19:25], "little")) if found[4] in events.ROWS else None
+        of = f" of {table.schema.schema}.{table.schema.table}" if table is not None else ""
         return CorruptInput(
-            f"an event of type {found[4]}, {len(found)} bytes long, {wrong} {self._where(found)}",
+            f"an event of type {found[4]}{of}, {len(found)} bytes long, {wrong} {self._where(found)}",
             hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, look "
             "whether the server is of a kind that this release reads (docs/mariadb.md), and report it.",
         )

@@ -200,6 +200,37 @@ def test_of_a_table_that_is_not_captured_nothing_but_its_names_is_read():
     assert made.passed == 7 << 32 | 500
 
 
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize("large", [7 * GIB // 2, 9 * GIB // 2, 3 * GIB - 500])
+def test_transactions_behind_4_gib_of_a_file_have_places_in_their_order(large):
+    """M14: a group is committed together, and offsets have 32 bits: the next transaction could not be decoded, for good."""
+
+    def ended(made, *transactions):
+        for number, (start, size) in enumerate(transactions, 1):
+            body = [query("BEGIN", (start + 80) % (4 * GIB))]
+            for event_ in (mysql_gtid(number, start % (4 * GIB)), *body):
+                made.feed(event_, len(event_), 0)
+            # What the events of a large transaction are in the log.
+            made._size += size - 200
+            feed(made, xid((start + size) % (4 * GIB)))
+            yield made.passed
+
+    log = [(GIB, large), (GIB + large + 65, 300), (GIB + large + 500, 300)]
+    places = []
+    for skipped in range(3):
+        made, _ = decoder()
+        feed(made, rotate())
+        if skipped:
+            made.passed = places[skipped - 1]
+        places[skipped:] = ended(made, *log[skipped:])
+        assert places == sorted(set(places))
+        assert all(place >> 32 == 7 for place in places)
+    feed(made, rotate("binlog.000008"), mysql_gtid(9, 200), query("BEGIN", 250), xid(300))
+    assert made.passed == 8 << 32 | 300
+
+
 SHOP = Chosen(["shop"], [], ColumnPolicy(Policy()))
 
 
