@@ -10,7 +10,8 @@ followed by edge/mysql/xa.py.
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from edge.mysql import errors, events
 from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
@@ -21,7 +22,7 @@ from edge.mysql.events import Group
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
-from edge.mysql.xa import XaTransactions
+from edge.mysql.xa import ROUND_BYTES, XaTransactions
 from edge.mysql.xa_prepared import PreparedReader
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import History, TransactionWriter
@@ -314,17 +315,34 @@ class Decoder:
             self._writer.add(table, None, emptied)
 
     def _payload(self, found: bytes, end: int) -> None:
-        """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""
+        """Feed the events that a compressed transaction of MySQL's holds; of a large one round by round."""
+        packed = events.Payload(found[events.HEADER_SIZE : end])
+        inner = self._unpacked(packed, found)
+        first = next(inner, None)
+        if first is None:
+            return
+        is_xa = first[0][4] == events.QUERY and events.query(*first, compressed=False).words.startswith(b"XA ")
+        if packed.size > ROUND_BYTES and not is_xa:
+            self.xa.decode_in_rounds(chain([first], inner))
+            return
+        for event, size in chain([first], inner):
+            self.feed(event, size, self._now_ms)
+
+    def _unpacked(self, packed: events.Payload, found: bytes) -> Iterator[tuple[bytes, int]]:
+        """Yield the events that an event has compressed; raise CorruptInput where they are damaged."""
         size = self._size
-        for inner in events.compressed_events(found[events.HEADER_SIZE : end]):
-            if inner[4] == events.TRANSACTION_PAYLOAD:
-                raise ValueError("a compressed transaction within another")
-            if inner[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
-                # The transaction ends where the payload does.
-                inner = inner[:13] + found[13:17] + inner[17:]  # noqa: PLW2901
-            self.feed(inner, len(inner), self._now_ms)
-            # What the file has is the payload.
-            self._size = size
+        try:
+            for event in packed.events():
+                if event[4] == events.TRANSACTION_PAYLOAD:
+                    raise ValueError("a compressed transaction within another")
+                if event[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
+                    # The transaction ends where the payload does.
+                    event = event[:13] + found[13:17] + event[17:]  # noqa: PLW2901
+                yield event, len(event)
+                # What the file has is the payload.
+                self._size = size
+        except ValueError as error:
+            raise self._corrupt(found, "cannot be decoded") from error
 
     def _where(self, found: bytes) -> str:
         # What was prepared may be in another file, and has only the offset of its end.

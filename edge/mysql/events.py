@@ -8,6 +8,7 @@ struct.error or IndexError when they do not match their type; edge/mysql/decoder
 import struct
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import NamedTuple
 
 import zstandard
@@ -221,29 +222,38 @@ def unpacked(data: bytes) -> bytes:
 _ZSTD, _PLAIN = 0, 255
 
 
-def compressed_events(body: bytes) -> Iterator[bytes]:
-    """Yield the events, which have no checksums."""
-    fields = {2: _PLAIN, 3: 0}
-    kind, at = packed(body, 0)
-    while kind:
-        length, at = packed(body, at)
-        fields[kind], _ = packed(body[at : at + length], 0)
-        at += length
-        kind, at = packed(body, at)
-    data = body[at:]
-    if fields[2] == _ZSTD:
-        if not 0 < fields[3] <= _LARGEST:
-            raise ValueError("a compressed transaction unpacks to an impossible size")
+class Payload:
+    """A compressed transaction of MySQL's: its size when it is unpacked, in bytes, and its events, unpacked one by one.
+
+    Packed kind, length and value of each field, kind 0 at their end; then the data. Fields: 2 the compression, 3 the size.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        fields = {2: _PLAIN, 3: 0}
+        kind, at = packed(body, 0)
+        while kind:
+            length, at = packed(body, at)
+            fields[kind], _ = packed(body[at : at + length], 0)
+            at += length
+            kind, at = packed(body, at)
+        self.size, self._is_plain = fields[3], fields[2] == _PLAIN
+        self._data = memoryview(body)[at:]
+        if fields[2] not in {_ZSTD, _PLAIN}:
+            raise ValueError("a transaction has an unknown compression")
+
+    def events(self) -> Iterator[bytes]:
+        """Yield the events, which have no checksums; raise ValueError where they are damaged, or more than stated."""
+        left = len(self._data) if self._is_plain else self.size
+        source = BytesIO(self._data) if self._is_plain else zstandard.ZstdDecompressor().stream_reader(self._data)
         try:
-            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=fields[3])
+            while head := source.read(HEADER_SIZE):
+                size = int.from_bytes(head[9:13], "little")
+                if not HEADER_SIZE <= size <= left:
+                    raise ValueError("an event of a compressed transaction is cut short")
+                event = head + source.read(size - len(head))
+                if len(event) != size:
+                    raise ValueError("an event of a compressed transaction is cut short")
+                yield event
+                left -= size
         except zstandard.ZstdError as error:
             raise ValueError("a compressed transaction is damaged") from error
-    elif fields[2] != _PLAIN:
-        raise ValueError("a transaction has an unknown compression")
-    at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at + 9 : at + 13], "little")
-        if size < HEADER_SIZE or at + size > len(data):
-            raise ValueError("an event of a compressed transaction is cut short")
-        yield data[at : at + size]
-        at += size

@@ -123,13 +123,13 @@ def rows(kind: int, columns: int, images: bytes, *, present: bytes | None = None
     return event(kind, id_.to_bytes(6, "little") + b"\1\0" + extra + bytes([columns]) + bitmaps + images)
 
 
-def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> bytes:
+def payload(inner: list[bytes], end: int, compress: bytes | None = None, *, size: int | None = None) -> bytes:
     plain = b"".join(inner)
     data = plain if compress is None else compress
     head = (
         _field(1, _packed(len(data)))
         + _field(2, _packed(0 if compress is not None else 255))
-        + _field(3, _packed(len(plain)))
+        + _field(3, _packed(len(plain) if size is None else size))
     )
     return event(40, head + b"\0" + data, end)
 
@@ -204,7 +204,9 @@ def _string(text: str) -> bytes:
 
 
 def _packed(number: int) -> bytes:
-    return bytes([number]) if number < 251 else b"\xfc" + number.to_bytes(2, "little")
+    if number < 251:
+        return bytes([number])
+    return b"\xfc" + number.to_bytes(2, "little") if number < 1 << 16 else b"\xfe" + number.to_bytes(8, "little")
 
 
 def _field(kind: int, value: bytes) -> bytes:
