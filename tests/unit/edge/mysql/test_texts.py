@@ -1,7 +1,10 @@
 """Texts in the character sets of servers: bytes that are no characters, and characters that Python's codecs have otherwise."""
 
+import struct
+
 import pytest
 
+from edge.mysql.jsonb import json_text
 from headrace.configuration.policy import ColumnRule, Policy
 from tests.unit.edge.mysql.events import (
     Column,
@@ -93,3 +96,18 @@ def test_characters_are_those_of_the_server():
     found, _ = inserted([ID, text("a", SJIS), text("b", CP866)], short(b"C:\x81\x5fa\x83\x65", b"\xfc\xfd\xa0"))
 
     assert found == [{"id": 0, "a": "C:\\aテ", "b": "ⁿ²а"}]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1e-05, "0.00001"), (1.23456789012e-05, "0.0000123456789012"), (-5e-07, "-0.0000005"),
+        (1e-15, "0.000000000000001"), (2589546667085065.5, "2589546667085065.5"),
+        (1e-16, "1e-16"), (-2.5e-300, "-2.5e-300"), (1e14, "100000000000000.0"), (999999999999999.9, "999999999999999.9"),
+        (1e15, "1e15"), (1.5e15, "1.5e15"), (1234567890123456.0, "1.234567890123456e15"), (1e308, "1e308"), (0.0001, "0.0001"),
+        (-0.0, "-0.0"), (3.0, "3.0"),
+    ],
+)  # fmt: skip
+def test_doubles_in_json_are_printed_as_the_server_prints_them(number, text):
+    """M13: by the rule of the server's `my_gcvt`."""
+    assert json_text(b"\x0b" + struct.pack("<d", number)) == text
