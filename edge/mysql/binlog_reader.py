@@ -142,7 +142,7 @@ def _unpacked(found: bytes, end: int) -> Iterator[Event]:
         yield found, end
         return
     try:
-        for inner in event.compressed_events(found[event.HEADER_SIZE : end]):
+        for inner in event.Payload(found[event.HEADER_SIZE : end]).events():
             yield inner, len(inner)
     except (ValueError, IndexError) as error:
         raise CorruptInput(

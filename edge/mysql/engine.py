@@ -152,6 +152,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             kinds_of=self._kinds_of,
             type_of=self._type_of,
             filled_of=self._filled_of,
+            warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))

@@ -9,7 +9,7 @@ from typing import Final
 
 from edge.engine import LogTaken
 from edge.mysql import events
-from edge.mysql.ddl import Kind, Statement
+from edge.mysql.ddl import Statement
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 #: What to do when changes are lost to the source.
@@ -171,15 +171,9 @@ def partial_json(where: str) -> NeedsOperator:
     )
 
 
-def load_data(where: str) -> NeedsOperator:
-    """Return the error of rows that came as a file."""
-    return by_statement(Statement(Kind.REFUSED, opening="LOAD DATA"), where)
-
-
 #: The errors that follow from an event's type alone.
 EVENTS: Final[dict[int, Callable[[str], NeedsOperator]]] = {
     events.INCIDENT: lost_events, events.ANONYMOUS_GTID: no_gtid, events.GTID_TAGGED: tagged_gtid,
-    events.PARTIAL_UPDATE: partial_json, events.BEGIN_LOAD: load_data, events.EXECUTE_LOAD: load_data,
 }  # fmt: skip
 
 

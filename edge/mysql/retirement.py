@@ -102,10 +102,11 @@ def concerned(kind: str, info: str, chosen: Callable[[str, str], bool]) -> str:
         return "a compressed transaction"
     if kind.startswith("Query"):
         used = _USE.match(info)
-        statement = read_statement(info[used.end() :] if used else info)
         database = used[1].replace("``", "`") if used else ""
-        if statement.kind is Kind.EMPTIES and any(
-            chosen(named or database, table) for named, table in statement.tables
+        statement = read_statement(info[used.end() :] if used else info, 0, database)
+        tables = [*statement.tables, *(name for name, _ in statement.moved)]
+        if statement.kind in {Kind.EMPTIES, Kind.MOVES} and (
+            statement.dropped or any(chosen(*table) for table in tables)
         ):
             return f"a statement ({statement.opening})"
     return ""

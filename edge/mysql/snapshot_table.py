@@ -137,7 +137,8 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
             hint=f"Check its name: database.table, as the server has it. Otherwise: grant select on {name} to the user.",
         )
     before = shape(database, name)
-    columns = tuple(Catalogued(*row) for row in database.rows(_COLUMNS, of, table))
+    rows = database.rows(_COLUMNS, of, table)
+    columns = tuple(Catalogued(*row).as_logged(mariadb=database.is_mariadb) for row in rows)
     names = [column.name for column in columns]
     index, key = _key(database, name, where, names)
     described = TableMap(

@@ -127,7 +127,7 @@ class PreparedTransactions:
 
 
 #: A round of decoding ends after so many bytes.
-_ROUND_BYTES: Final = 1 << 20
+ROUND_BYTES: Final = 1 << 20
 #: So many decided transactions are remembered, for those that are in the log and not visible yet.
 _DECIDED: Final = 4096
 
@@ -168,7 +168,7 @@ class XaTransactions:
     @property
     def decision(self) -> bytes | None:
         """The event of the commit whose rows are decoded now; None at any other time."""
-        return None if self._replayed is None else self._decision
+        return self._decision or None if self._replayed is not None else None
 
     def replay(self, now_ms: int) -> int:
         """Decode a round of what was prepared, and then the events that wait; return how many, at least 1 while it goes on."""
@@ -179,7 +179,8 @@ class XaTransactions:
                 self.intercept = self._wait
                 return fed
             self._replayed = None
-            self._end(self._decision)
+            if self._decision:
+                self._end(self._decision)
         while self._waiting and self._replayed is None:
             found, end = self._waiting.popleft()
             self._feed(found, end, now_ms)
@@ -198,7 +199,7 @@ class XaTransactions:
                 found, end = event_or_pause
                 self._feed(found, end, now_ms)
                 size += end
-                if size >= _ROUND_BYTES:
+                if size >= ROUND_BYTES:
                     return steps, False
         except NotPrepared as error:
             raise errors.not_prepared(str(error), self._reader.first(), self._where(self._decision)) from error
@@ -245,6 +246,10 @@ class XaTransactions:
         self._prepared.end(prepared.xid)
         self.decided.pop(prepared.xid, None)
         self._end(found)
+
+    def decode_in_rounds(self, transaction: Iterator[Event | None]) -> None:
+        """Decode the events of a large transaction, whose end is among them, round by round."""
+        self._begin_replay(transaction, b"")
 
     def _decide(self, xid: str) -> None:
         self.decided[xid] = None

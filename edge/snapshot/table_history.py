@@ -73,6 +73,8 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     needs_copy: dict[str, _Mark] = {}
     #: Labels of enum types by type, each by the database's number of it.
     labels: dict[str, dict[str, str]] = {}
+    #: Whether tables may have sent records that are not in this file: it was lost once.
+    incomplete: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class TableHistory:
@@ -89,12 +91,16 @@ class TableHistory:
         self._sent_until = 0
         self._dirty = False
         self._saved_at = 0.0
+        self._is_new = False
         self._known = self._read()
         self._warn()
 
     def begin(self, epoch: int, sent_until: int) -> None:
         """Start a session; no former one has sent changes beyond `sent_until`."""
         self._sent_until = sent_until
+        if self._is_new and sent_until:
+            self._known.incomplete = self._dirty = True
+        self._is_new = False
         if self._known.epoch != epoch:
             # Places of another epoch cannot be compared with those of this one.
             self._known.epoch = epoch
@@ -150,6 +156,55 @@ class TableHistory:
         if renamed:
             self._save()
 
+    def knows(self, table: str, place: int) -> bool:
+        """Return whether a table of this name may have sent records ahead of a place; an engine's identities are its names."""
+        return self._known.incomplete is True or table in self._sent_before(place)
+
+    def names(self, prefix: str, place: int) -> list[str]:
+        """Return the names, in order, that begin with a prefix, of tables that sent records ahead of a place."""
+        return sorted(name for name in self._sent_before(place) if name.startswith(prefix))
+
+    def _sent_before(self, place: int) -> set[str]:
+        # A log that is read again has to give the same records, whatever came after that place.
+        tables = {
+            name for name, forms in self._known.tables.items() if forms[0].since < place or len(forms) == _MOST_FORMS
+        }
+        return tables | self._known.dropped.keys()
+
+    def move(self, table: str, reason: str, place: int) -> None:
+        """Note that a transaction at a place changed a table's rows without records: its next schema record has the reason.
+
+        The table needs a copy. Raises NoSpace or NeedsOperator where that cannot be made durable.
+        """
+        forms = self._known.tables.get(table, [])
+        in_force = next((form for form in reversed(forms) if form.since <= place), None)
+        if in_force is None and not forms:
+            self._mark(table, [reason])
+        elif in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
+            self._mark(table, [reason])
+            reasons = [*self._moved_at(in_force, place), reason]
+            moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
+            kept = forms[:-1] if in_force.since == place else forms
+            self._known.tables[table] = [*kept, moved][-_MOST_FORMS:]
+        self._save()
+
+    @staticmethod
+    def _moved_at(form: _Form, place: int) -> list[str]:
+        """Return the reasons that are noted for a place: again where the log is read again."""
+        return form.rewritten or [] if form.since == place else []
+
+    def empty(self, table: str) -> None:
+        """Note that a table has no rows any more, and so needs no copy."""
+        forms = self._known.tables.get(table)
+        if forms and forms[-1].reported is None and forms[-1].rewritten:
+            forms[-1].rewritten, self._dirty = [], True
+        if table in self._known.needs_copy:
+            self._unmark([table])
+
+    def warn(self, name: str, words: str) -> None:
+        """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
+        self._warned[name] = words
+
     def copied(self, table: str, started_ms: int) -> None:
         """Note that a whole table was copied again, beginning at a time in milliseconds since 1970."""
         mark = self._known.needs_copy.get(table)
@@ -195,6 +250,9 @@ class TableHistory:
         if former is None:
             if self._others(table, table.name):
                 found = [f"another table is called {table.name} now"]
+            elif table.name in self._known.needs_copy and not is_copied:
+                # Rows came to a table that had sent no record.
+                found = list(self._known.needs_copy[table.name].reasons)
         elif not former.describes(table):
             found = alterations(
                 former.columns, columns, catalog, types=bool(numbers), newest=former.newest, left_out=former.left_out
@@ -263,13 +321,14 @@ class TableHistory:
             TABLE_HISTORY.check_json(data, str(self._path))
             return msgspec.json.decode(data, type=_File)
         except FileNotFoundError:
+            self._is_new = True
             return _File()
         except OSError as error:
             raise files.problem(self._path, "read", error) from error
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # As if nothing were known: more schema records than needed, and alterations of meanwhile are not found.
             _log.warning("%s is damaged, and is written again", self._path)
-            return _File()
+            return _File(incomplete=True)
 
     def save_due(self) -> None:
         """Write what is not written yet, if the last write is long enough ago and the disk takes it."""
