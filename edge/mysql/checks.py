@@ -4,17 +4,13 @@ Guarantees that nothing is made or changed here: whatever does not fit is a Need
 if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/monitor.py.
 """
 
-import logging
 from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
-from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent, ServerIdTaken
+from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent
 from edge.mysql.gtid import MariadbGtids, listed_gtid
 from headrace.errors import NeedsOperator
-
-_log = logging.getLogger(__name__)
-
 
 #: The release of MySQL from which on replicas have other words in statements.
 SHOW_REPLICAS = (8, 0, 22)
@@ -251,32 +247,6 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
                 "restored from a backup",
                 hint=CAPTURE_AGAIN,
             )
-
-
-def check_server_id(database: Database, server_id: int, former_pid: int) -> None:
-    """Raise ServerIdTaken while another replica with this number reads the binlog.
-
-    `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
-    it is gone, and is ended.
-    """
-    hosts = replicas(database)
-    if server_id == int(database.value("select @@global.server_id")):
-        raise NeedsOperator(
-            f"server_id {server_id} is the server's own", hint="Give the edge a server_id that no server has."
-        )
-    if server_id not in {int(row[0]) for row in hosts}:
-        return
-    dumps = {int(row[0]) for row in database.rows("show processlist") if str(row[4]).startswith("Binlog Dump")}
-    if former_pid not in dumps:
-        raise ServerIdTaken(server_id)
-    _log.info("ending the server's connection %d that was lost", former_pid)
-    database.rows(f"kill {former_pid}")
-
-
-def replicas(database: Database) -> list[tuple[Any, ...]]:
-    """Return the replicas that read the binlog, their numbers first."""
-    newer = not database.is_mariadb and database.release >= SHOW_REPLICAS
-    return database.rows("show replicas" if newer else "show slave hosts")
 
 
 def gtids_at(database: Database, file: str, offset: int) -> str:
