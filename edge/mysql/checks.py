@@ -197,8 +197,12 @@ def missing(database: Database, checkpoint: MysqlCheckpoint) -> str:
     if not database.is_mariadb:
         return str(database.value("select gtid_subtract(%s, @@global.gtid_executed)", checkpoint.gtids) or "")
     known = checkpoint.gtid_set
-    reached = MariadbGtids.parse(str(database.value("select @@global.gtid_current_pos") or ""))
-    return known.missing_in(reached) if isinstance(known, MariadbGtids) else ""
+    # The one may lack what the server took over from another, the other what it wrote itself.
+    logged, applied = (
+        MariadbGtids.parse(str(database.value(f"select @@global.{name}") or ""))
+        for name in ("gtid_binlog_pos", "gtid_current_pos")
+    )
+    return known.missing_in(logged.joined(applied)) if isinstance(known, MariadbGtids) else ""
 
 
 def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
@@ -207,13 +211,16 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
     So a log that was reset and has grown as long again is not taken for the former one, nor is a server that was promoted
     before it had everything.
     """
-    if lacks := missing(database, checkpoint):
+    is_first = checkpoint.offset <= FIRST
+    # What a MariaDB has at any later place of its log, it has.
+    lacks = missing(database, checkpoint) if is_first or not database.is_mariadb else ""
+    if lacks:
         raise NeedsOperator(
             f"the server has not executed what the checkpoint has: it lacks GTID {lacks}. It was promoted before it had them, "
             "reset, or restored from a backup, and the lake has their changes",
             hint=f"If another server has them, connect to that one. Otherwise the lake is ahead of this server. {CAPTURE_AGAIN}",
         )
-    if checkpoint.offset <= FIRST:
+    if is_first:
         return
     if not database.is_mariadb:
         _check_next(database, checkpoint)
