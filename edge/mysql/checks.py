@@ -4,18 +4,21 @@ Guarantees that nothing is made or changed here: whatever does not fit is a Need
 if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/monitor.py.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from edge.mysql.checkpoint import MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
 from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent
 from edge.mysql.gtid import MariadbGtids, listed_gtid
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NotConnected
 
 #: The release of MySQL from which on replicas have other words in statements.
 SHOW_REPLICAS = (8, 0, 22)
 #: The release of MySQL from which on another statement shows where its binlog ends.
 _BINARY_LOG_STATUS = (8, 2)
+#: What owns a GTID, in `gtid_owned`.
+_OWNER = re.compile(r"#\d+")
 #: Where the first event of a file is.
 FIRST = 4
 
@@ -209,11 +212,16 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
     """Raise NeedsOperator when the server lacks transactions of the checkpoint, or has others ahead of the checkpoint's place.
 
     So a log that was reset and has grown as long again is not taken for the former one, nor is a server that was promoted
-    before it had everything.
+    before it had everything. Raises NotConnected while the server still commits what was read from its log, as it may for long
+    when its commits wait for a replica.
     """
     is_first = checkpoint.offset <= FIRST
+    # Read first: what is committing now is in the one or, when it has committed meanwhile, in the other.
+    owned = "" if database.is_mariadb else _OWNER.sub("", str(database.value("select @@global.gtid_owned") or ""))
     # What a MariaDB has at any later place of its log, it has.
     lacks = missing(database, checkpoint) if is_first or not database.is_mariadb else ""
+    if lacks and owned and not database.value("select gtid_subtract(%s, %s)", lacks, owned):
+        raise NotConnected(f"the server still commits GTID {lacks}, which the edge has read from its log")
     if lacks:
         raise NeedsOperator(
             f"the server has not executed what the checkpoint has: it lacks GTID {lacks}. It was promoted before it had them, "
