@@ -7,7 +7,7 @@ if anything is, and what to run. Called by `init`, at each connection, and, whil
 import re
 from typing import Any, NamedTuple
 
-from edge.mysql.checkpoint import MysqlCheckpoint, split_name
+from edge.mysql.checkpoint import COUNTED, MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
 from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent
 from edge.mysql.gtid import MariadbGtids, listed_gtid
@@ -182,14 +182,23 @@ def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
 
 def _has_place(database: Database, checkpoint: MysqlCheckpoint) -> bool:
     """Return whether the binlog of a MariaDB has the checkpoint's place, after the same transactions."""
-    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
+    offset = checkpoint.offset if _is_offset(checkpoint) else FIRST
+    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, offset)
     if found is None:
         return False
     at_place = MariadbGtids.parse(str(found))
-    if checkpoint.offset > FIRST:
+    if _is_offset(checkpoint):
         return at_place.is_left_of(checkpoint.gtid_set)
-    # The set is ahead of such a place, as after `init --adopt`.
+    # The set is ahead of such a place.
     return checkpoint.gtid_set.covers(at_place) and not missing(database, checkpoint)
+
+
+def _is_offset(checkpoint: MysqlCheckpoint) -> bool:
+    """Return whether the checkpoint's place is an offset at which its set was complete.
+
+    It is the beginning of a file otherwise, as after `init --adopt`, or so far behind that the log has no offsets there.
+    """
+    return FIRST < checkpoint.offset < COUNTED
 
 
 def missing(database: Database, checkpoint: MysqlCheckpoint) -> str:
@@ -215,11 +224,11 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
     before it had everything. Raises NotConnected while the server still commits what was read from its log, as it may for long
     when its commits wait for a replica.
     """
-    is_first = checkpoint.offset <= FIRST
+    is_offset = _is_offset(checkpoint)
     # Read first: what is committing now is in the one or, when it has committed meanwhile, in the other.
     owned = "" if database.is_mariadb else _OWNER.sub("", str(database.value("select @@global.gtid_owned") or ""))
-    # What a MariaDB has at any later place of its log, it has.
-    lacks = missing(database, checkpoint) if is_first or not database.is_mariadb else ""
+    # What is ahead of an offset of its log, a MariaDB has.
+    lacks = "" if is_offset and database.is_mariadb else missing(database, checkpoint)
     if lacks and owned and not database.value("select gtid_subtract(%s, %s)", lacks, owned):
         raise NotConnected(f"the server still commits GTID {lacks}, which the edge has read from its log")
     if lacks:
@@ -228,7 +237,7 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
             "reset, or restored from a backup, and the lake has their changes",
             hint=f"If another server has them, connect to that one. Otherwise the lake is ahead of this server. {CAPTURE_AGAIN}",
         )
-    if is_first:
+    if not is_offset:
         return
     if not database.is_mariadb:
         _check_next(database, checkpoint)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from edge.commands.retire import retire
 from edge.doctor.examine import examine
 from edge.engine import Adoption
 from headrace.errors import NeedsOperator
@@ -126,3 +127,17 @@ def test_a_database_that_the_log_leaves_out_is_refused_and_names_that_match_noth
     findings = list(examine(edge.config))
     assert [each.text for each in findings if each.check == "names"] == [line]
     assert [each.level for each in findings if each.check == "coverage"] == ["ok"]
+
+
+def test_what_was_executed_before_the_set_up_is_not_unsent(maria_edges, mysql97, interconnect):
+    """M4: a new checkpoint's place is ahead of what its set has."""
+    mysql97.execute("insert into t values (1, 'before')")
+    edge = maria_edges(mysql97, interconnect.url)
+    edge.init()
+    said: list[str] = []
+    assert not retire(edge.config, said.append, lambda: False)
+    assert not any("unsent" in line for line in said), said
+
+    mysql97.execute("insert into t values (2, 'after')")
+    with pytest.raises(NeedsOperator, match=rf"the binlog holds a change of {mysql97.name}\.t at "):
+        retire(edge.config, said.append, lambda: True)

@@ -168,3 +168,12 @@ def test_a_server_whose_commits_wait_is_waited_for():
     server.owned = f"{SERVER_UUID}:9#42"
     with pytest.raises(NeedsOperator, match="it lacks GTID"):
         check_gtids(server, CHECKPOINT)
+
+
+def test_behind_four_gib_of_a_file_the_set_alone_is_compared():
+    """M14: places there are no offsets."""
+    far = 0xFFFF0005
+    check_gtids(Server("none"), msgspec.structs.replace(CHECKPOINT, offset=far))
+    check_gtids(Mariadb(at_place="0-5-7"), msgspec.structs.replace(MARIADB, offset=far))
+    with pytest.raises(NeedsOperator, match="it lacks GTID 0-5-9"):
+        check_gtids(Mariadb(at_place="0-5-7", reached="0-5-8"), msgspec.structs.replace(MARIADB, offset=far))
