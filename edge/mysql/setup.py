@@ -42,7 +42,7 @@ def initialise(
 ) -> MysqlCheckpoint:
     """Make or only verify the source's checkpoint, and return it; `report` takes what was made."""
     check_settings(database, mariadb=engine == "mariadb")
-    check_logged(database, names, new=True)
+    check_logged(database, names, new=checkpoint is None)
     for line in unmatched(database, names):
         report(f"Nothing to capture yet: {line}")
     if adoption is not None:
