@@ -25,7 +25,7 @@ from headrace.errors import CorruptInput, NotConnected
 _SILENCE_SECONDS = 60.0
 #: A round waits at most so long for something to arrive, in seconds.
 _ROUND_SECONDS = 0.25
-_BEGINNINGS = frozenset({event.MARIADB_GTID, event.GTID})
+_BEGINNINGS = frozenset({event.MARIADB_GTID, event.GTID, event.GTID_TAGGED})
 _QUERIES = frozenset({event.QUERY, event.QUERY_COMPRESSED})
 _DECISIONS = frozenset({Kind.XA_COMMIT, Kind.XA_ROLLBACK})
 

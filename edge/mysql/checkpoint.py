@@ -48,7 +48,7 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
     engine: Literal["mariadb", "mysql"]
     #: GTID set of everything acknowledged or spooled: the log is read again after it.
     gtids: str
-    #: Binlog file and offset at which that set was complete on this server.
+    #: Binlog file and offset at which that set was complete on this server, or the beginning of a file ahead of that.
     file: str
     offset: int
     #: The server's number, and its own name for itself: MariaDB's `server_uid`, MySQL's `server_uuid`.

@@ -21,6 +21,7 @@ from edge.mysql.events import Group
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
+from edge.mysql.tagged import tagged_group
 from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import History, TransactionWriter
@@ -77,6 +78,7 @@ class Decoder:
             **dict.fromkeys(events.PASSED, self._pass), events.TABLE_MAP: self._map,
             **dict.fromkeys(events.INSERTS | events.UPDATES | events.DELETES, self._rows),
             events.ROTATE: self._rotate, events.HEARTBEAT: self._beat, events.MARIADB_GTID: self._begin, events.GTID: self._begin,
+            events.GTID_TAGGED: self._begin,
             events.QUERY: self._query, events.QUERY_COMPRESSED: self._query, events.XID: self._end,
             events.TRANSACTION_PAYLOAD: self._payload, events.XA_PREPARE: xa.prepare,
             events.PARTIAL_UPDATE: self._partial_rows, events.EXECUTE_LOAD: self._load,
@@ -178,11 +180,14 @@ class Decoder:
                 self.passed = max(self.passed, place(number, min(int.from_bytes(found[13:17], "little"), COUNTED)))
 
     def _begin(self, found: bytes, end: int) -> None:
-        timestamp, _kind, server_id, size, log_pos, _flags = events.HEADER(found)
+        timestamp, kind, server_id, size, log_pos, _flags = events.HEADER(found)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
-        group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
-        committed = 0 if self._mariadb else events.mysql_committed(found, end)
+        if kind == events.GTID_TAGGED:
+            group, committed = tagged_group(found, end)
+        else:
+            group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
+            committed = 0 if self._mariadb else events.mysql_committed(found, end)
         commit = self._place_of(log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")

@@ -9,9 +9,10 @@ from edge.engine import Adoption, DecodedLog
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
-from edge.mysql.checks import check_gtids, check_identity, check_log, check_server_id, check_settings, log
+from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log
 from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.coverage import check_logged
+from edge.mysql.dump_thread import check_server_id, note, noted
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.monitor import Watch
 from edge.mysql.replication import ReplicationStream
@@ -54,8 +55,14 @@ class MysqlEngine:
             check_identity(database, checkpoint)
             check_log(database, checkpoint)
             check_gtids(database, checkpoint)
-            check_server_id(database, self._names.server_id, former_pid)
+            folder = self.state.folder
+            check_server_id(database, self._names.server_id, former_pid or noted(folder, database))
             stream = ReplicationStream(self._names, source)
+            try:
+                note(folder, database, stream.pid)
+            except BaseException:
+                stream.close()
+                raise
         except BaseException:
             database.close()
             raise

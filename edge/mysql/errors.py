@@ -155,14 +155,6 @@ def no_gtid(where: str) -> NeedsOperator:
     )
 
 
-def tagged_gtid(where: str) -> NeedsOperator:
-    """Return the error of a GTID with a tag."""
-    return NeedsOperator(
-        f"a transaction has a tagged GTID {where}, which this release does not read",
-        hint="Leave gtid_next at AUTOMATIC, without a tag.",
-    )
-
-
 def partial_json(where: str) -> NeedsOperator:
     """Return the error of an update without the whole of its values."""
     return NeedsOperator(
@@ -173,7 +165,7 @@ def partial_json(where: str) -> NeedsOperator:
 
 #: The errors that follow from an event's type alone.
 EVENTS: Final[dict[int, Callable[[str], NeedsOperator]]] = {
-    events.INCIDENT: lost_events, events.ANONYMOUS_GTID: no_gtid, events.GTID_TAGGED: tagged_gtid,
+    events.INCIDENT: lost_events, events.ANONYMOUS_GTID: no_gtid,
 }  # fmt: skip
 
 

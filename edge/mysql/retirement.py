@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from edge.mysql.checkpoint import MysqlCheckpoint, split_name
+from edge.mysql.checkpoint import COUNTED, MysqlCheckpoint, split_name
 from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
@@ -63,7 +63,7 @@ class MysqlRetirement:
             for file, _ in found.files:
                 if split_name(file)[1] < number:
                     continue
-                start = checkpoint.offset if file == checkpoint.file else FIRST
+                start = checkpoint.offset if file == checkpoint.file and checkpoint.offset < COUNTED else FIRST
                 if why := self._in_file(file, start, until, checkpoint.gtid_set):
                     return why
         except (NeedsOperator, NotConnected) as error:

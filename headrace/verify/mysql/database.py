@@ -37,6 +37,7 @@ _LIMITS = "SET SESSION max_statement_time = {seconds}", "SET SESSION max_executi
 #: Seconds for which a moment without commits is waited for, and the global read lock of MySQL for statements that run: new
 #: writers wait behind the lock.
 _QUIET_SECONDS, _LOCK_SECONDS = 10.0, 5
+_PAUSE_SECONDS = 0.002
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
 #: The status variables by which MariaDB and Percona Server report the place of a snapshot, so that no lock is needed.
@@ -220,6 +221,8 @@ class MysqlDatabase:
                 if self._log_end() == end:
                     return end
                 self._run("ROLLBACK")
+            # Each look holds the log for an instant.
+            time.sleep(_PAUSE_SECONDS)
         return None
 
     def _begin_locked(self) -> tuple[str, int]:

@@ -124,7 +124,6 @@ def test_truncate_and_drop_name_their_tables():
         ([table_map(ID, NAME, full=False)], "binlog_row_metadata was not FULL"),
         ([event(26, b"\1\0\0", 300)], "LOST_EVENTS"),
         ([ACCOUNTS, rows(39, 2, b"x")], "PARTIAL_JSON"),
-        ([event(42, b"x" * 30, 300)], "tagged GTID"),
         ([query("XA COMMIT X'61',X'',1", 300)], "begins with binlog.000003, does not have what it prepared"),
         ([query("XA PREPARE X'61',X'',1", 300)], "by a statement"),
         ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK", 300)], "rolled back in part"),
