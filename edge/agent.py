@@ -19,13 +19,13 @@ from edge.observability.service import EdgeService
 from edge.progress.checkpoint import Checkpoint
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
-from edge.progress.spool import Spool
+from edge.progress.spool import Spool, spool_limit
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
 from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
 from headrace.wakeup import Wakeup
 
@@ -122,6 +122,12 @@ class Agent:
     def _spooler(self, checkpoint: Checkpoint, outbox: Outbox) -> Spooler:
         """Take up the spool, of which all that the checkpoint relies on has to be there."""
         settings = self._config.spool
+        largest = spool_limit(self._state.folder)
+        if settings.megabytes > largest:
+            raise ConfigurationError(
+                f"[spool] megabytes = {settings.megabytes} is more than the volume of {self._state.folder} can have",
+                hint=f"Set it to at most {largest}, or give the state folder a larger volume.",
+            )
         spool = Spool(self._state.folder, self._config.source.name, settings.megabytes << 20)
         spool.open(checkpoint.position, checkpoint.promised, checkpoint.confirmed)
         if len(spool):
