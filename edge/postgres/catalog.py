@@ -7,8 +7,11 @@ two rows may have the same one, so records by it could replace another row's. Po
 either.
 
 Columns are read when a table is announced that is not known, or is not as it was (edge/snapshot/table_history.py): their numbers
-last through renaming, and it is known which rows have values in them.
+last through renaming, and it is known which rows have values in them. So are the tables that a table is a partition of, whose
+policy is its own; what was seen of that is kept, as the log may have changes of a partition that is none any more.
 """
+
+import logging
 
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
@@ -16,6 +19,8 @@ from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.relations import Relation
 from edge.records.alterations import Catalog
 from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
 
 
 def publication_oid(database: Database, name: str) -> int:
@@ -90,6 +95,56 @@ def enum_labels(database: Database) -> dict[str, dict[str, str]]:
 def table_names(database: Database) -> dict[str, str]:
     """Return the names `schema.table` of all tables, by OID."""
     return dict(database.rows(_TABLES))
+
+
+#: The table itself, and all that it is a partition of or inherits from.
+_LINEAGE = """
+with recursive lineage as (
+    select oid, oid = %s::int8::oid as is_own from pg_class where oid = %s::int8::oid
+    union select i.inhparent, false from lineage l join pg_inherits i on i.inhrelid = l.oid
+)
+select l.is_own, n.nspname::text, c.relname::text
+from lineage l join pg_class c on c.oid = l.oid join pg_namespace n on n.oid = c.relnamespace
+"""
+_ABOVE = """
+with recursive lineage as (
+    select inhrelid as oid, inhparent as above from pg_inherits
+    union select l.oid, i.inhparent from lineage l join pg_inherits i on i.inhrelid = l.above
+)
+select n.nspname || '.' || c.relname, array_agg(an.nspname || '.' || a.relname)
+from lineage l join pg_class c on c.oid = l.oid join pg_namespace n on n.oid = c.relnamespace
+join pg_class a on a.oid = l.above join pg_namespace an on an.oid = a.relnamespace
+group by 1
+"""
+
+
+class Lineages:
+    """The tables that each table is a partition of, or inherits from; kept over sessions."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, set[tuple[str, str]]] = {}
+
+    def above(self, database: Database, relation: Relation) -> list[tuple[str, str]] | None:
+        """Return schema and name of all that were ever seen above a table, in order; None for a table that was never seen."""
+        rows = database.rows(_LINEAGE, relation.oid, relation.oid)
+        if rows:
+            self._seen.setdefault(relation.oid, set()).update(
+                (schema, name) for is_own, schema, name in rows if not is_own
+            )
+        seen = self._seen.get(relation.oid)
+        if seen is None:
+            _log.warning(
+                "table %s.%s was dropped, so it is not known whether it was a partition of one that [policy] names: nothing of "
+                "it leaves where exclude_tables is given, and rules hold for columns of the same name in any table",
+                relation.schema,
+                relation.table,
+            )
+        return sorted(seen) if seen is not None else None
+
+
+def tables_above(database: Database) -> dict[str, list[str]]:
+    """Return the tables, `schema.table`, that each table is a partition of or inherits from; none for one that is neither."""
+    return dict(database.rows(_ABOVE))
 
 
 def _name(kind: str) -> str:

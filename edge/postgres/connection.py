@@ -41,7 +41,8 @@ _KEEPALIVES = {
 
 def connect(config: Postgresql, source: str, **more: Any) -> psycopg.Connection[tuple[Any, ...]]:
     """Return a new connection, on which each statement commits by itself."""
-    settings = _SETTINGS if more else _SETTINGS | {"statement_timeout": "60s"}
+    # An ordinary connection is idle for as long as nothing has to be looked up.
+    settings = _SETTINGS if more else _SETTINGS | {"statement_timeout": "60s", "idle_session_timeout": "0"}
     try:
         return psycopg.connect(
             **config.parameters(),  # type: ignore[arg-type]

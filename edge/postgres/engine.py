@@ -9,7 +9,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, DecodedLog
 from edge.observability.figures import Figures
 from edge.postgres import setup
-from edge.postgres.catalog import check_publication, columns_of, enum_labels, primary_key, table_names
+from edge.postgres.catalog import Lineages, check_publication, columns_of, enum_labels, primary_key, table_names
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.failover import follow, guard
@@ -34,7 +34,7 @@ from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile, Postgresql
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 
 
@@ -50,13 +50,14 @@ class PostgresEngine:
         # Over all sessions: what one decoded may become visible when another one copies.
         self._unseen = Unseen()
         self._outbox: Outbox | None = None
+        self._lineages = Lineages()
 
     def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
         """Return a session whose stream and slot agree with the checkpoint."""
         source = self._config.source.name
         sent = self._outbox.sent.commit if self._outbox is not None else 0
         stream, database = open_stream(self._names, source, checkpoint, former_pid, sent)
-        return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen)
+        return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen, self._lineages)
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
@@ -111,6 +112,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         database: Database,
         labels: KnownLabels,
         unseen: Unseen,
+        lineages: Lineages,
     ) -> None:
         self._source = config.source.name
         self._names = names
@@ -120,6 +122,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         self._database = database
         self._labels = labels
         self._unseen = unseen
+        self._lineages = lineages
         self.pid = stream.pid
         self.fileno, self.confirm, self.flush = stream.fileno, stream.confirm, stream.flush
 
@@ -148,12 +151,13 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             policy=self._policy,
             history=history,
             catalog_of=partial(columns_of, self._database),
+            above_of=partial(self._lineages.above, self._database),
         )
         self._stream.start(names.slot, names.publication, checkpoint.confirmed)
 
     def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
-        return SnapshotReader(self._names, self._source, self._policy.admits_name)
+        return SnapshotReader(self._names, self._source, self._policy)
 
     @property
     def passed(self) -> int:
@@ -175,6 +179,8 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         """Decode the messages that have arrived."""
         if self._unseen.is_look_due:
             self._unseen.look()
+        if self._unseen.lost:
+            raise NotConnected(f"the connection to {self._names} that shows what readers see was lost")
         decoder = self._decoder
         if decoder.wants_places:
             return self._stream.read(decoder.feed_placed, now_ms, with_place=True)

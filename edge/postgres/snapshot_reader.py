@@ -9,9 +9,11 @@ import re
 import struct
 from collections.abc import Callable
 
+from edge.postgres.catalog import tables_above
 from edge.postgres.connection import Database
 from edge.postgres.rows import PAD
 from edge.postgres.snapshot_table import SnapshotTable, describe, named, published, shape
+from edge.records.column_policy import Policy
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Described
@@ -105,16 +107,17 @@ set idle_in_transaction_session_timeout = '1min'
 class SnapshotReader(ChunkReader[Database, SnapshotTable]):
     """A connection that reads chunks of published tables."""
 
-    def __init__(self, config: Postgresql, source: str, admits: Callable[[str], bool]) -> None:
+    def __init__(self, config: Postgresql, source: str, policy: Policy) -> None:
         super().__init__(Database(config, source))
         self._publication = config.publication
-        # Whether the policy lets a table's rows leave the region.
-        self._admits = admits
+        self._policy = policy
         self._database.rows(_SETTINGS)
 
     def published(self) -> list[str]:
         """Return the tables of the publication."""
-        return list(filter(self._admits, published(self._database, self._publication)))
+        above = tables_above(self._database) if self._policy.has_rules else {}
+        names = published(self._database, self._publication)
+        return [name for name in names if self._policy.admits_name(name, above.get(name, ()))]
 
     def named(self, name: str) -> list[str]:
         """Return the names under which the publication carries a table."""
@@ -122,7 +125,8 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table, with the planner's estimate of its rows."""
-        if not self._admits(name):
+        above = tables_above(self._database) if self._policy.has_rules else {}
+        if not self._policy.admits_name(name, above.get(name, ())):
             raise NeedsOperator(
                 f"table {name} does not leave the region: [policy] keeps it",
                 hint="Name it in [policy] include_tables, or take it out of exclude_tables.",

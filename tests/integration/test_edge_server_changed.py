@@ -97,6 +97,24 @@ def test_killed_server_is_waited_for_and_read_on(private_postgres, edges, interc
     assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4]
 
 
+def test_an_ordinary_connection_that_is_lost_is_made_again_with_the_session(edge, database, interconnect):
+    """G2: transactions that readers may not see were kept until a restart, all of them."""
+    with edge.running() as agent:
+        database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+        ended = database.execute(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'headrace jakarta/bank' and backend_type = 'client backend'"
+        )
+        assert ended[0][0] >= 1
+        database.execute("insert into t values (2)")
+        eventually(lambda: agent.figures.database_connections == 2, saying="a session with another connection begins")
+        database.execute("insert into t values (3)")
+        arrive(interconnect, 3)
+        eventually(lambda: edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"])
+        eventually(lambda: "unseen" not in edge.checkpoint)
+
+
 def test_a_server_set_back_on_the_same_timeline_stops_the_edge_running_and_started(
     private_postgres, edges, interconnect
 ):
