@@ -12,7 +12,7 @@ from edge.answers.handlers import request_service
 from edge.delivery.heartbeat import Heartbeat
 from edge.delivery.outbox import Outbox
 from edge.delivery.sender import Sender
-from edge.engine import CheckpointChanged, LogTaken
+from edge.engine import CheckpointChanged, LogTaken, StreamFailed
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
 from edge.observability.service import EdgeService
@@ -27,13 +27,37 @@ from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
+from headrace.position import Position
 from headrace.wakeup import Wakeup
 
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 3.0
+#: A session that lasted so long, in seconds, was a success even where nothing was acknowledged, as of an idle source.
+_LONG_SECONDS = 60.0
+#: So many equal failures to decode the log at the same place are an operator's matter: about five minutes.
+_EQUAL_FAILURES = 10
 #: How long a request that is being handled may take at the end, in seconds.
 _REQUESTS_SECONDS = 1.0
+
+
+class _Failures:
+    """How often the server failed to decode its log at the same place, and how long to wait before the next attempt."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, Position] | None = None
+        self._count = 0
+        self._backoff = Backoff(first=1.0, longest=60.0)
+
+    def pause(self, error: StreamFailed, reached: Position) -> float:
+        """Return the seconds to wait; raise NeedsOperator after so many equal failures that it will not pass by itself."""
+        if self._last != (error.message, reached):
+            self._last, self._count = (error.message, reached), 0
+            self._backoff.reset()
+        self._count += 1
+        if self._count >= _EQUAL_FAILURES and not error.may_pass:
+            raise error.lasting() from error
+        return self._backoff.pause()
 
 
 class Agent:
@@ -136,8 +160,9 @@ class Agent:
 
     def _capture(self, progress: Progress, outbox: Outbox, settings: RecordSettings, history: TableHistory) -> None:
         """Run one session after another until stopped."""
-        backoff = Backoff(first=0.1, longest=10.0)
+        backoff, failures = Backoff(first=0.1, longest=10.0), _Failures()
         taken_since, former_pid = 0.0, 0
+        reached, opened_at = progress.checkpoint.tail, 0.0
         while not self._stopping:
             capture = None
             try:
@@ -153,7 +178,7 @@ class Agent:
                     history=history,
                 )
                 taken_since, former_pid = 0.0, capture.pid
-                backoff.reset()
+                opened_at = time.monotonic()
                 capture.run(lambda: self._stopping)
                 capture.finish(self._stop_seconds)
             except LogTaken as error:
@@ -168,7 +193,15 @@ class Agent:
                 except Retryable as full:
                     self._pause(backoff.pause(), full, progress, outbox)
             except (NotConnected, Retryable) as error:
-                self._pause(backoff.pause(), error, progress, outbox)
+                # A session that opened and ended where the one before did was no success.
+                lasted = time.monotonic() - opened_at if capture is not None else 0.0
+                if progress.checkpoint.tail != reached or lasted > _LONG_SECONDS:
+                    backoff.reset()
+                reached = progress.checkpoint.tail
+                pause = backoff.pause()
+                if isinstance(error, StreamFailed):
+                    pause = failures.pause(error, reached)
+                self._pause(pause, error, progress, outbox)
             finally:
                 if capture is not None:
                     capture.close()

@@ -2,12 +2,12 @@
 
 Errors of an open connection are known by their SQLSTATE. While connecting libpq gives words only: known sentences are an
 operator's matter, everything else is tried again. Messages of the server are passed on by their first line, which names
-objects and holds no row values.
+objects and holds no row values; of classes whose words may hold them, only the SQLSTATE is passed on.
 """
 
 import re
 
-from edge.engine import LogTaken
+from edge.engine import LogTaken, StreamFailed
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
 #: What to do when changes are lost to the slot.
@@ -39,6 +39,14 @@ class SlotTaken(LogTaken):
             hint=f"Stop the other edge that reads it, or end the process: select pg_terminate_backend({self.pid});",
         )
 
+
+#: Classes of SQLSTATE whose words may hold values of rows: data exceptions, and constraints.
+_OF_VALUES = {"22", "23"}
+_WITHHELD = (
+    "SQLSTATE {state}: a value of a row cannot be converted, computed or stored (the server's log has its words)"
+)
+#: Classes that are of the connection or of an operator's intervention, not of what the log holds.
+_PASSING = {"00", "08", "28", "57"}
 
 #: Sentences of a refused connection, and what to do.
 _REFUSED = (
@@ -73,7 +81,7 @@ def connecting(words: str, address: str, user: str, database: str) -> Replicatio
 
 def running(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a statement or stream that ended with this SQLSTATE and these words."""
-    line = _first_line(words)
+    line = _first_line(words) if state is None or state[:2] not in _OF_VALUES else _WITHHELD.format(state=state)
     if state == "55006":
         slot, pid = re.search(r'slot "([^"]*)"', words), re.search(r"PID (\d+)", words)
         return SlotTaken(f"database {address}: {line}", slot[1] if slot else "", int(pid[1]) if pid else 0)
@@ -95,11 +103,20 @@ def running(state: str | None, words: str, address: str, user: str) -> Replicati
     return NotConnected(f"database {address}: {line}")
 
 
+def stream_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
+    """Return the error of a stream that ended, with this SQLSTATE and these words."""
+    error = running(state, words, address, user)
+    if type(error) is not NotConnected or state is None or state[:2] in _PASSING:
+        return error
+    return StreamFailed(error.message, may_pass=state[:2] == "53")
+
+
 def statement_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a question that an operator's own condition is part of."""
     if state is not None and state[:2] in {"22", "42", "0A", "2B", "54"} and state != "42501":
         return NeedsOperator(
-            f"database {address}: {_first_line(words)}",
+            f"database {address}: "
+            + (_WITHHELD.format(state=state) if state[:2] in _OF_VALUES else _first_line(words)),
             hint="Check the condition that was given, and the table's columns.",
         )
     return running(state, words, address, user)

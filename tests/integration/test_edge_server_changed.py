@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import threading
 
+from edge import agent as agent_module
 from edge.doctor.examine import examine
 from headrace.errors import NeedsOperator
 from tests.edge_under_test import refused
@@ -113,6 +114,22 @@ def test_an_ordinary_connection_that_is_lost_is_made_again_with_the_session(edge
         arrive(interconnect, 3)
         eventually(lambda: edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"])
         eventually(lambda: "unseen" not in edge.checkpoint)
+
+
+def test_a_log_that_the_server_cannot_decode_is_an_operators_matter_after_a_while(
+    edges, database, interconnect, monkeypatch, caplog
+):
+    """G5: decoded again and again, without a pause, for ever."""
+    monkeypatch.setattr(agent_module, "_EQUAL_FAILURES", 3)
+    database.execute("create table t (id int primary key, note text); alter table t replica identity full")
+    filtered = 'tables = ["public.t"]\nrow_filters = { "public.t" = "note::int > 1" }'
+    edge = edges(database, interconnect.url, more=filtered)
+    edge.init()
+    database.execute("insert into t values (1, 'ani@example.com')")
+    error = refused(edge)
+    assert "SQLSTATE 22P02" in error.message
+    assert "ani@" not in error.message + caplog.text
+    assert interconnect.changes == []
 
 
 def test_a_server_set_back_on_the_same_timeline_stops_the_edge_running_and_started(
