@@ -64,10 +64,10 @@ class Agent:
     """One source's edge. `run` blocks; `stop` may be called from any thread or a signal handler.
 
     `stop_seconds`: how long stopping waits for acknowledgements. `patience_seconds`: how long a log that somebody else reads
-    is waited for.
+    is waited for; None for as long as the server may take to notice that a former edge is gone.
     """
 
-    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, patience_seconds: float = 15.0) -> None:
+    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, patience_seconds: float | None = None) -> None:
         self._config = config
         self._stop_seconds = stop_seconds
         self._patience_seconds = patience_seconds
@@ -183,7 +183,8 @@ class Agent:
                 capture.finish(self._stop_seconds)
             except LogTaken as error:
                 taken_since = taken_since or time.monotonic()
-                if time.monotonic() - taken_since > self._patience_seconds:
+                patience = error.may_last if self._patience_seconds is None else self._patience_seconds
+                if time.monotonic() - taken_since > patience:
                     raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)
             except CheckpointChanged as error:

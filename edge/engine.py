@@ -21,6 +21,9 @@ from headrace.position import Position, new_epoch
 class LogTaken(NotConnected):
     """Somebody else reads the log in this source's place."""
 
+    #: For how long that may pass by itself, in seconds: a server may not have noticed yet that a former connection is gone.
+    may_last = 15.0
+
     def lasting(self) -> NeedsOperator:
         """Return the error to end with when that does not pass."""
         return NeedsOperator(self.message, hint="Stop the other edge that reads it.")

@@ -17,7 +17,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.relations import Relation
-from edge.records.alterations import Catalog
+from edge.records.alterations import Catalog, Published
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
@@ -95,6 +95,45 @@ def enum_labels(database: Database) -> dict[str, dict[str, str]]:
 def table_names(database: Database) -> dict[str, str]:
     """Return the names `schema.table` of all tables, by OID."""
     return dict(database.rows(_TABLES))
+
+
+_PUBLISHES = """
+select concat_ws(', ', case when pubinsert then 'insert' end, case when pubupdate then 'update' end,
+                 case when pubdelete then 'delete' end, case when pubtruncate then 'truncate' end), pubviaroot
+from pg_publication where pubname = %s
+"""
+#: Tables that a publication lists, with what another listing of the same table would have otherwise.
+_LISTED = """
+select n.nspname || '.' || c.relname,
+       concat_ws(' ', r.oid, to_jsonb(r) ->> 'prattrs', md5(to_jsonb(r) ->> 'prqual'))
+from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
+where p.pubname = %s
+"""
+#: The partitions of tables of which partitions arrive under the root's name. One that was made in another transaction than it
+#: became a partition had rows before, which never arrive.
+_PARTITIONS = """
+select n.nspname || '.' || c.relname, (
+    select string_agg(t.relid::oid::text || case when i.xmin = own.xmin then '' else '+' end, ' ' order by t.relid::oid)
+    from pg_partition_tree(c.oid) t
+    join pg_inherits i on i.inhrelid = t.relid join pg_class p on p.oid = t.relid join pg_type own on own.oid = p.reltype
+)
+from pg_publication_tables p
+join pg_namespace n on n.nspname = p.schemaname join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+where p.pubname = %s and c.relkind = 'p'
+"""
+
+
+def published(database: Database, name: str) -> Published:
+    """Return what a publication publishes, so that what is altered of it is found: the log has no record of that."""
+    rows = database.rows(_PUBLISHES, name)
+    if not rows:
+        # Who checks the publication finds that.
+        return Published("", {}, {})
+    kinds, via_root = rows[0]
+    partitions = database.rows(_PARTITIONS, name) if via_root else []
+    listed = {table: listing or "" for table, listing in database.rows(_LISTED, name)}
+    return Published(f"{kinds}; {via_root}", listed, {table: oids or "" for table, oids in partitions})
 
 
 #: The table itself, and all that it is a partition of or inherits from.

@@ -6,6 +6,7 @@ objects and holds no row values; of classes whose words may hold them, only the 
 """
 
 import re
+from typing import Self
 
 from edge.engine import LogTaken, StreamFailed
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
@@ -23,6 +24,10 @@ NEW_EPOCH = (
 )
 
 
+#: Where wal_sender_timeout is off, TCP's keepalives of the server end the process of an edge that is gone, after any time.
+_FORGOTTEN_SECONDS = 600.0
+
+
 class SlotTaken(LogTaken):
     """Another process of the server reads the slot."""
 
@@ -31,6 +36,11 @@ class SlotTaken(LogTaken):
         self.slot = slot
         #: The server's process that has the slot; 0 when the server did not name it.
         self.pid = pid
+
+    def held_for(self, sender_timeout: float) -> Self:
+        """Return itself, with how long a server whose wal_sender_timeout is this, in seconds, may keep what a dead edge held."""
+        self.may_last = _FORGOTTEN_SECONDS if sender_timeout <= 0 else sender_timeout * 2 + type(self).may_last
+        return self
 
     def lasting(self) -> NeedsOperator:
         """Return the error with how to end the process."""
