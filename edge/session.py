@@ -133,6 +133,8 @@ class CaptureSession:
             outbox.check_reopening()
             full = outbox.full
             fed = 0 if full else read(time.time_ns() // 1_000_000)
+            if fed and self._snapshots is not None:
+                self._snapshots.save_moved()
             if closed := take():
                 self._put(closed)
             now = time.monotonic()

@@ -120,7 +120,7 @@ def of_policy(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTabl
 
 def _admitted(policy: Policy, table: SourceTable) -> bool:
     # Rows of a partition may leave under the name of the table that it is a partition of.
-    return policy.admits(table.schema, table.name) and not any(map(policy.excludes_name, table.partition_of))
+    return policy.admits_name(f"{table.schema}.{table.name}", sorted(table.partition_of))
 
 
 def _leaving(policy: Policy, table: SourceTable) -> SourceTable:

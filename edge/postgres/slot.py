@@ -155,6 +155,11 @@ def check_failover(names: Postgresql, database: Database) -> None:
         )
 
 
+def sender_timeout(database: Database) -> float:
+    """Return after how many seconds the server ends a stream whose reader is silent; 0 for never."""
+    return int(database.value("select setting from pg_settings where name = 'wal_sender_timeout'")) / 1000
+
+
 def timeline(database: Database) -> int:
     """Return the timeline that the server writes now."""
     return int(database.value("select left(pg_walfile_name(pg_current_wal_lsn()), 8)"), 16)

@@ -40,6 +40,9 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     scale: int | None = None
     #: The database's own number of the column, which does not change with its name; None where there is none, or it is not known.
     number: int | None = None
+    #: The database's own number of its type, which does not change with the type's name; None where there is none, or it is not
+    #: known.
+    type_number: int | None = None
 
     @property
     def shown(self) -> tuple[str, str, int | None, int | None]:
@@ -57,6 +60,18 @@ class Catalog(NamedTuple):
     newest: int = 0
     #: Columns that are NOT NULL.
     required: frozenset[str] = frozenset()
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server publishes of which tables, as far as alterations of it show."""
+
+    #: Of which kinds of changes, and how.
+    kinds: str
+    #: By `schema.table`: of a table that is listed its columns and row filter, with the number of the listing.
+    tables: dict[str, str]
+    #: By `schema.table`: of a table whose partitions arrive under its name, the numbers of these, with `+` where one had rows
+    #: before it became a partition.
+    partitions: dict[str, str]
 
 
 class TableDescription(NamedTuple):
@@ -144,6 +159,10 @@ def _keeps(old: KnownColumn, new: KnownColumn) -> bool:
     """Return whether values of a column are the same in its new type."""
     if old.shown[1:] == new.shown[1:]:
         return True
+    if None not in (old.type_number, new.type_number) and old.type_number == new.type_number and old.type != new.type:
+        # The type itself was renamed.
+        old = msgspec.structs.replace(old, type=new.type)
+        return old.shown[1:] == new.shown[1:]
     if old.type != new.type:
         wider: Callable[[tuple[str, ...]], bool] = lambda row: (  # noqa: E731 - one condition, used once.
             old.type in row and new.type in row and row.index(old.type) < row.index(new.type)

@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,6 +18,8 @@ from edge.database import Database
 from edge.snapshot.plan import Key
 from edge.snapshot.ports import Chunk, Reader
 from headrace.errors import NeedsOperator
+
+_NO_LIMIT = 1 << 62
 
 
 class Statements(Protocol):
@@ -43,9 +46,15 @@ class ChunkReader(ABC, Generic[D, T]):
         """Return the next rows in key order, at most `count`, fewer when they grow beyond `limit_bytes`."""
         return self._read(table, self._statements(table).select_after(where, after, count), count, limit_bytes)
 
-    def read_keys(self, table: T, where: str | None, keys: list[Key]) -> Chunk:
-        """Return the rows of these keys that are there."""
-        return self._read(table, self._statements(table).select_keys(where, keys), len(keys), 1 << 62)
+    def read_keys(self, table: T, where: str | None, keys: list[Key], limit_bytes: int) -> Chunk:
+        """Return the rows of the first of these keys, of as many as do not grow beyond `limit_bytes`, at least one."""
+        while True:
+            statement = self._statements(table).select_keys(where, keys)
+            chunk = self._read(table, statement, len(keys), limit_bytes if len(keys) > 1 else _NO_LIMIT)
+            if chunk.size <= limit_bytes or len(keys) == 1:
+                return replace(chunk, keys=len(keys))
+            # The statement was cancelled, and which rows it had not reached is not known.
+            keys = keys[: len(keys) // 2]
 
     def close(self) -> None:
         """Close the connection."""

@@ -83,6 +83,8 @@ class Chunk:
     end: bool
     #: By which the engine determines which transactions the chunk has.
     seen: Any = None
+    #: Of rows that were read by their keys, how many of the keys these are: all, or as many as their size allows.
+    keys: int = 0
 
 
 class Described(NamedTuple):
@@ -129,8 +131,8 @@ class Reader(Protocol):
     def rows(self, table: Any, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`."""
 
-    def read_keys(self, table: Any, where: str | None, keys: list[Key]) -> Chunk:
-        """Return the rows of these keys that are there."""
+    def read_keys(self, table: Any, where: str | None, keys: list[Key], limit_bytes: int) -> Chunk:
+        """Return the rows of the first of these keys that are there, of fewer keys where they grow beyond `limit_bytes`."""
 
     def close(self) -> None:
         """Close the connection."""

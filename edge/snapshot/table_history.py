@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge.records.alterations import Announcement, KnownColumn, TableDescription, alterations
+from edge.records.alterations import Announcement, KnownColumn, Published, TableDescription, alterations
 from edge.snapshot.store import Request, SnapshotStore
 from headrace import files
 from headrace.errors import ReplicationError
@@ -75,6 +75,8 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     labels: dict[str, dict[str, str]] = {}
     #: Whether tables may have sent records that are not in this file: it was lost once.
     incomplete: bool | msgspec.UnsetType = msgspec.UNSET
+    #: What was published of which tables; None before it was looked at.
+    published: Published | None = None
 
 
 class TableHistory:
@@ -204,6 +206,37 @@ class TableHistory:
     def warn(self, name: str, words: str) -> None:
         """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
         self._warned[name] = words
+
+    def publication(self, found: Published) -> None:
+        """Compare what is published with what was: changes of meanwhile, or rows that moved with a partition, are in no log."""
+        known = self._known.published
+        if known == found:
+            return
+        if known is not None:
+            for table, reason in self._published_otherwise(known, found).items():
+                self._mark(table, [reason])
+        # After all marks, as labels.
+        self._known.published, self._dirty = found, True
+        self._save()
+
+    def _published_otherwise(self, known: Published, found: Published) -> dict[str, str]:
+        """Return why tables need a copy, by name."""
+        captured = {forms[-1].name for forms in self._known.tables.values()}
+        if known.kinds != found.kinds:
+            return dict.fromkeys(sorted(captured), "the publication publishes other kinds of changes than before")
+        reasons = {}
+        for table in sorted(captured | known.partitions.keys()):
+            if table in known.tables.keys() | found.tables.keys() and known.tables.get(table) != found.tables.get(
+                table
+            ):
+                reasons[table] = (
+                    "the table left the publication"
+                    if table not in found.tables
+                    else "the table was added to the publication, or is published with other columns or another row filter"
+                )
+            elif table in found.partitions and _rows_moved(known.partitions.get(table, ""), found.partitions[table]):
+                reasons[table] = "partitions were attached, detached or dropped"
+        return reasons
 
     def copied(self, table: str, started_ms: int) -> None:
         """Note that a whole table was copied again, beginning at a time in milliseconds since 1970."""
@@ -345,3 +378,12 @@ class TableHistory:
     def _save(self) -> None:
         files.write_private(self._path, msgspec.json.encode(self._known))
         self._saved_at, self._dirty = time.monotonic(), False
+
+
+def _rows_moved(known: str, found: str) -> bool:
+    """Whether rows came or went with partitions; one that is new and was made as a partition had none."""
+    before = {number.rstrip("+") for number in known.split()}
+    after = found.split()
+    return bool(before - {number.rstrip("+") for number in after}) or any(
+        number.endswith("+") and number.rstrip("+") not in before for number in after
+    )

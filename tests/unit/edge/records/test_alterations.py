@@ -26,6 +26,16 @@ def test_types_whose_values_stay_need_no_copy(old, new, reasons):
     assert alterations([before], [after], Catalog({"c": 1}, {"c": False}), types=True) == reasons
 
 
+def test_a_type_that_was_renamed_is_the_same_type():
+    """G14: the end of the usual swap of an enum, which had the table copied for nothing."""
+    old, new = (KnownColumn("c", name, number=1, type_number=16_500) for name in ("status_new", "status"))
+    assert alterations([old], [new], Catalog({"c": 1}, {"c": False}), types=True) == []
+    another = KnownColumn("c", "status", number=1, type_number=16_600)
+    assert alterations([old], [another], Catalog({"c": 1}, {"c": False}), types=True) == [
+        "the type of column c was changed"
+    ]
+
+
 OLD = [KnownColumn("a", "text", number=1), KnownColumn("c", "text", number=3)]
 
 
