@@ -9,23 +9,29 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cproton import pn_ssl_domain_set_protocols
 from proton import (
     Condition,
+    Connection,
     Delivery,
     Endpoint,
     Event,
     Handler,
+    Link,
     Message,
     ProtonException,
-    SSLDomain,
+    Session,
     SSLException,
+    Transport,
     symbol,
 )
+from proton import SSLDomain as ProtonDomain
 from proton._reactor import Acceptor as ProtonAcceptor
 from proton.handlers import EndpointStateHandler, IOHandler
 from proton.reactor import AtLeastOnce, Container, LinkOption
 
 from headrace.amqp.polling import Polled
+from headrace.errors import ReplicationError
 from headrace.logs import RateLimitedLog
 from headrace.wakeup import Wakeup
 
@@ -56,16 +62,27 @@ IDLE_SECONDS = 10.0
 _BACKLOG = 256
 #: Writes in a row, of up to a frame each, before something else has its turn.
 _WRITES = 256
+#: Versions of TLS that are spoken.
+_PROTOCOLS = "TLSv1.2 TLSv1.3"
+
+
+class SSLDomain(ProtonDomain):  # type: ignore[misc]
+    """Proton's settings of TLS, from version 1.2 on: left alone it takes 1.0 and 1.1 as well."""
+
+    def __init__(self, mode: int) -> None:
+        super().__init__(mode)
+        self._check(pn_ssl_domain_set_protocols(self._domain, _PROTOCOLS))
 
 
 class Loop:
     """One run of Proton's loop over a handler, which any thread can wake: its `on_wake` is then called.
 
-    Used once; call `close` after its end.
+    What the handler raises for an event of a peer's does not end the loop: the handler's `refused` is called with it. Used once;
+    call `close` after its end.
     """
 
     def __init__(self, handler: Handler, name: str) -> None:
-        self._container = Container(handler, container_id=name)
+        self._container = Container(_Guard(handler), container_id=name)
         # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
         self._container.ssl = None
         self._container.global_handler.base = Sockets()
@@ -158,6 +175,31 @@ class Loop:
         # Before the handler looks: calls from now on notify again.
         self._woken = False
         handler.on_wake()
+
+
+class _Guard(Handler):  # type: ignore[misc]
+    """Passes events on, and what one of a peer's raises to the handler's `refused`.
+
+    Proton makes Python's values of what came when they are first looked at: any event may raise.
+    """
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def on_unhandled(self, _method: str, event: Event) -> None:
+        """Pass an event on."""
+        try:
+            event.dispatch(self._handler)
+        except ReplicationError:
+            # Raised on purpose, and not about what came.
+            raise
+        except Exception as error:
+            if not isinstance(event.context, _OF_PEERS) or not hasattr(self._handler, "refused"):
+                raise
+            self._handler.refused(event, error)
+
+
+_OF_PEERS = (Connection, Session, Link, Delivery, Transport)
 
 
 class Acceptor(ProtonAcceptor):  # type: ignore[misc]

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace import doors
+from headrace.errors import NotConnected
 from headrace.requests.collect import Collector
 from headrace.requests.message import Content, Request, decode_part, encode
 
@@ -43,8 +44,9 @@ def ask(topics: Topics, request: Request) -> Content:
         for value in topics.read(min(left, _POLL_SECONDS)):
             try:
                 part = decode_part(value)
-            except (CorruptInput, NeedsOperator):
+            except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this record alone.
                 # Of somebody else, or of a release that answers others.
+                doors.ANSWER.refuse(error, request.source)
                 continue
             content = collector.add(part)
             if content is not None:

@@ -27,6 +27,8 @@ PART_CHARACTERS = 24_000
 #: No answer is longer in all, in characters, and so none has more parts.
 LARGEST_ANSWER = 8_000_000
 MOST_PARTS = -(-LARGEST_ANSWER // PART_CHARACTERS)
+#: No deadline is later, in milliseconds since 1970, whatever the clocks: the end of the year 9999.
+_LAST_DEADLINE = 253_402_300_799_999
 
 #: `done`: the content is what the kind answers. `failed`: the edge tried, and an error ended it. `repeated`: a request that
 #: changes something came twice, and was not done a second time. The others were not tried.
@@ -50,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     #: Who asks, as the caller itself states.
     caller: _Caller
     #: When nobody waits for the answer any more, in milliseconds since 1970.
-    deadline: Annotated[int, Meta(ge=0)]
+    deadline: Annotated[int, Meta(ge=0, le=_LAST_DEADLINE)]
     arguments: dict[str, Any] = {}
 
     def seconds_left(self, now: float | None = None) -> float:
@@ -88,7 +90,7 @@ class Content(msgspec.Struct, kw_only=True):
 
 
 class _Versioned(msgspec.Struct):
-    version: int = 1
+    version: Annotated[int, Meta(ge=0, lt=1 << 31)] = 1
 
 
 def new_request(
@@ -119,7 +121,7 @@ def _decoded(data: bytes, kind: Any, form: Any, what: str) -> Any:
     try:
         form.check(msgspec.json.decode(data, type=_Versioned).version, what)
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
         # The decoder's message names a field, and never its value.
         reason = str(error) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
         raise CorruptInput(f"this is not {what} of Headrace: {reason}") from error
@@ -152,7 +154,7 @@ def content_of(text: str) -> Content:
     """Return the content of a whole answer; raise CorruptInput for what is none."""
     try:
         return msgspec.json.decode(text, type=Content)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise CorruptInput("the content of an answer is damaged") from error
 
 

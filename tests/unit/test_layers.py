@@ -10,6 +10,7 @@ LAYERS = {
         {"__version__", "backoff", "errors", "java", "object_store", "status.answer", "stop_request", "wakeup"},
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
         {"batch", "logs", "metrics", "registry", "retention", "schemas", "status"},
+        {"doors"},
         {"certificates", "hold", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
