@@ -25,6 +25,7 @@ from bridge.source.state import SourceState
 from headrace import doors
 from headrace.batch import Batch, TooLarge, decode, unpacked_size
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.logs import printable
 
 _log = logging.getLogger(__name__)
 
@@ -291,7 +292,8 @@ class Part:
     def _refuse(self, delivery: Delivery, error: Exception, condition: str) -> None:
         """Reject a delivery that cannot be what it should be, as its door has it."""
         answer = doors.BATCH.refuse(error, self.session.source)
-        self._reject(delivery, condition, f"{answer.message}. {answer.hint}".rstrip(" "))
+        # It may name what came; its receiver's log is another's.
+        self._reject(delivery, condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:
         self._state.figures.rejected += 1

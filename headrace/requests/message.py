@@ -4,6 +4,7 @@ A bridge carries these bytes unchanged in both directions. The key of a record i
 what is none of ours, and NeedsOperator for a version that this release does not read.
 """
 
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ _LAST_DEADLINE = 253_402_300_799_999
 #: `done`: the content is what the kind answers. `failed`: the edge tried, and an error ended it. `repeated`: a request that
 #: changes something came twice, and was not done a second time. The others were not tried.
 Outcome = Literal["done", "failed", "refused", "expired", "busy", "repeated"]
+
+_WITH_VALUE = re.compile(r"^(Invalid (?:enum )?value) .*(?= - at )", re.DOTALL)
 
 _Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{8,64}$")]
 _Source = Annotated[str, Meta(pattern=SOURCE_NAME, max_length=200)]
@@ -122,8 +125,10 @@ def _decoded(data: bytes, kind: Any, form: Any, what: str) -> Any:
         form.check(msgspec.json.decode(data, type=_Versioned).version, what)
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
-        # The decoder's message names a field, and never its value.
-        reason = str(error) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
+        # The decoder's message names a field; where it has its value, that is left out.
+        reason = (
+            _WITH_VALUE.sub(r"\1", str(error)) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
+        )
         raise CorruptInput(f"this is not {what} of Headrace: {reason}") from error
 
 

@@ -141,6 +141,7 @@ def test_versions_of_tls_before_1_2_are_refused(far, ours, version):
         context.wrap_socket(connection, server_hostname="localhost")
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.:DeprecationWarning")
 def test_an_edge_speaks_no_tls_before_1_2(edges, ours):
     """S13, at the other end."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
