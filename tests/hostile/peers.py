@@ -14,7 +14,7 @@ from cproton import (
     pn_session_close,
     pn_session_condition,
 )
-from proton import Data
+from proton import Data, Delivery
 
 from tests.amqp_peer import Peer
 from tests.waiting import eventually
@@ -82,16 +82,16 @@ class Rogue(Peer):
     """A client that attaches a sender to an address, and then does what a test gives it to do."""
 
     def __init__(self, port: int, address: str, *, name: str = "rogue", credentials: Any = None, trusted: Any = None):
-        super().__init__(name)
+        super().__init__(name, auto_settle=True)
         self.gone = threading.Event()
         #: The name of the condition with which the other side closed the link; empty before.
         self.closed = ""
         self.link: Any = None
         self._address = address
-        scheme = "amqp" if trusted is None else "amqps"
-        self.connection = self.loop.connect(
-            f"{scheme}://127.0.0.1:{port}", trusted=trusted, credentials=credentials or {}
-        )
+        #: Names of conditions with which deliveries were rejected.
+        self.rejected: list[str] = []
+        url = f"amqp://127.0.0.1:{port}" if trusted is None else f"amqps://localhost:{port}"
+        self.connection = self.loop.connect(url, trusted=trusted, credentials=credentials or {})
         self.start()
 
     def attached(self) -> "Rogue":
@@ -110,6 +110,11 @@ class Rogue(Peer):
 
     def on_link_opened(self, event: Any) -> None:
         self.link = event.link
+
+    def on_settled(self, event: Any) -> None:
+        remote = event.delivery.remote
+        if event.delivery.remote_state == Delivery.REJECTED:
+            self.rejected.append(remote.condition.name)
 
     def on_link_error(self, event: Any) -> None:
         self.closed = event.link.remote_condition.name

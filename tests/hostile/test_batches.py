@@ -4,14 +4,22 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.model.delivery import Accept, Reject
-from bridge.model.table_router import TableRouter
+from bridge.model.route import SourceRoute
+from bridge.model.table_router import TablePatterns, TableRouter
+from bridge.model.withheld_tables import Withheld, WithheldTable
 from bridge.routing.registered_schemas import RegisteredSchemas
+from bridge.routing.withheld_split import divide
 from headrace import doors
-from headrace.batch import CONTENT_ENCODING, encode
+from headrace.batch import CONTENT_ENCODING, decode, encode
 from headrace.configuration.bridge import TableTopic
-from tests.hostile.bodies import BATCHES, VALUE, delivery, of_json, properties
+from headrace.errors import ReplicationError
+from headrace.position import Position
+from headrace.registry.client import Incompatible
+from tests.hostile.bodies import BATCHES, EPOCH, VALUE, body, delivery, named, of_json, properties
 from tests.source_log import cut, log
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
@@ -40,8 +48,7 @@ def parts():
 
 def put_honest(parts, ticket, which):
     batch = cut(HONEST, log(HONEST, 40), lambda: 20)[which]
-    sent, body = encode(batch)
-    parts.session(HONEST).inbox.put(delivery(ticket, sent, body, CONTENT_ENCODING))
+    parts.session(HONEST).inbox.put(delivery(ticket, *encode(batch)))
     return batch.values
 
 
@@ -77,10 +84,10 @@ def test_a_batch_that_raises_what_nobody_expected_is_rejected_without_a_value_in
 ):
     """S1: whatever a decoder raises."""
 
-    def decode(*_args):
+    def fail(*_args):
         raise KeyError("4929-1234-5678-9012")
 
-    monkeypatch.setattr("bridge.lanes.part.decode", decode)
+    monkeypatch.setattr("bridge.lanes.part.decode", fail)
     monkeypatch.setattr(doors.BATCH, "_unexpected", doors.RateLimitedLog(doors._log.error))
     parts.session(ROGUE).inbox.put(delivery(1, {}, b""))
     parts.lanes[0].turn(0)
@@ -88,6 +95,50 @@ def test_a_batch_that_raises_what_nobody_expected_is_rejected_without_a_value_in
     assert "KeyError at tests/hostile/test_batches.py" in parts.deliverer.outcomes[1].description
     assert "KeyError at tests/hostile/test_batches.py" in caplog.text
     assert "4929" not in caplog.text + str(parts.deliverer.outcomes)
+
+
+_POSITIONS = st.builds(Position, st.just(EPOCH), st.integers(1, 2**64 - 1), st.integers(0, 2**32 - 1))
+_TABLES = st.sampled_from([b"t", b"u", b"bank", b"../x", b"t\\u0000", b"\xff", b""])
+_VALUES = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.sampled_from([b'{"databaseName":"x"}', b'{"status":"BEGIN"}', b"\0\0\0\0\1v", b"\0\0\0\0\2v"]),
+    st.builds(named, _TABLES, _TABLES),
+)
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.binary(max_size=8), _VALUES), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), _TABLES, _TABLES), max_size=3),
+    _POSITIONS,
+    st.sampled_from([(0,), (0, 1), (3, 5, 7)]),
+)
+def test_whatever_a_batch_says_its_records_stay_in_its_sources_partitions(records, tables, first, partitions):
+    """S3: the partition is the identity, with topics of tables, in Avro, and withheld."""
+    keys, values = map(list, zip(*records, strict=True))
+    written = [[number, *(each.decode(errors="replace") for each in names), None, "{}"] for number, *names in tables]
+    last = first._replace(ordinal=first.ordinal + len(records) - 1)
+    given_properties = properties(3, first=str(first), last=str(last), count=len(records))
+    content = body([[first.commit, first.ordinal, len(records)]], keys, values, {}, {}, written)
+    router = TableRouter(
+        "bank", {"public.t": TableTopic("bank.public.t", "compact")}, TablePatterns("bank", {"*": "delete"})
+    )
+    router.learn(["bank.t.t", "bank.other", "other"])
+    route = SourceRoute(ROGUE, "bank", partitions, router, "bank", "", "bank.withheld")
+
+    class Refusing:
+        def ids(self, needed):
+            raise Incompatible(needed.topic)
+
+    try:
+        batch = decode(given_properties, CONTENT_ENCODING, content)
+        known = Withheld(0, {"public.t": WithheldTable(Position.start(EPOCH), 0)})
+        divided = divide(batch, 0, route, Refusing(), known, batch.follows)
+    except ReplicationError:
+        return
+    for share in divided.shares:
+        assert share.partition in partitions
+        assert share.topic in {*route.topics, route.withheld}
 
 
 _MEMORY = """
