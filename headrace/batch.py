@@ -233,7 +233,7 @@ def decode(
     if content_encoding != CONTENT_ENCODING:
         raise CorruptInput(f"content-encoding is {content_encoding!r}, not {CONTENT_ENCODING!r}")
     try:
-        raw = zstandard.ZstdDecompressor(max_window_size=LARGEST_BODY).decompress(_bounded(body, largest))
+        raw = zstandard.ZstdDecompressor().decompress(_bounded(body, largest))
         headers: Headers = {}
         written: list[_WrittenWith] = []
         if names["version"] == 1:

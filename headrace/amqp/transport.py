@@ -82,7 +82,7 @@ class Loop:
     """
 
     def __init__(self, handler: Handler, name: str) -> None:
-        self._container = Container(_Guard(handler), container_id=name)
+        self._container = _Guarded(handler, name)
         # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
         self._container.ssl = None
         self._container.global_handler.base = Sockets()
@@ -177,26 +177,33 @@ class Loop:
         handler.on_wake()
 
 
-class _Guard(Handler):  # type: ignore[misc]
-    """Passes events on, and what one of a peer's raises to the handler's `refused`.
+class _Guarded(Container):  # type: ignore[misc]
+    """Gives what its handler raises for an event of a peer's to the handler's `refused`, and goes on; costs other events nothing.
 
     Proton makes Python's values of what came when they are first looked at: any event may raise.
     """
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+    def __init__(self, handler: Handler, name: str) -> None:
+        super().__init__(handler, container_id=name)
+        self._guarded = handler
 
-    def on_unhandled(self, _method: str, event: Event) -> None:
-        """Pass an event on."""
-        try:
-            event.dispatch(self._handler)
-        except ReplicationError:
-            # Raised on purpose, and not about what came.
-            raise
-        except Exception as error:
-            if not isinstance(event.context, _OF_PEERS) or not hasattr(self._handler, "refused"):
+    def process(self) -> bool:
+        """Process events until there are none; as Proton's own, which this runs."""
+        while True:
+            try:
+                return bool(super().process())
+            except ReplicationError:
+                # Raised on purpose, and not about what came.
                 raise
-            self._handler.refused(event, error)
+            except Exception as error:
+                event = self._collector.peek()
+                is_of_peer = event is not None and isinstance(event.context, _OF_PEERS)
+                if not is_of_peer or not hasattr(self._guarded, "refused"):
+                    raise
+                self._guarded.refused(event, error)
+                # What the loop would have done after the handler.
+                event.dispatch(self._global_handler)
+                self._collector.pop()
 
 
 _OF_PEERS = (Connection, Session, Link, Delivery, Transport)
