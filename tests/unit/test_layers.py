@@ -10,6 +10,7 @@ LAYERS = {
         {"__version__", "errors", "java", "object_store", "status.answer", "waiting"},
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
         {"batch", "descriptors", "logs", "metrics", "registry", "retention", "schemas", "status"},
+        {"doors"},
         {"certificates", "hold", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
