@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bridge.amqp.receiver import Receiver
@@ -19,6 +20,7 @@ from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
 from bridge.kafka.client import admin
+from bridge.kafka.commits import call_within
 from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
@@ -50,6 +52,8 @@ RECOMMIT_SECONDS = 3600.0
 _REPORT_SECONDS = 60.0
 #: How long the last answers of edges may take to be written, in seconds.
 _ANSWERS_SECONDS = 2.0
+#: How long a lane may take to close, in seconds.
+_CLOSE_SECONDS = 2.0
 _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
@@ -269,8 +273,8 @@ class Bridge:
             for failure in filter(None, (self._failure, self.receiver.failure)):
                 raise failure
             for number, lane in enumerate(self.lanes):
-                if lane.hangs():
-                    self._start_lane(number, lane.give_up())
+                if lane.hangs() and (successor := lane.give_up()) is not None:
+                    self._start_lane(number, successor)
             if self._reload and self._membership is not None:
                 self._reload = False
                 self._reloader.read_again(self._membership)
@@ -313,12 +317,13 @@ class Bridge:
             _finish(lambda: requests.close(_ANSWERS_SECONDS))
         _finish(lambda: self.receiver.stop(2.0))
         for lane in self.lanes:
-            _finish(lane.close)
+            # Kafka's client may hang while it is destroyed, too.
+            _finish(partial(call_within, _CLOSE_SECONDS, f"close {lane.transactional_id}", lane.close))
         self._report()
         _log.info("stopped")
 
 
-def _finish(step: Callable[[], None]) -> None:
+def _finish(step: Callable[[], object]) -> None:
     """Take a step of the end: what goes wrong there neither keeps the next ones from being taken nor hides why it ends."""
     try:
         step()
