@@ -24,6 +24,7 @@ from bridge.kafka.commits import call_within
 from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.producer import opener
 from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.renewal import Renewal
 from bridge.kafka.topics import check, names, wanted
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
@@ -73,7 +74,7 @@ class Bridge:
         self._admin = admin(file.kafka)
         known = routes(file)
         leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
-        positions = [
+        self._positions = positions = [
             Positions(file.kafka, self._admin, file.group, known, leftovers, searches=searches)
             for searches in (False, True)
         ]
@@ -94,6 +95,7 @@ class Bridge:
         self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
+        self._renewal: Renewal | None = None
         self._threads: list[threading.Thread] = []
         self._ending = threading.Event()
         #: What went wrong that nobody expected; the bridge ends with it.
@@ -160,6 +162,7 @@ class Bridge:
             self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)
+            self._renewal = Renewal(file.kafka, self._renew)
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("search", lambda: self.search.turn(0.25))
             self._start("membership", self._membership.turn)
@@ -278,11 +281,21 @@ class Bridge:
             if self._reload and self._membership is not None:
                 self._reload = False
                 self._reloader.read_again(self._membership)
+            if self._renewal is not None:
+                self._renewal.look()
             self.registry.recommit(self._recommit_seconds)
             self._stalls.look()
             if time.monotonic() >= report_at:
                 report_at += _REPORT_SECONDS
                 self._report()
+
+    def _renew(self) -> None:
+        """Have all clients of Kafka made again, each by the thread that uses it."""
+        self._admin.renew(at_once=True)
+        renewed = [*self._positions, *self.lanes, self._withheld, self.deliveries, self._membership, self.requests]
+        for each in renewed:
+            if each is not None:
+                each.renew()
 
     def _report(self) -> None:
         for name, known in self.figures().items():

@@ -9,9 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
+from bridge.kafka.renewal import Usability
 from bridge.model.ports import GroupMember, InstanceFenced, Partition
 from bridge.source.registry import SourceRegistry
-from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Membership:
         #: What was raised when another member took this instance's place, and when; None while nobody did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
+        self._usability = Usability()
         # The partitions that this member has, those included that are of no source.
         self._places: set[Partition] = set()
         # What other threads ask for, to be done in this one's turn.
@@ -72,6 +74,10 @@ class Membership:
         """Have a command done in the membership's thread, between two changes of the group."""
         self._commands.append(command)
 
+    def renew(self) -> None:
+        """Have the client made again; for any thread."""
+        self._usability.renew()
+
     def use(self, sources: Mapping[Partition, str]) -> None:
         """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
         fresh = set(sources.values()) - set(self._sources.values())
@@ -94,6 +100,8 @@ class Membership:
         if self._fenced is not None:
             self._wait_for_other(self._fenced)
             return
+        if self._usability.is_over():
+            self._renew_client()
         if not self._joined:
             self._member.join({topic for topic, _ in self._sources}, self._assigned, self._revoked, self._lost)
             self._joined = True
@@ -173,11 +181,21 @@ class Membership:
             _log.info("the group has no bridge for %d sources: joining again", len(forgotten))
             self._member.rejoin()
 
+    def _renew_client(self) -> None:
+        _log.info("leaving the group, and joining it with a new client")
+        try:
+            self._member.renew()
+        except ReplicationError as error:
+            _log.warning("the group's client cannot be made again: %s. %s", error.message, error.hint)
+        else:
+            self._joined = False
+
     def _publish(self) -> None:
         metadata = self._member.metadata()
         self._registry.ownership.publish(metadata)
         if self._registry.ownership.snapshot.metadata is not None:
             self._since = time.monotonic()
+            self._usability.works()
 
     def _assigned(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())

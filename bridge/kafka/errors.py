@@ -76,13 +76,17 @@ _REFUSED = {
 def translated(doing: str, client: Any = None) -> Iterator[None]:
     """Turn the client's errors into ours: `doing` is what was tried, "commit jakarta/bank".
 
-    With the administration client, brokers that cannot be reached because they and we do not trust each other are an operator's.
+    With the administration client, which is renewed when it does not reach its brokers, those that cannot be reached because they
+    and we do not trust each other are an operator's.
     """
     try:
         yield
     except KafkaException as error:
         ours = _ours(error.args[0], doing)
         distrust = _distrust(client) if client is not None and isinstance(ours, NotConnected) else ""
+        if client is not None and isinstance(ours, NotConnected):
+            # It may have lost its brokers for good, or have a password that is no more.
+            client.renew()
         if distrust:
             raise NeedsOperator(
                 f"Kafka and this bridge do not trust each other: {distrust}",

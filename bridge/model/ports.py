@@ -157,6 +157,9 @@ class GroupMember(Protocol):
     def reset(self) -> None:
         """Forget a membership that another one has taken over; `join` begins the next."""
 
+    def renew(self) -> None:
+        """Leave the group and forget the membership; `join` begins the next, by what files and secrets are then."""
+
     def close(self, *, leave: bool) -> None:
         """End; with `leave` the others take over at once, else after the session's time, or this instance when it returns."""
 

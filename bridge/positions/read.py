@@ -49,6 +49,7 @@ class Positions:
         self._leftovers = leftovers
         self._searches = searches
         self._client: Any = None
+        self._is_stale = False
         #: What was committed in all partitions of each topic when this bridge first read one of them.
         self._at_first: dict[str, Entries] = {}
 
@@ -57,9 +58,16 @@ class Positions:
         # Those that left are still looked up by a read that has begun. Who had which partition is looked at again.
         self._routes, self._in_file, self._at_first = {**self._routes, **routes}, routes, {}
 
+    def renew(self) -> None:
+        """Have the next read make its client again; for any thread."""
+        self._is_stale = True
+
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds for each source that is still in the file, or why it is not known."""
         sources = [source for source in sources if source in self._in_file]
+        if self._is_stale:
+            self._is_stale = False
+            self.close()
         found: dict[str, Committed | ReplicationError | None] = {}
         try:
             for topic in sorted({self._routes[source].topic for source in sources}):
