@@ -14,8 +14,8 @@ from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
 from headrace.requests.message import REQUESTS, Content, Outcome, Part, Request, parts
 
-#: Requests of one source, and of all, that are kept at most.
-MOST_OF_SOURCE, _MOST = 64, 10_000
+#: Requests without an answer of one source, and of all, that are kept at most; and those that are answered.
+MOST_OF_SOURCE, _MOST, _MOST_ANSWERED = 64, 10_000, 100_000
 #: The pause before a request that came back is sent again, in seconds.
 _AGAIN_SECONDS = 0.5
 
@@ -68,6 +68,8 @@ class PendingRequests:
         self._lock = threading.RLock()
         self._by_source: dict[str, dict[str, Asked]] = {}
         self._count = 0
+        # Those that are answered are known until their deadlines: who reads them again asks no edge twice.
+        self._answered: dict[str, Asked] = {}
         #: Why an address has no link, for the answer to what expires.
         self._notes: dict[str, str] = {}
 
@@ -77,14 +79,18 @@ class PendingRequests:
         """Note a request that was read."""
         with self._lock:
             known = self._by_source.get(request.source, {})
-            if request.id in known:
+            if request.id in known or request.id in self._answered:
                 return
             if request.seconds_left(self._clock()) <= 0:
                 # What was read late was answered by the bridge of that time.
                 return
-            waiting = sum(asked.state is not State.ANSWERED for asked in known.values())
-            if waiting >= MOST_OF_SOURCE or self._count >= _MOST:
-                self._reply(request, "busy", f"{waiting} requests wait at the bridge", "Ask again later.")
+            if (
+                len(known) >= MOST_OF_SOURCE
+                or self._count >= _MOST
+                or len(self._answered) + self._count >= _MOST_ANSWERED
+            ):
+                why = f"{len(known)} requests of this source wait at the bridge, {self._count} of all"
+                self._reply(request, "busy", why, "Ask again later.")
                 return
             record = Record("", 0, 0, request.source.encode(), raw)
             entry = Entry(record, REQUESTS + request.source)
@@ -94,7 +100,7 @@ class PendingRequests:
     def judge(self, source: str, part: Part) -> str:
         """Return why a part of an answer is not to be written; empty when it is."""
         with self._lock:
-            asked = self._by_source.get(source, {}).get(part.id)
+            asked = self._by_source.get(source, {}).get(part.id) or self._answered.get(part.id)
             if part.source != source:
                 return f"it names {part.source}"
             if asked is None:
@@ -110,7 +116,7 @@ class PendingRequests:
             if asked is not None:
                 asked.written.add((part.by, part.outcome, part.part))
                 if part.last:
-                    asked.state = State.ANSWERED
+                    self._end(asked)
 
     def expire(self) -> None:
         """Drop the requests whose deadline has passed, and answer those of sources that this bridge serves."""
@@ -120,11 +126,12 @@ class PendingRequests:
                 for asked in [each for each in known.values() if each.request.seconds_left(now) <= 0]:
                     del known[asked.request.id]
                     self._count -= 1
-                    if asked.state is not State.ANSWERED:
-                        self._reply(asked.request, "expired", *self._why(asked))
+                    self._reply(asked.request, "expired", *self._why(asked))
                 if not known:
                     del self._by_source[source]
                     self._notes.pop(REQUESTS + source, None)
+            for asked in [each for each in self._answered.values() if each.request.seconds_left(now) <= 0]:
+                del self._answered[asked.request.id]
 
     # The links' side, as a delivery's outbox has it.
 
@@ -140,11 +147,7 @@ class PendingRequests:
     def sources(self) -> list[str]:
         """Return the served sources that have requests without an answer."""
         with self._lock:
-            return [
-                source
-                for source, known in self._by_source.items()
-                if any(asked.state is not State.ANSWERED for asked in known.values()) and self._serves(source)
-            ]
+            return [source for source, known in self._by_source.items() if known and self._serves(source)]
 
     def take(self, address: str) -> Entry | None:
         """Return the next request to send to an address; None when none may be sent now."""
@@ -179,7 +182,7 @@ class PendingRequests:
         with self._lock:
             asked = self._find(entry)
             if asked is not None and asked.state is State.SENT:
-                asked.state = State.ANSWERED
+                self._end(asked)
                 self._reply(asked.request, "refused", f"the request was rejected: {condition}: {description}"[:500], "")
 
     def note(self, address: str, reason: str) -> None:
@@ -191,6 +194,12 @@ class PendingRequests:
                 self._notes.pop(address, None)
 
     # Under the lock.
+
+    def _end(self, asked: Asked) -> None:
+        asked.state = State.ANSWERED
+        if self._by_source.get(asked.request.source, {}).pop(asked.request.id, None) is not None:
+            self._count -= 1
+            self._answered[asked.request.id] = asked
 
     def _waiting(self, address: str) -> Iterator[Asked]:
         source = address.removeprefix(REQUESTS)

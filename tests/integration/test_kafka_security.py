@@ -2,8 +2,10 @@
 too much.
 """
 
+import logging
 import os
 import threading
+import time
 
 import pytest
 from confluent_kafka import Producer
@@ -307,3 +309,37 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
         if missing.kind == "topic":
             with pytest.raises(NeedsOperator, match=topic):
                 lake_kafka.describe(less, topic)
+
+
+def test_a_certificate_is_renewed_and_the_former_one_ends_without_a_restart_of_the_bridge(secure_kafka, caplog):
+    """K1: all sources stopped for good once the certificate with which the bridge started had ended and a broker restarted."""
+    topic, seconds = secure_kafka.topic(), 30
+    connection = secure_kafka.by_certificate(seconds)
+    ends = time.time() + seconds
+    bridge = Bridge(file_of(connection, topic))
+    rows = log(SOURCE, 60)
+    batches = cut(SOURCE, rows, lambda: 20)
+    thread = threading.Thread(target=bridge.run)
+    thread.start()
+
+    def accepted(batch):
+        # Sources are another bridge's for a moment while the group is joined again: then an edge sends once more.
+        return send(bridge.receiver.port, f"cdc/{SOURCE}", [message(batch)])[0].state == "accepted"
+
+    try:
+        eventually(lambda: bridge.receiver.port, saying="the bridge listens")
+        with caplog.at_level(logging.INFO):
+            eventually(lambda: accepted(batches[0]), saying="the first batch is accepted")
+            secure_kafka.by_certificate(86_400)
+            eventually(lambda: "certificates or password have changed" in caplog.text, saying="the change is noticed")
+        eventually(lambda: accepted(batches[1]), saying="the source is served again")
+        eventually(lambda: time.time() > ends + 1, saying="the former certificate has ended")
+        secure_kafka.restart()
+        eventually(lambda: accepted(batches[2]), 120, saying="the source is served after the broker's restart")
+    finally:
+        bridge.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert [record.value for record in read_committed(secure_kafka.server.bootstrap, topic)] == [
+        row.value for row in rows
+    ]
