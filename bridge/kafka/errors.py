@@ -58,7 +58,7 @@ _TOO_FEW = frozenset(
 )
 
 _REFUSED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Allow the bridge's user to write to the topic.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Allow the bridge's user to {} the topic.",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Allow the bridge's user to read and write groups named 'headrace.*'.",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Allow the bridge's user transactional ids named 'headrace.*'.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Allow the bridge's user idempotent writes.",
@@ -70,6 +70,10 @@ _REFUSED = {
     KafkaError._UNKNOWN_PARTITION: "Run 'headrace bridge init'.",  # noqa: SLF001
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Raise the broker's 'transaction.max.timeout.ms'.",
 }
+
+
+#: What is needed at a topic for what was tried, by its verb.
+_NEEDED = {"delete": "delete (--operation Delete) records of", "read": "read"}
 
 
 @contextmanager
@@ -120,7 +124,7 @@ def _ours(error: Any, doing: str) -> ReplicationError:
     if code in _OLD_GENERATION:
         return OldGeneration(text)
     if code in _REFUSED:
-        return NeedsOperator(text, hint=_REFUSED[code])
+        return NeedsOperator(text, hint=_REFUSED[code].format(_NEEDED.get(doing.partition(" ")[0], "write to")))
     hint = _TOO_FEW_HINT if code in _TOO_FEW else ""
     if code in _UNREACHABLE:
         return NotConnected(text, hint=hint)

@@ -88,12 +88,17 @@ class Part:
             except (NotConnected, Retryable, NeedsOperator, CorruptInput) as error:
                 self.refused = error
                 return ()
-            if any(self._limits.exceeded_by(share) for share in found):
-                self.refused = NeedsOperator(
-                    f"a withheld record of {step.table} is larger than max.message.bytes of its topic",
-                    hint="Raise it on the topic; the bridge goes on by itself.",
-                )
-                self._limits.refresh(share.topic for share in found)
+            if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
+                # The affair of this table alone; where the topic takes it by now, the release goes on at the next look.
+                if not self._limits.refresh(share.topic for share in found):
+                    release.put_off(step.table)
+                    self._state.refused(
+                        self.session,
+                        step.table,
+                        f"a withheld record is larger than max.message.bytes of {large[0]}: raise it on the topic; the bridge "
+                        "goes on by itself",
+                    )
+                release.end()
                 return ()
         # As long as this transaction withholds more of it, its end is not known.
         is_done = step.next >= self.session.withheld.end and self._state.route.withheld_place not in self.partitions

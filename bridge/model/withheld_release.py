@@ -5,10 +5,14 @@ table would never be done. Whatever is in doubt is dropped: the committed state 
 """
 
 import threading
+import time
 from collections import deque
 from typing import NamedTuple
 
 from headrace.batch import Batch
+
+#: Seconds until a table whose record its topic did not take is tried again.
+_PUT_OFF_SECONDS = 30.0
 
 
 class Released(NamedTuple):
@@ -32,6 +36,16 @@ class Release:
         self._steps: deque[Released] = deque()
         #: The table that is released now; empty while none is.
         self.table = ""
+        # Until when tables are not tried again, by the monotonic clock.
+        self._put_off: dict[str, float] = {}
+
+    def put_off(self, table: str) -> None:
+        """Have a table that cannot be released now not tried for a while: others are."""
+        self._put_off[table] = time.monotonic() + _PUT_OFF_SECONDS
+
+    def is_put_off(self, table: str) -> bool:
+        """Whether a table is not to be tried now."""
+        return time.monotonic() < self._put_off.get(table, 0.0)
 
     def __len__(self) -> int:
         """Return how many steps wait."""

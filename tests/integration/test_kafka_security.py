@@ -22,6 +22,7 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
 from bridge.routing.partitioner import shares
+from bridge.withheld.reader import KafkaReader
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
@@ -121,6 +122,13 @@ def test_two_tenants_on_one_cluster_work_and_cannot_touch_each_other_o11(secure_
         tenants[name] = secure_kafka.user(tenant(name)), SourceRoute(SOURCE, topic, (0,))
         # One source in both: positions are by prefix.
         commit_a_batch(*tenants[name], prefix=name)
+        # K14: what is released of withheld records is deleted, and of no other topic
+        withheld = secure_kafka.topic(f"{name}.bank.withheld")
+        reader = KafkaReader(tenants[name][0], f"{name}.bridges", admin(tenants[name][0]))
+        reader.delete((withheld, 0), 0)
+        with pytest.raises(NeedsOperator) as refused:
+            reader.delete((topic, 0), 0)
+        assert "to delete (--operation Delete) records of the topic" in refused.value.hint
     for own, other in (("acme", "acme-two"), ("acme-two", "acme")):
         connection, route = tenants[own][0], tenants[other][1]
         # neither the other's topic
