@@ -22,8 +22,8 @@ _LONG_SECONDS = 30.0
 #: A group that changes so often within so many seconds has members that come and go without end.
 _OFTEN, _OFTEN_SECONDS = 20, 60.0
 #: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
-#: and again where that was not known.
-_LOOK_SECONDS = 1.0
+#: and again where that was not known. Then now and then.
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 1.0, 30.0
 #: The same after sources came into the file: the group's leader has to notice first.
 _GROWN_SECONDS = 5.0
 #: How much longer than a session it takes at most until Kafka has removed a member that is not heard, in seconds.
@@ -47,6 +47,8 @@ class Membership:
         #: When to look whether all sources have a member; None where there is no need.
         self._look_at: float | None = None
         self._looked = False
+        # Those for which the group was joined again, and which still have nobody.
+        self._unserved: set[str] = set()
         #: What was raised when another member took this instance's place, and when; None while nobody did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
@@ -162,7 +164,7 @@ class Membership:
         self._joined, self._fenced, self._trouble = False, None, ""
 
     def _look(self) -> None:
-        """Join again where nobody has a source of this bridge's file.
+        """Join again where nobody has a source of this bridge's file, and show those that nobody has after that.
 
         Kafka gives a static member that returns within its session what it had before, and asks nobody for an assignment: it does
         not have the topics and partitions that came into its file since.
@@ -176,9 +178,12 @@ class Membership:
             return
         if forgotten is None:
             return
-        self._look_at = None
-        if forgotten:
-            _log.info("the group has no bridge for %d sources: joining again", len(forgotten))
+        self._look_at = time.monotonic() + _LOOK_AGAIN_SECONDS
+        unserved = {self._sources[place] for place in forgotten}
+        self._registry.unserved(unserved & self._unserved)
+        fresh, self._unserved = unserved - self._unserved, unserved
+        if fresh:
+            _log.info("the group has no bridge for %d sources: joining again", len(fresh))
             self._member.rejoin()
 
     def _renew_client(self) -> None:

@@ -95,6 +95,36 @@ def test_a_source_that_nobody_has_after_the_first_assignment_is_asked_for_again(
     assert member.rejoins == 1
 
 
+def test_a_source_that_nobody_has_is_shown_so_and_looked_for_again_and_again(made, clock):
+    """K11: every bridge was ready and said that another one served it, and it was looked for once."""
+    parts, member, one = made
+    member.step = lambda: member.assigned([(TOPIC, 0)])
+    turn(one, clock, 40)
+    assert (parts.registry.states[TWO].figures.state, member.rejoins) == ("elsewhere", 0)
+    # when the topic is deleted while all run
+    member.free = {(TOPIC, 1)}
+    turn(one, clock, 31)
+    assert member.rejoins == 1
+    turn(one, clock, 31)
+    figures = parts.registry.states[TWO].figures
+    assert (figures.state, figures.reason, figures.served) == ("not served", "no bridge of the group has it", False)
+    turn(one, clock, 90)
+    assert member.rejoins == 1
+    # and somebody has it again
+    member.free = set()
+    turn(one, clock, 31)
+    assert (figures.state, figures.reason) == ("elsewhere", "")
+    member.free = {(TOPIC, 1)}
+    turn(one, clock, 31)
+    assert member.rejoins == 2
+    # or this bridge
+    turn(one, clock, 31)
+    assert figures.state == "not served"
+    member.step = lambda: member.assigned([(TOPIC, 1)])
+    turn(one, clock, 1)
+    assert (figures.state, parts.deliverer.refused) == ("starting", {})
+
+
 @pytest.mark.parametrize("assigned", [[(TOPIC, 0)], [(TOPIC, 0), (TOPIC, 1)]])
 def test_sources_that_somebody_has_are_left_alone(made, clock, assigned):
     _, member, one = made
