@@ -167,7 +167,7 @@ class Part:
                     {place: NeedsOperator(f"Kafka: the topic {place[0]} was made again while the bridge ran")}
                 )
             self.withheld = self.withheld._replace(end=ends[place])
-        text = position_text(self.session.source, self.tail, bridge, self.withheld)
+        text = position_text(self.session.source, self.tail, bridge, self.withheld, self._state.route.partitions)
         return [PositionCommit(*place, offset, text) for place, offset in self.session.offsets.items()]
 
     def commit(self, seconds: float) -> list[tuple[int, Outcome]]:

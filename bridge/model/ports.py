@@ -93,6 +93,8 @@ class Committed(NamedTuple):
     offsets: dict[Partition, int]
     #: The tables that are withheld; None where the group does not hold it.
     withheld: Withheld | None = None
+    #: The numbers of its partitions in the order by which keys are shared out; empty where that is not known.
+    order: tuple[int, ...] = ()
 
 
 class TransactionalProducer(Protocol):

@@ -205,6 +205,13 @@ def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
         )
+    if committed is not None and committed.order and committed.order != route.partitions:
+        raise NeedsOperator(
+            f"{route.source} had its partitions in the order {list(committed.order)} until now, and the bridge's file has "
+            f"{list(route.partitions)}",
+            hint="By that order keys are shared out: a key's next changes would be in another partition than those before. Put "
+            "the former order back.",
+        )
 
 
 def check_free(route: SourceRoute, entries: Entries, routes: Mapping[str, SourceRoute]) -> None:
