@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bridge.amqp.receiver import Receiver
@@ -19,8 +20,10 @@ from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
 from bridge.kafka.client import admin
+from bridge.kafka.entries import call_within
 from bridge.kafka.producer import Leftovers, opener
 from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.renewal import Renewal
 from bridge.kafka.topics import check, names, wanted
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
@@ -48,6 +51,8 @@ RECOMMIT_SECONDS = 3600.0
 _REPORT_SECONDS = 60.0
 #: How long the last answers of edges may take to be written, in seconds.
 _ANSWERS_SECONDS = 2.0
+#: How long a lane may take to close, in seconds.
+_CLOSE_SECONDS = 2.0
 _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
@@ -67,7 +72,7 @@ class Bridge:
         self._admin = admin(file.kafka)
         known = routes(file)
         leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
-        positions = [
+        self._positions = positions = [
             Positions(file.kafka, self._admin, file.group, known, leftovers, searches=searches)
             for searches in (False, True)
         ]
@@ -88,6 +93,7 @@ class Bridge:
         self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
+        self._renewal: Renewal | None = None
         self._threads: list[threading.Thread] = []
         self._ending = threading.Event()
         #: What went wrong that nobody expected; the bridge ends with it.
@@ -154,6 +160,7 @@ class Bridge:
             self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)
+            self._renewal = Renewal(file.kafka, self._renew)
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("search", lambda: self.search.turn(0.25))
             self._start("membership", self._membership.turn)
@@ -267,16 +274,26 @@ class Bridge:
             for failure in filter(None, (self._failure, self.receiver.failure)):
                 raise failure
             for number, lane in enumerate(self.lanes):
-                if lane.hangs():
-                    self._start_lane(number, lane.give_up())
+                if lane.hangs() and (successor := lane.give_up()) is not None:
+                    self._start_lane(number, successor)
             if self._reload and self._membership is not None:
                 self._reload = False
                 self._reloader.read_again(self._membership)
+            if self._renewal is not None:
+                self._renewal.look()
             self.registry.recommit(self._recommit_seconds)
             self._stalls.look()
             if time.monotonic() >= report_at:
                 report_at += _REPORT_SECONDS
                 self._report()
+
+    def _renew(self) -> None:
+        """Have all clients of Kafka made again, each by the thread that uses it."""
+        self._admin.renew(at_once=True)
+        renewed = [*self._positions, *self.lanes, self._withheld, self.deliveries, self._membership, self.requests]
+        for each in renewed:
+            if each is not None:
+                each.renew()
 
     def _report(self) -> None:
         for name, known in self.figures().items():
@@ -311,12 +328,13 @@ class Bridge:
             _finish(lambda: requests.close(_ANSWERS_SECONDS))
         _finish(lambda: self.receiver.stop(2.0))
         for lane in self.lanes:
-            _finish(lane.close)
+            # Kafka's client may hang while it is destroyed, too.
+            _finish(partial(call_within, _CLOSE_SECONDS, f"close {lane.transactional_id}", lane.close))
         self._report()
         _log.info("stopped")
 
 
-def _finish(step: Callable[[], None]) -> None:
+def _finish(step: Callable[[], object]) -> None:
     """Take a step of the end: what goes wrong there neither keeps the next ones from being taken nor hides why it ends."""
     try:
         step()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headrace.batch import Figures
 from headrace.metrics.figure import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
 
-STATES = ("starting", "serving", "elsewhere", "gap", "waiting for Kafka", "needs an operator", "stopped")
+STATES = ("starting", "serving", "elsewhere", "not served", "gap", "waiting for Kafka", "needs an operator", "stopped")
 #: An edge that is silent for more heartbeats than this is not heard any more; a second more for the network.
 _HEARTBEATS = 3
 #: The heartbeat of an edge that reports none, in seconds.
@@ -202,7 +202,7 @@ class SourceMetrics:
     @property
     def served(self) -> bool:
         """Whether it is for this bridge to know how the source is doing."""
-        return self.state not in {"elsewhere", "stopped"}
+        return self.state not in {"elsewhere", "not served", "stopped"}
 
     def begin(self) -> None:
         """Note that the source was assigned to this bridge: what was known of it before counts for nothing."""

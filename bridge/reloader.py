@@ -57,7 +57,7 @@ def compare(old: BridgeFile, new: BridgeFile) -> Difference:
 
 def _sources(file: BridgeFile) -> dict[str, tuple[str, list[int]]]:
     return {
-        source: (name, sorted(partitions))
+        source: (name, partitions)
         for name, stream in file.streams.items()
         for source, partitions in stream.sources.items()
     }

@@ -1,6 +1,7 @@
 """A broker that trusts nobody: TLS, users by SCRAM, and nothing allowed that is not on a list. One for a session.
 
-Its second listener, in the clear, is the test's own: whoever comes there may do everything.
+Its second listener, in the clear, is the test's own: whoever comes there may do everything. A third one asks for certificates;
+that of `bridge` may do everything.
 """
 
 import itertools
@@ -61,16 +62,19 @@ class SecureKafka:
         certificate = self.authority.server("kafka", ["localhost"])
         keystore = folder / "kafka.pem"
         keystore.write_bytes(certificate.with_suffix(".key").read_bytes() + certificate.read_bytes())
-        plain, self.port, controller = free_port(), free_port(), free_port()
+        plain, self.port, self.mutual_port, controller = free_port(), free_port(), free_port(), free_port()
         module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         self.server = Kafka(
             folder / "broker",
             port=plain,
             settings={
-                "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{self.port}",
-                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{self.port}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{self.port},"
+                f"SSL://127.0.0.1:{self.mutual_port}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{self.port},"
+                f"SSL://localhost:{self.mutual_port}",
+                "listener.name.ssl.ssl.client.auth": "required",
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL",
                 "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
                 "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": module,
                 "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": module,
@@ -81,7 +85,7 @@ class SecureKafka:
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.location": self.authority.certificate_file,
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:ANONYMOUS",
+                "super.users": "User:ANONYMOUS;User:CN=bridge",
                 # A rate is the mean of 3 seconds instead of 11: a test of quotas need not write more than that first.
                 "quota.window.num": 3,
             },
@@ -102,6 +106,22 @@ class SecureKafka:
         self.admin.alter_user_scram_credentials([credential])[name].result(60)
         self._allow(name, allowed, has_password=True)
         return self._connection(mechanism, {"user": name, "password": Secret(f"file:{password}")} | changes)
+
+    def by_certificate(self, seconds: float) -> KafkaConnection:
+        """Return how one connects whose certificate ends after some seconds."""
+        certificate = self.authority.client("bridge", seconds / 86_400)
+        return KafkaConnection(
+            bootstrap=f"localhost:{self.mutual_port}",
+            security_protocol="SSL",
+            authority=self.authority.certificate_file,
+            certificate=certificate,
+            key=certificate.with_suffix(".key"),
+        )
+
+    def restart(self) -> None:
+        """End all connections: the broker is there again when this returns."""
+        self.server.stop()
+        self.server.start()
 
     def _bearer(self, name: str, allowed: Iterable[Allow], changes: dict[str, Any]) -> KafkaConnection:
         """Make a user who is known by a token, which a command prints; it ends after a minute."""

@@ -102,7 +102,8 @@ class Listener(LinkEvents):
         event.transport.idle_timeout = transport.IDLE_SECONDS
         event.transport.max_frame_size = FRAME_BYTES
         event.transport.channel_max = _SESSIONS
-        self._pending.add(key(event.connection), event.connection)
+        if not self._pending.add(key(event.connection), event.connection):
+            return
         # Proton would let in who skips SASL, and offer ANONYMOUS in addition to EXTERNAL.
         event.transport.require_auth(self._identities.demanded)
         event.transport.sasl().allowed_mechs("EXTERNAL" if self._identities.demanded else "ANONYMOUS")
@@ -112,7 +113,8 @@ class Listener(LinkEvents):
         event.connection.container = self._name
 
     def on_connection_opened(self, event: Any) -> None:
-        """Note a connection that is up."""
+        """Note a connection that is up: its handshakes are over."""
+        self._pending.authenticate(key(event.connection))
         self._connections.append(event.connection)
 
     def on_connection_error(self, event: Any) -> None:

@@ -1,8 +1,10 @@
 """Pending connections: accepted, but without a link in use yet. Their number and their age are bounded.
 
-An open port is met by scanners, incomplete handshakes and floods. Each connection has some seconds to attach a link; when there
-are too many, the oldest is closed: under a flood an honest edge needs a moment only. So strangers cost bounded memory and
-descriptors. Sans-I/O: the caller closes connections. Called in the receiver's thread only.
+An open port is met by scanners, incomplete handshakes, floods, and by thousands of edges that come back in the same second. Each
+connection has some seconds to attach a link. Those that are not authenticated are strangers; when there are too many of them, the
+newest is refused before its handshake costs anything, and who is nearly done stays; but one that has had the time for a handshake
+and has not used it makes room. So strangers cost bounded memory and descriptors, and edges attach one after the other. Sans-I/O:
+the caller closes connections. Called in the receiver's thread only.
 """
 
 import time
@@ -11,8 +13,10 @@ from typing import Any
 
 #: How long a connection may take to attach a link, in seconds.
 SECONDS = 10.0
-#: How many there may be at once.
-MOST = 200
+#: How many strangers there may be at once, and how many that are authenticated.
+MOST, MOST_KNOWN = 200, 2000
+#: The time for a handshake, in seconds: eight round trips of a quarter of a second, behind 200 others of the same thread.
+HANDSHAKE_SECONDS = 4.0
 
 
 class PendingConnections:
@@ -22,30 +26,48 @@ class PendingConnections:
         #: Closes a connection at once, for a reason.
         self._abort = abort
         self._clock = clock
-        self._pending: dict[Any, tuple[Any, float]] = {}
+        # Each with the time when it came.
+        self._strangers: dict[Any, tuple[Any, float]] = {}
+        self._known: dict[Any, tuple[Any, float]] = {}
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._pending)
+        return len(self._strangers) + len(self._known)
 
-    def add(self, key: Any, connection: Any) -> None:
-        """Note a new connection, and close the oldest one when there are too many."""
-        self._pending[key] = (connection, self._clock() + SECONDS)
-        if len(self._pending) > MOST:
-            self._close(next(iter(self._pending)), f"there are more than {MOST} connections that are no edge's yet")
+    def add(self, key: Any, connection: Any) -> bool:
+        """Note a new connection; return False when there are too many, and it was closed."""
+        if len(self._strangers) >= MOST:
+            oldest, (_, came) = next(iter(self._strangers.items()))
+            if self._clock() - came < HANDSHAKE_SECONDS:
+                self._abort(connection, f"{MOST} connections are in their handshakes: it has to come again")
+                return False
+            self._close(self._strangers, oldest, f"no handshake within {HANDSHAKE_SECONDS:.0f} s, and others wait")
+        self._strangers[key] = (connection, self._clock())
+        return True
+
+    def authenticate(self, key: Any) -> None:
+        """Note that a connection's other side is known."""
+        entry = self._strangers.pop(key, None)
+        if entry is None:
+            return
+        self._known[key] = entry
+        if len(self._known) > MOST_KNOWN:
+            self._close(self._known, key, f"there are more than {MOST_KNOWN} connections without a link")
 
     def remove(self, key: Any) -> None:
         """Forget a connection that attached a link, or is gone."""
-        self._pending.pop(key, None)
+        self._strangers.pop(key, None)
+        self._known.pop(key, None)
 
     def expire(self) -> None:
         """Close those whose time is over; called about every second."""
         now = self._clock()
-        for key in [key for key, (_, until) in self._pending.items() if until <= now]:
-            self._close(key, f"no link of an edge within {SECONDS:.0f} s")
+        for group in (self._strangers, self._known):
+            for key in [key for key, (_, came) in group.items() if came + SECONDS <= now]:
+                self._close(group, key, f"no link of an edge within {SECONDS:.0f} s")
 
-    def _close(self, key: Any, reason: str) -> None:
-        connection, _ = self._pending.pop(key)
+    def _close(self, group: dict[Any, tuple[Any, float]], key: Any, reason: str) -> None:
+        connection, _ = group.pop(key)
         self._abort(connection, reason)
 
 

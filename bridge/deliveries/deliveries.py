@@ -34,6 +34,11 @@ class Deliveries:
             self._workers[name := f"delivery {outbox.name}"] = worker
             start(name, lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
 
+    def renew(self) -> None:
+        """Have the clients made again, each by its thread."""
+        for worker in self._workers.values():
+            worker.renew()
+
     def finish(self) -> None:
         """Send no more, and wait a moment for the outcomes of what is in flight; the threads still run."""
         for outbox in self.outboxes:

@@ -16,6 +16,7 @@ from bridge.deliveries.kafka import End, TopicReader
 from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.pending import Entry
+from bridge.kafka.renewal import Usability
 from bridge.kafka.writing import RecordWriter
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.delivery import topics
@@ -55,7 +56,8 @@ class Worker:
         self._wake = wake
         self._settings = file.deliveries[name]
         self._topic, dead_letters = topics(name, self._settings)
-        self._reader = open_reader(
+        self._open_reader = partial(
+            open_reader,
             file.kafka,
             file.delivery_group(name),
             self._topic,
@@ -63,6 +65,8 @@ class Worker:
             assigned=self._assigned,
             revoked=self._revoked,
         )
+        self._reader = self._open_reader()
+        self._usability = Usability()
         self._dead_letters = open_writer(file.kafka, dead_letters)
         self._dead_letters_at = 0.0
         self._partitions: set[int] = set()
@@ -71,9 +75,16 @@ class Worker:
         self._problem = RateLimitedLog(_log.warning)
         self._dead = RateLimitedLog(_log.warning)
 
+    def renew(self) -> None:
+        """Have the clients made again; for any thread."""
+        self._usability.renew()
+        self._dead_letters.renew()
+
     def turn(self, seconds: float) -> None:
         """Do what is due; wait for records at most `seconds`."""
         try:
+            if self._usability.is_over():
+                self._renew()
             for event in self._reader.read(_MANY, seconds):
                 if isinstance(event, End):
                     self._outbox.reach(*event)
@@ -91,6 +102,13 @@ class Worker:
         self._resume()
         if fresh := self._outbox.fresh():
             self._wake(self._outbox, fresh)
+
+    def _renew(self) -> None:
+        """Leave the group, and join it with a new client: certificates and passwords are read when one is made."""
+        fresh = self._open_reader()
+        # By the former one, what is settled of its partitions is committed.
+        self._reader.close()
+        self._reader = fresh
 
     def close(self, seconds: float) -> None:
         """Commit what is settled, and leave the group."""
@@ -140,6 +158,7 @@ class Worker:
         self._wake(self._outbox, self._outbox.addresses())
         if not self._partitions:
             self._reader.check()
+        self._usability.works()
         if now >= self._calm_at:
             self._figures.state, self._figures.reason = "delivering", ""
 

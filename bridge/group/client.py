@@ -136,17 +136,28 @@ class KafkaMember:
 
     def reset(self) -> None:
         """Go on with a new client: one that was fenced is of no more use."""
+        self._replace(self._make())
+
+    def _replace(self, fresh: Any) -> None:
         # The former client is assigned nothing more.
         self._is_closed = True
         self._consumer.close()
-        self._consumer, self._fatal, self._is_closed = self._make(), "", False
+        self._consumer, self._fatal, self._is_closed = fresh, "", False
+
+    def renew(self) -> None:
+        """Leave the group, and go on with a new client: certificates and passwords are read when one is made."""
+        fresh = self._make()
+        self._closing = True
+        leave_group(self._consumer)
+        self._replace(fresh)
+        self._closing, self._declined = False, set()
 
     def _make(self) -> Any:
         connection, session_seconds = self._settings
         return member(connection, self._group, self._instance, session_seconds, self._noted)
 
     def _described(self) -> Any:
-        with translated(f"read who is in group {self._group}"):
+        with translated(f"read who is in group {self._group}", self._admin):
             return self._admin.describe_consumer_groups([self._group], request_timeout=PATIENCE)[self._group].result()
 
     def _noted(self, error: Any) -> None:

@@ -9,9 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
+from bridge.kafka.renewal import Usability
 from bridge.model.ports import GroupMember, InstanceFenced, Partition
 from bridge.source.registry import SourceRegistry
-from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _log = logging.getLogger(__name__)
 
@@ -21,8 +22,8 @@ _LONG_SECONDS = 30.0
 #: A group that changes so often within so many seconds has members that come and go without end.
 _OFTEN, _OFTEN_SECONDS = 20, 60.0
 #: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
-#: and again where that was not known.
-_LOOK_SECONDS = 1.0
+#: and again where that was not known. Then now and then.
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 1.0, 30.0
 #: The same after sources came into the file: the group's leader has to notice first.
 _GROWN_SECONDS = 5.0
 #: How much longer than a session it takes at most until Kafka has removed a member that is not heard, in seconds.
@@ -46,9 +47,12 @@ class Membership:
         #: When to look whether all sources have a member; None where there is no need.
         self._look_at: float | None = None
         self._looked = False
+        # Those for which the group was joined again, and which still have nobody.
+        self._unserved: set[str] = set()
         #: What was raised when another member took this instance's place, and when; None while nobody did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
+        self._usability = Usability()
         # The partitions that this member has, those included that are of no source.
         self._places: set[Partition] = set()
         # What other threads ask for, to be done in this one's turn.
@@ -72,6 +76,10 @@ class Membership:
         """Have a command done in the membership's thread, between two changes of the group."""
         self._commands.append(command)
 
+    def renew(self) -> None:
+        """Have the client made again; for any thread."""
+        self._usability.renew()
+
     def use(self, sources: Mapping[Partition, str]) -> None:
         """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
         fresh = set(sources.values()) - set(self._sources.values())
@@ -94,6 +102,8 @@ class Membership:
         if self._fenced is not None:
             self._wait_for_other(self._fenced)
             return
+        if self._usability.is_over():
+            self._renew_client()
         if not self._joined:
             self._member.join({topic for topic, _ in self._sources}, self._assigned, self._revoked, self._lost)
             self._joined = True
@@ -154,7 +164,7 @@ class Membership:
         self._joined, self._fenced, self._trouble = False, None, ""
 
     def _look(self) -> None:
-        """Join again where nobody has a source of this bridge's file.
+        """Join again where nobody has a source of this bridge's file, and show those that nobody has after that.
 
         Kafka gives a static member that returns within its session what it had before, and asks nobody for an assignment: it does
         not have the topics and partitions that came into its file since.
@@ -168,16 +178,29 @@ class Membership:
             return
         if forgotten is None:
             return
-        self._look_at = None
-        if forgotten:
-            _log.info("the group has no bridge for %d sources: joining again", len(forgotten))
+        self._look_at = time.monotonic() + _LOOK_AGAIN_SECONDS
+        unserved = {self._sources[place] for place in forgotten}
+        self._registry.unserved(unserved & self._unserved)
+        fresh, self._unserved = unserved - self._unserved, unserved
+        if fresh:
+            _log.info("the group has no bridge for %d sources: joining again", len(fresh))
             self._member.rejoin()
+
+    def _renew_client(self) -> None:
+        _log.info("leaving the group, and joining it with a new client")
+        try:
+            self._member.renew()
+        except ReplicationError as error:
+            _log.warning("the group's client cannot be made again: %s. %s", error.message, error.hint)
+        else:
+            self._joined = False
 
     def _publish(self) -> None:
         metadata = self._member.metadata()
         self._registry.ownership.publish(metadata)
         if self._registry.ownership.snapshot.metadata is not None:
             self._since = time.monotonic()
+            self._usability.works()
 
     def _assigned(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())

@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ReplicationError
+from headrace.errors import ConfigurationError, ReplicationError
 
 __all__ = [
     "Consumer",
@@ -86,7 +86,7 @@ def producer(connection: KafkaConnection, transactional_id: str, smallest: int) 
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 1024 * 1024,
     }
-    return Producer(settings, logger=_client_log)
+    return _client(Producer, settings)
 
 
 def uncommitted_consumer(connection: KafkaConnection, group: str) -> Any:
@@ -96,7 +96,7 @@ def uncommitted_consumer(connection: KafkaConnection, group: str) -> Any:
         "isolation.level": "read_uncommitted",
         "enable.auto.commit": False,
     }
-    return Consumer(settings, logger=_client_log)
+    return _client(Consumer, settings)
 
 
 def consumer(connection: KafkaConnection, group: str) -> Any:
@@ -113,7 +113,7 @@ def consumer(connection: KafkaConnection, group: str) -> Any:
         # What it reads is there: the broker, which holds back an empty answer for 500 ms by default, need not wait for more.
         "fetch.wait.max.ms": 10,
     }
-    return Consumer(settings, logger=_client_log)
+    return _client(Consumer, settings)
 
 
 def member(
@@ -131,7 +131,7 @@ def member(
         "enable.auto.commit": False,
         "auto.offset.reset": "latest",
     }
-    return Consumer(settings, logger=_client_log)
+    return _client(Consumer, settings)
 
 
 class Administrator:
@@ -150,10 +150,10 @@ class Administrator:
         """Return what the present client has by this name."""
         return getattr(self._client, name)
 
-    def renew(self) -> None:
-        """Go on with a new client, unless this one is new."""
+    def renew(self, *, at_once: bool = False) -> None:
+        """Go on with a new client, unless this one is new, or `at_once`."""
         with self._lock:
-            if time.monotonic() - self._made_at >= PATIENCE:
+            if at_once or time.monotonic() - self._made_at >= PATIENCE:
                 # Without a password or a token there is no other client yet.
                 with suppress(ReplicationError):
                     self._make()
@@ -165,7 +165,7 @@ class Administrator:
             if error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}:  # noqa: SLF001 - named so.
                 refusals.append((time.monotonic(), error))
 
-        self._client = AdminClient(_common(self._connection) | {"error_cb": note}, logger=_client_log)
+        self._client = _client(AdminClient, _common(self._connection) | {"error_cb": note})
         self.refusals, self._made_at = refusals, time.monotonic()
 
 
@@ -182,6 +182,17 @@ def topic_resource(topic: str) -> Any:
 def broker_resource(broker: int) -> Any:
     """Return the name under which a broker's configuration is asked for."""
     return ConfigResource(ResourceType.BROKER, str(broker))
+
+
+def _client(kind: Any, settings: dict[str, Any]) -> Any:
+    """Return a client; raise ConfigurationError where it cannot be made of what the files hold now."""
+    try:
+        return kind(settings, logger=_client_log)
+    except KafkaException as error:
+        raise ConfigurationError(
+            f"Kafka's client cannot be made: {error.args[0].str()}",
+            hint="Check [kafka] authority, certificate and key.",
+        ) from error
 
 
 def _common(connection: KafkaConnection) -> dict[str, Any]:
@@ -211,12 +222,12 @@ def delivery_consumer(
         "on_commit": on_commit,
         "fetch.wait.max.ms": 100,
     }
-    return Consumer(settings, logger=_client_log)
+    return _client(Consumer, settings)
 
 
 def request_consumer(connection: KafkaConnection, group: str) -> Any:
     """Return a consumer that is assigned what it reads, and takes part in no group; idle, it asks the broker seldom."""
-    return Consumer(_reading(connection, group) | {"fetch.wait.max.ms": 500}, logger=_client_log)
+    return _client(Consumer, _reading(connection, group) | {"fetch.wait.max.ms": 500})
 
 
 def _reading(connection: KafkaConnection, group: str) -> dict[str, Any]:
@@ -246,4 +257,4 @@ def record_producer(connection: KafkaConnection) -> Any:
         "message.max.bytes": 1_000_000_000,
         "delivery.timeout.ms": 30_000,
     }
-    return Producer(settings, logger=_client_log)
+    return _client(Producer, settings)

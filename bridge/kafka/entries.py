@@ -93,7 +93,7 @@ def newest_of(entries: Entries) -> Committed:
     # All were committed at once, unless the assignment was changed: the newest counts.
     text = max((text for _, text in entries.values()), key=lambda text: text.at)
     offsets = {place: offset for place, (offset, _) in entries.items()}
-    return Committed(text.position, text.at, text.bridge, offsets, text.withheld)
+    return Committed(text.position, text.at, text.bridge, offsets, text.withheld, text.order)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ _TOO_FEW = frozenset(
 )
 
 _REFUSED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Allow the bridge's user to write to the topic.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Allow the bridge's user to {} the topic.",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Allow the bridge's user to read and write groups named 'headrace.*'.",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Allow the bridge's user transactional ids named 'headrace.*'.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Allow the bridge's user idempotent writes.",
@@ -72,17 +72,25 @@ _REFUSED = {
 }
 
 
+#: What is needed at a topic for what was tried, by its verb.
+_NEEDED = {"delete": "delete (--operation Delete) records of", "read": "read"}
+
+
 @contextmanager
 def translated(doing: str, client: Any = None) -> Iterator[None]:
     """Turn the client's errors into ours: `doing` is what was tried, "commit jakarta/bank".
 
-    With the administration client, brokers that cannot be reached because they and we do not trust each other are an operator's.
+    With the administration client, which is renewed when it does not reach its brokers, those that cannot be reached because they
+    and we do not trust each other are an operator's.
     """
     try:
         yield
     except KafkaException as error:
         ours = _ours(error.args[0], doing)
         distrust = _distrust(client) if client is not None and isinstance(ours, NotConnected) else ""
+        if client is not None and isinstance(ours, NotConnected):
+            # It may have lost its brokers for good, or have a password that is no more.
+            client.renew()
         if distrust:
             raise NeedsOperator(
                 f"Kafka and this bridge do not trust each other: {distrust}",
@@ -116,7 +124,7 @@ def _ours(error: Any, doing: str) -> ReplicationError:
     if code in _OLD_GENERATION:
         return OldGeneration(text)
     if code in _REFUSED:
-        return NeedsOperator(text, hint=_REFUSED[code])
+        return NeedsOperator(text, hint=_REFUSED[code].format(_NEEDED.get(doing.partition(" ")[0], "write to")))
     hint = _TOO_FEW_HINT if code in _TOO_FEW else ""
     if code in _UNREACHABLE:
         return NotConnected(text, hint=hint)

@@ -5,9 +5,12 @@ from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException, record_producer
 from bridge.kafka.errors import error_of
+from bridge.kafka.renewal import Usability
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ReplicationError
 
+#: How long what is on the way may take before another client is made, in seconds.
+_LAST_SECONDS = 1.0
 #: Called with the error, or None when Kafka has the record.
 Report = Callable[[ReplicationError | None], None]
 
@@ -17,7 +20,13 @@ class RecordWriter:
 
     def __init__(self, connection: KafkaConnection, topic: str) -> None:
         self._topic = topic
+        self._connection = connection
+        self._usability = Usability()
         self._producer = record_producer(connection)
+
+    def renew(self) -> None:
+        """Have the client made again; for any thread."""
+        self._usability.renew()
 
     def write(
         self,
@@ -29,6 +38,8 @@ class RecordWriter:
         """Write a record; `written` is called in a later `poll`, or with an error at once."""
 
         def report(error: Any, _record: Any) -> None:
+            if error is None:
+                self._usability.works()
             written(None if error is None else error_of(KafkaException(error), f"write to {self._topic}"))
 
         try:
@@ -40,6 +51,23 @@ class RecordWriter:
     def poll(self, seconds: float = 0) -> None:
         """Take reports."""
         self._producer.poll(seconds)
+        if not len(self._producer):
+            # Nothing waits, so nothing shows whether it works.
+            self._usability.works()
+        if self._usability.is_over():
+            self._renew()
+
+    def _renew(self) -> None:
+        """Go on with a new client; what was not written is reported with an error, and written again by its owner."""
+        try:
+            # Made first: without a password or a token there is no other client yet.
+            fresh = record_producer(self._connection)
+        except ReplicationError:
+            return
+        self._producer.flush(_LAST_SECONDS)
+        self._producer.purge()
+        self._producer.flush(_LAST_SECONDS)
+        self._producer = fresh
 
     def flush(self, seconds: float) -> None:
         """Wait for reports."""

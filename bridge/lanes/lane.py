@@ -3,11 +3,11 @@
 A transaction names the group's generation, so the broker refuses a bridge that has lost its sources (design decision 4). After
 any error nothing is trusted: the transaction is aborted, or the producer replaced and its id initialised again; the sessions in
 it end, and their positions are read again. Sources that may be the reason go on in an isolated lane, one in a transaction, so
-that the others go on at once. No thread of its own: one thread calls `turn`.
+that the others go on at once. No thread of its own: one thread calls `turn`. Its phases are in bridge/lanes/state.py: where a
+call does not return, whatever call it is, a successor has its sources.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Collection
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from bridge.kafka.record_limits import RecordLimits
 from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.lanes.pacing import Pacing
 from bridge.lanes.part import Part
+from bridge.lanes.state import HUNG_SECONDS, LaneState, Phase, Waiting
 from bridge.lanes.transaction import COMMIT_SECONDS, Transaction
 from bridge.model.delivery import Deliverer
 from bridge.model.ports import Fenced, OldGeneration, OpenProducer, PartitionsFailed, TransactionalProducer
@@ -26,9 +27,6 @@ from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
-
-#: A call that has not returned after so long never will, in seconds: librdkafka can hang when a broker dies in a commit.
-HUNG_SECONDS = 20.0
 
 
 class LaneSettings(NamedTuple):
@@ -58,8 +56,6 @@ class Lane:
         self.isolated = isolated
         self.state, self.reason = "starting", ""
         self.metrics = LaneMetrics()
-        #: Whether it was given up because a call hung: its thread does nothing more.
-        self.given_up = False
         self._open_producer = open_producer
         self._registry = registry
         self._deliverer = deliverer
@@ -67,20 +63,25 @@ class Lane:
         self._settings = settings
         self._producer: TransactionalProducer | None = None
         self._pacing = Pacing(settings.transaction_seconds)
-        # What is collected or committed now.
-        self._transaction: Transaction | None = None
-        self._waiting: list[tuple[str, int, float]] = []
-        self._lock = threading.Lock()
+        self._state = LaneState()
         self._backoff = Backoff(first=0.2, longest=5.0)
         self._open_at = 0.0
-        self._busy_since: float | None = None
         self._swept = False
+        self._is_stale = False
+
+    def renew(self) -> None:
+        """Have the producer made again before the next transaction; for any thread."""
+        self._is_stale = True
 
     def turn(self, seconds: float) -> None:
         """Commit at most one transaction, waiting for something to commit at most `seconds`."""
+        if self._is_stale:
+            self._is_stale = False
+            if self._producer is not None and not self._discard():
+                return
         if (
             self._producer is None
-            and not (self.isolated and self._swept and not self._waiting)
+            and not (self.isolated and self._swept and not self._state.waiting)
             and not self._open(seconds)
         ):
             return
@@ -99,17 +100,24 @@ class Lane:
             return
         self._commit(session)
 
+    @property
+    def given_up(self) -> bool:
+        """Whether it was given up because a call hung: its thread does nothing more."""
+        return self._state.phase is Phase.GIVEN_UP
+
     def hangs(self) -> bool:
         """Whether a call to Kafka has not returned for far too long."""
-        since = self._busy_since
-        return since is not None and time.monotonic() - since > HUNG_SECONDS
+        return self._state.hangs()
 
-    def give_up(self) -> "Lane":
-        """Leave the thread that hangs behind; return a lane with the same transactional id, which aborts what this one left."""
-        with self._lock:
-            self.given_up = True
-            parts = self._transaction.parts if self._transaction is not None else []
-            self._transaction = None
+    def give_up(self) -> "Lane | None":
+        """Leave the thread that hangs behind; return a lane with the same transactional id, which aborts what this one left.
+
+        None where the call has returned after all.
+        """
+        taken = self._state.give_up()
+        if taken is None:
+            return None
+        transaction, is_unsettled = taken
         successor = Lane(
             self.transactional_id,
             self._open_producer,
@@ -120,71 +128,74 @@ class Lane:
             isolated=self.isolated,
         )
         _log.error("lane %s: Kafka's client did not return; going on with a new one", self.transactional_id)
-        error = NotConnected(f"Kafka: no answer within {HUNG_SECONDS:.0f} s")
-        successor._waiting = [*self._waiting, *self._fail(parts, error, frozenset(), rest=False)]
+        successor._state.waiting = self._state.waiting
         successor.metrics = self.metrics
-        successor.metrics.aborted += 1
+        if is_unsettled and transaction is not None:
+            error = NotConnected(f"Kafka: no answer within {HUNG_SECONDS:.0f} s")
+            successor._state.waiting += self._fail(transaction.parts, error, frozenset(), rest=False)
+            successor.metrics.aborted += 1
+        if transaction is not None:
+            self._registry.ready.give_back([part.session for part in transaction.parts])
         return successor
 
     def close(self) -> None:
-        """Give the producer up."""
-        if self._producer is not None:
-            self._producer.discard()
-            self._producer = None
-        self.state = "stopped"
+        """Give the producer up, unless a call hangs."""
+        if self._state.phase in {Phase.IDLE, Phase.CLOSED} and self._discard():
+            self.state = "stopped"
 
     def _open(self, seconds: float) -> bool:
         """Initialise the transactional id, which ends what its former producer left open; return whether it worked."""
         if (left := self._open_at - time.monotonic()) > 0:
             time.sleep(min(left, seconds))
             return False
-        self._busy_since = time.monotonic()
+        state = self._state
+        if not state.enter(Phase.OPENING):
+            return False
         try:
             producer = self._open_producer(self.transactional_id)
         except ReplicationError as error:
-            self._open_at = time.monotonic() + self._backoff.pause()
-            self._note("waiting for Kafka", error)
+            if state.enter(Phase.CLOSED):
+                self._open_at = time.monotonic() + self._backoff.pause()
+                self._note("waiting for Kafka", error)
             return False
-        finally:
-            self._busy_since = None
-        with self._lock:
-            if self.given_up:
-                producer.discard()
-                return False
-            self._producer = producer
-            waiting, self._waiting = self._waiting, []
+        if not state.enter(Phase.IDLE):
+            producer.discard()
+            return False
+        self._producer = producer
         self.state, self.reason = "serving", ""
+        waiting, state.waiting = state.waiting, []
         self._registry.recover(waiting)
         return True
 
     def _commit(self, session: Session) -> None:
         """Collect what is ready, beginning with a session, commit it, and settle it."""
-        settings = self._settings
-        self._transaction = transaction = Transaction(self._client, self._pacing, isolated=self.isolated)
+        settings, state = self._settings, self._state
+        transaction = Transaction(self._client, self._pacing, isolated=self.isolated)
+        state.transaction = transaction
+        if not state.enter(Phase.COLLECTING):
+            return
         error: ReplicationError | None = None
         seconds = 0.0
         try:
             transaction.collect(session, self._registry, self._limits, settings.transaction_seconds)
-            self._busy_since = time.monotonic()
+            if not state.enter(Phase.COMMITTING):
+                return
             seconds = transaction.commit(self._registry, settings.bridge)
         except ReplicationError as caught:
             error = caught
-        self._busy_since = None
-        with self._lock:
-            if self.given_up:
-                return
-            self._transaction = None
-        if error is not None:
-            self._failed(transaction, error)
-        else:
-            self._committed(transaction, seconds)
+        if not state.enter(Phase.SETTLING):
+            return
+        is_idle = self._failed(transaction, error) if error is not None else self._committed(transaction, seconds)
+        if is_idle:
+            self._registry.ready.give_back([part.session for part in transaction.parts])
+            state.transaction = None
 
     @property
     def _client(self) -> TransactionalProducer:
         assert self._producer is not None
         return self._producer
 
-    def _committed(self, transaction: Transaction, seconds: float) -> None:
+    def _committed(self, transaction: Transaction, seconds: float) -> bool:
         parts = transaction.committed
         if parts:
             self._backoff.reset()
@@ -194,7 +205,7 @@ class Lane:
         outcomes = [outcome for part in transaction.parts for outcome in part.commit(seconds)]
         self._deliverer.settle(outcomes)
         self._end_refused(transaction.parts)
-        self._registry.ready.give_back([part.session for part in transaction.parts])
+        return self._state.enter(Phase.IDLE)
 
     def _end_refused(self, parts: list[Part]) -> None:
         """End the sessions whose next batch cannot be written, until it can: what comes behind it waits at the edge."""
@@ -206,24 +217,31 @@ class Lane:
                 waiting = self._registry.failed(part.session, part.refused, rest=is_known)
                 self._registry.recover([waiting] if waiting is not None else [])
 
-    def _failed(self, transaction: Transaction, error: ReplicationError) -> None:
-        """Abort, end the sessions, and have the positions read again once the transaction is known to be over."""
-        parts = transaction.parts
+    def _failed(self, transaction: Transaction, error: ReplicationError) -> bool:
+        """End the sessions, abort, and have the positions read again once the transaction is known to be over.
+
+        Returns False when a call did not return in time: the lane was given up.
+        """
+        parts, state = transaction.parts, self._state
         self.metrics.aborted += 1
         suspects, rest = self._suspects(parts, error)
         level = logging.DEBUG if suspects else logging.WARNING
         _log.log(level, "lane %s: aborted, %d sources go back: %s", self.transactional_id, len(parts), error.message)
-        waiting = self._fail(parts, error, suspects, rest=rest)
-        if self._abort(error, has_begun=transaction.has_begun):
-            self._pacing.ended()
-            self._registry.recover(waiting)
-        else:
-            self._waiting += waiting
-        self._registry.ready.give_back([part.session for part in parts])
+        # From here on they are a successor's, if the abort hangs.
+        state.waiting += self._fail(parts, error, suspects, rest=rest)
+        problem = self._abort(error) if transaction.has_begun else None
+        if self.given_up:
+            return False
+        if problem is not None:
+            return self._discard(problem)
+        if not state.enter(Phase.IDLE):
+            return False
+        self._pacing.ended()
+        waiting, state.waiting = state.waiting, []
+        self._registry.recover(waiting)
+        return True
 
-    def _fail(
-        self, parts: list[Part], error: ReplicationError, suspects: Collection[str], *, rest: bool
-    ) -> list[tuple[str, int, float]]:
+    def _fail(self, parts: list[Part], error: ReplicationError, suspects: Collection[str], *, rest: bool) -> Waiting:
         waiting = []
         for part in parts:
             self._deliverer.settle(part.abort())
@@ -248,25 +266,31 @@ class Lane:
             return frozenset(), False
         return frozenset(part.session.source for part in written), len(written) == 1
 
-    def _abort(self, error: ReplicationError, *, has_begun: bool) -> bool:
-        """Abort; return False when the producer had to be discarded."""
-        if self._producer is None:
-            return False
-        if not has_begun:
-            return True
+    def _abort(self, error: ReplicationError) -> ReplicationError | None:
+        """Abort; return why the producer is of no more use, None when it is."""
+        if isinstance(error, Fenced | NotConnected):
+            return error
+        self._state.enter(Phase.ABORTING)
         try:
-            if isinstance(error, Fenced | NotConnected):
-                raise error
-            self._busy_since = time.monotonic()
-            self._producer.abort(COMMIT_SECONDS)
+            self._client.abort(COMMIT_SECONDS)
         except ReplicationError as failed:
-            self._producer.discard()
-            self._producer = None
-            self._open_at = time.monotonic() + self._backoff.pause()
-            self._note("waiting for Kafka", failed)
+            return failed
+        return None
+
+    def _discard(self, problem: ReplicationError | None = None) -> bool:
+        """Give the producer up, because of a problem if there is one; return False when that did not end in time."""
+        if not self._state.enter(Phase.DISCARDING):
             return False
-        finally:
-            self._busy_since = None
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.discard()
+        # Its last reference: the client is destroyed here, which may take long.
+        del producer
+        if not self._state.enter(Phase.CLOSED):
+            return False
+        if problem is not None:
+            self._open_at = time.monotonic() + self._backoff.pause()
+            self._note("waiting for Kafka", problem)
         return True
 
     def _note(self, state: str, error: ReplicationError) -> None:

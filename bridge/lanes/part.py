@@ -102,12 +102,17 @@ class Part:
             except Exception as error:  # noqa: BLE001 - whatever it raises, it is about what came in that batch.
                 self.refused = doors.WITHHELD.refuse(error, self.session.source)
                 return ()
-            if any(self._limits.exceeded_by(share) for share in found):
-                self.refused = NeedsOperator(
-                    f"a withheld record of {step.table} is larger than max.message.bytes of its topic",
-                    hint="Raise it on the topic; the bridge goes on by itself.",
-                )
-                self._limits.refresh(share.topic for share in found)
+            if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
+                # The affair of this table alone; where the topic takes it by now, the release goes on at the next look.
+                if not self._limits.refresh(share.topic for share in found):
+                    release.put_off(step.table)
+                    self._state.refused(
+                        self.session,
+                        step.table,
+                        f"a withheld record is larger than max.message.bytes of {large[0]}: raise it on the topic; the bridge "
+                        "goes on by itself",
+                    )
+                release.end()
                 return ()
         # As long as this transaction withholds more of it, its end is not known.
         is_done = step.next >= self.session.withheld.end and self._state.route.withheld_place not in self.partitions
@@ -192,7 +197,7 @@ class Part:
                     {place: NeedsOperator(f"Kafka: the topic {place[0]} was made again while the bridge ran")}
                 )
             self.withheld = self.withheld._replace(end=ends[place])
-        text = position_text(self.session.source, self.tail, bridge, self.withheld)
+        text = position_text(self.session.source, self.tail, bridge, self.withheld, self._state.route.partitions)
         return [PositionCommit(*place, offset, text) for place, offset in self.session.offsets.items()]
 
     def commit(self, seconds: float) -> list[tuple[int, Outcome]]:

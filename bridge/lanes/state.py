@@ -93,4 +93,6 @@ class LaneState:
                 # Its call has returned after all.
                 return None
             is_unsettled, self.phase = self.phase in _UNSETTLED, Phase.GIVEN_UP
+            if self.transaction is not None:
+                self.transaction.is_over = True
             return self.transaction, is_unsettled

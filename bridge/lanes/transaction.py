@@ -36,6 +36,8 @@ class Transaction:
         self._bytes = self._unpacked = self._records = 0
         #: Whether Kafka's client has begun it.
         self.has_begun = False
+        #: Whether its lane was given up: whatever a call that hung returns, it takes nothing more.
+        self.is_over = False
 
     @property
     def committed(self) -> list[Part]:
@@ -47,6 +49,7 @@ class Transaction:
         """Whether it takes no other source."""
         return (
             self._isolated
+            or self.is_over
             or self._bytes > _LARGEST_BYTES
             or self._unpacked > _LARGEST_UNPACKED
             or self._records > _MOST_RECORDS
@@ -99,6 +102,7 @@ class Transaction:
                     self._producer.produce(share)
             if (
                 part.refused is not None
+                or self.is_over
                 or self._bytes + part.bytes > _LARGEST_BYTES
                 or self._unpacked + part.unpacked > _LARGEST_UNPACKED
                 or self._records + part.records > _MOST_RECORDS

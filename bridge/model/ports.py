@@ -93,6 +93,8 @@ class Committed(NamedTuple):
     offsets: dict[Partition, int]
     #: The tables that are withheld; None where the group does not hold it.
     withheld: Withheld | None = None
+    #: The numbers of its partitions in the order by which keys are shared out; empty where that is not known.
+    order: tuple[int, ...] = ()
 
 
 class TransactionalProducer(Protocol):
@@ -156,6 +158,9 @@ class GroupMember(Protocol):
 
     def reset(self) -> None:
         """Forget a membership that another one has taken over; `join` begins the next."""
+
+    def renew(self) -> None:
+        """Leave the group and forget the membership; `join` begins the next, by what files and secrets are then."""
 
     def close(self, *, leave: bool) -> None:
         """End; with `leave` the others take over at once, else after the session's time, or this instance when it returns."""

@@ -7,6 +7,7 @@ What a session releases: withheld batches of one table, on their way from the re
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from headrace.errors import CorruptInput
 from headrace.position import Position
 
 _NONE = "-"
+#: Seconds until a table whose record its topic did not take is tried again.
+_PUT_OFF_SECONDS = 30.0
 #: Kafka takes 4,096 bytes with an offset by default; names of hosts and instances are in it too.
 _LONGEST = 3000
 
@@ -96,6 +99,16 @@ class Release:
         self._steps: deque[Released] = deque()
         #: The table that is released now; empty while none is.
         self.table = ""
+        # Until when tables are not tried again, by the monotonic clock.
+        self._put_off: dict[str, float] = {}
+
+    def put_off(self, table: str) -> None:
+        """Have a table that cannot be released now not tried for a while: others are."""
+        self._put_off[table] = time.monotonic() + _PUT_OFF_SECONDS
+
+    def is_put_off(self, table: str) -> bool:
+        """Whether a table is not to be tried now."""
+        return time.monotonic() < self._put_off.get(table, 0.0)
 
     def __len__(self) -> int:
         """Return how many steps wait."""

@@ -48,6 +48,7 @@ class Positions:
         self._leftovers = leftovers
         self._searches = searches
         self._client: Any = None
+        self._is_stale = False
         #: What was committed in all partitions of each topic when this bridge first read one of them.
         self._at_first: dict[str, Entries] = {}
 
@@ -56,9 +57,16 @@ class Positions:
         # Those that left are still looked up by a read that has begun. Who had which partition is looked at again.
         self._routes, self._in_file, self._at_first = {**self._routes, **routes}, routes, {}
 
+    def renew(self) -> None:
+        """Have the next read make its client again; for any thread."""
+        self._is_stale = True
+
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds for each source that is still in the file, or why it is not known."""
         sources = [source for source in sources if source in self._in_file]
+        if self._is_stale:
+            self._is_stale = False
+            self.close()
         found: dict[str, Committed | ReplicationError | None] = {}
         try:
             for topic in sorted({self._routes[source].topic for source in sources}):
@@ -195,6 +203,13 @@ def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
             f"{route.source} owned {_named(set(committed.offsets))} until now, and the bridge's file names {_named(owns)}",
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
+        )
+    if committed is not None and committed.order and committed.order != route.partitions:
+        raise NeedsOperator(
+            f"{route.source} had its partitions in the order {list(committed.order)} until now, and the bridge's file has "
+            f"{list(route.partitions)}",
+            hint="By that order keys are shared out: a key's next changes would be in another partition than those before. Put "
+            "the former order back.",
         )
 
 

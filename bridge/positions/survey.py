@@ -145,7 +145,7 @@ def commit_positions(
     for source, route in known.items():
         # Nothing is withheld, and what is there already is none of this source's any more.
         withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
-        text = position_text(source, positions[source], by, withheld)
+        text = position_text(source, positions[source], by, withheld, route.partitions)
         offsets += [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
     _commit(file, offsets, seconds)
 

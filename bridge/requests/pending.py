@@ -14,8 +14,9 @@ from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
 from headrace.requests.message import LONGEST_SECONDS, REQUESTS, Content, Outcome, Part, Request, parts
 
-#: Requests of one source, and of all, that are kept at most; and their size in all, in bytes.
-MOST_OF_SOURCE, _MOST, _MOST_BYTES = 64, 10_000, 32 << 20
+#: Requests without an answer of one source, and of all, that are kept at most, and their size in all, in bytes; and those that
+#: are answered.
+MOST_OF_SOURCE, _MOST, _MOST_BYTES, _MOST_ANSWERED = 64, 10_000, 32 << 20, 100_000
 #: By how much clocks may differ, in seconds.
 _CLOCK_SECONDS = 300.0
 _LATE = "If the deadline was meant to be sooner, compare the clocks of who asks and of the bridge."
@@ -71,6 +72,8 @@ class PendingRequests:
         self._lock = threading.RLock()
         self._by_source: dict[str, dict[str, Asked]] = {}
         self._count = self._bytes = 0
+        # Those that are answered are known until their deadlines: who reads them again asks no edge twice.
+        self._answered: dict[str, Asked] = {}
         #: Why an address has no link, for the answer to what expires.
         self._notes: dict[str, str] = {}
 
@@ -80,7 +83,7 @@ class PendingRequests:
         """Note a request that was read."""
         with self._lock:
             known = self._by_source.get(request.source, {})
-            if request.id in known:
+            if request.id in known or request.id in self._answered:
                 return
             left = request.seconds_left(self._clock())
             if left <= 0:
@@ -90,9 +93,14 @@ class PendingRequests:
                 # Kept, it would count towards the limits until then.
                 self._reply(request, "refused", f"the deadline is more than {LONGEST_SECONDS:.0f} s ahead", _LATE)
                 return
-            waiting = sum(asked.state is not State.ANSWERED for asked in known.values())
-            if waiting >= MOST_OF_SOURCE or self._count >= _MOST or self._bytes + len(raw) > _MOST_BYTES:
-                self._reply(request, "busy", f"{waiting} requests wait at the bridge", "Ask again later.")
+            if (
+                len(known) >= MOST_OF_SOURCE
+                or self._count >= _MOST
+                or self._bytes + len(raw) > _MOST_BYTES
+                or len(self._answered) + self._count >= _MOST_ANSWERED
+            ):
+                why = f"{len(known)} requests of this source wait at the bridge, {self._count} of all"
+                self._reply(request, "busy", why, "Ask again later.")
                 return
             record = Record("", 0, 0, request.source.encode(), raw)
             entry = Entry(record, REQUESTS + request.source)
@@ -103,7 +111,7 @@ class PendingRequests:
     def judge(self, source: str, part: Part) -> str:
         """Return why a part of an answer is not to be written; empty when it is."""
         with self._lock:
-            asked = self._by_source.get(source, {}).get(part.id)
+            asked = self._by_source.get(source, {}).get(part.id) or self._answered.get(part.id)
             if part.source != source:
                 return f"it names {part.source}"
             if asked is None:
@@ -119,7 +127,7 @@ class PendingRequests:
             if asked is not None:
                 asked.written.add((part.by, part.outcome, part.part))
                 if part.last:
-                    asked.state = State.ANSWERED
+                    self._end(asked)
 
     def expire(self) -> None:
         """Drop the requests whose deadline has passed, and answer those of sources that this bridge serves."""
@@ -130,11 +138,12 @@ class PendingRequests:
                     del known[asked.request.id]
                     self._count -= 1
                     self._bytes -= len(asked.entry.record.value or b"")
-                    if asked.state is not State.ANSWERED:
-                        self._reply(asked.request, "expired", *self._why(asked))
+                    self._reply(asked.request, "expired", *self._why(asked))
                 if not known:
                     del self._by_source[source]
                     self._notes.pop(REQUESTS + source, None)
+            for asked in [each for each in self._answered.values() if each.request.seconds_left(now) <= 0]:
+                del self._answered[asked.request.id]
 
     # The links' side, as a delivery's outbox has it.
 
@@ -150,11 +159,7 @@ class PendingRequests:
     def sources(self) -> list[str]:
         """Return the served sources that have requests without an answer."""
         with self._lock:
-            return [
-                source
-                for source, known in self._by_source.items()
-                if any(asked.state is not State.ANSWERED for asked in known.values()) and self._serves(source)
-            ]
+            return [source for source, known in self._by_source.items() if known and self._serves(source)]
 
     def take(self, address: str) -> Entry | None:
         """Return the next request to send to an address; None when none may be sent now."""
@@ -189,7 +194,7 @@ class PendingRequests:
         with self._lock:
             asked = self._find(entry)
             if asked is not None and asked.state is State.SENT:
-                asked.state = State.ANSWERED
+                self._end(asked)
                 self._reply(asked.request, "refused", f"the request was rejected: {condition}: {description}"[:500], "")
 
     def note(self, address: str, reason: str) -> None:
@@ -201,6 +206,15 @@ class PendingRequests:
                 self._notes.pop(address, None)
 
     # Under the lock.
+
+    def _end(self, asked: Asked) -> None:
+        asked.state = State.ANSWERED
+        if self._by_source.get(asked.request.source, {}).pop(asked.request.id, None) is not None:
+            self._count -= 1
+            self._bytes -= len(asked.entry.record.value or b"")
+            # It is known by its id alone from here on.
+            asked.entry.record = asked.entry.record._replace(value=None)
+            self._answered[asked.request.id] = asked
 
     def _waiting(self, address: str) -> Iterator[Asked]:
         source = address.removeprefix(REQUESTS)

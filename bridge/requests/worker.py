@@ -59,8 +59,14 @@ class RequestWorker:
         self._look_at = self._open_at = 0.0
         #: Whether an answer may come.
         self._is_asked = False
+        self._is_stale = False
         self._problem = RateLimitedLog(_log.warning)
         self._dropped = RateLimitedLog(_log.warning)
+
+    def renew(self) -> None:
+        """Have the clients made again; for any thread."""
+        self._is_stale = True
+        self._writer.renew()
 
     def received(self, source: str, ticket: int, body: bytes) -> None:
         """Take a part in; from the receiver's thread."""
@@ -84,11 +90,18 @@ class RequestWorker:
         while self._came:
             self._part(*self._came.popleft())
         self._writer.flush(seconds)
-        if self._reader is not None:
-            self._reader.close()
+        self._close_reader()
+
+    def _close_reader(self) -> None:
+        gone, self._reader = self._reader, None
+        if gone is not None:
+            gone.close()
 
     def _read(self, seconds: float) -> bool:
         """Read requests; return whether any came."""
+        if self._is_stale:
+            self._is_stale = False
+            self._close_reader()
         try:
             if self._reader is None:
                 if time.monotonic() < self._open_at:
@@ -99,9 +112,7 @@ class RequestWorker:
         except ReplicationError as error:
             self._note(error)
             self._open_at = time.monotonic() + _AGAIN_SECONDS
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+            self._close_reader()
             return False
         for value in values:
             self._request(value)

@@ -26,6 +26,12 @@ ELSEWHERE = "amqp:link:redirect"
 DROPPED = (
     "the group of bridges has not heard this bridge in time; it joins again, and another bridge may have the source"
 )
+#: What is shown of a source that the group gave to nobody, and what to do.
+NOT_SERVED = "no bridge of the group has it"
+NOT_SERVED_HINT = (
+    "Its stream's topic, or the first of its partitions, is not in Kafka: 'headrace bridge topics' shows it, 'headrace bridge "
+    "init' makes it."
+)
 #: How long revoked sources may take to finish their transaction, in seconds.
 FINISH_SECONDS = 3.0
 
@@ -203,6 +209,18 @@ class SourceRegistry:
             self._release(sessions)
             for source in sources:
                 self._decline(source)
+
+    def unserved(self, sources: Collection[str]) -> None:
+        """Show which sources no bridge of the group has; those that are another's again are shown as before."""
+        with self._lock:
+            for source, state in self.states.items():
+                is_shown = state.figures.state == "not served"
+                if source in sources and state.token is None and not is_shown:
+                    _log.error("%s: %s. %s", source, NOT_SERVED, NOT_SERVED_HINT)
+                    state.end("not served", NOT_SERVED)
+                    self._deliverer.refuse(source, ELSEWHERE, f"{source}: {NOT_SERVED}")
+                elif is_shown and source not in sources and state.token is None:
+                    self._decline(source)
 
     def _decline(self, source: str) -> None:
         self.states[source].end("elsewhere")

@@ -210,7 +210,7 @@ class SourceState:
         self.token = None
         self.figures.set_back("waiting for Kafka", reason)
 
-    def end(self, state: str) -> None:
+    def end(self, state: str, reason: str = "") -> None:
         """Note that this bridge does not serve the source any more."""
         self.token = None
-        self.figures.state, self.figures.reason = state, ""
+        self.figures.state, self.figures.reason = state, reason

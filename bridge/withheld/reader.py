@@ -52,6 +52,11 @@ class KafkaReader:
     def __init__(self, connection: KafkaConnection, group: str, admin: Any) -> None:
         self._connection, self._group, self._admin = connection, group, admin
         self._client: Any = None
+        self._is_stale = False
+
+    def renew(self) -> None:
+        """Have the next read make its client again; for any thread."""
+        self._is_stale = True
 
     def read(
         self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
@@ -60,6 +65,9 @@ class KafkaReader:
         if begin >= end:
             return [], end
         with translated(f"read withheld records in {place[0]}[{place[1]}]"):
+            if self._is_stale:
+                self._is_stale = False
+                self.close()
             if self._client is None:
                 self._client = consumer(self._connection, self._group)
             low, _ = self._client.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE)
@@ -106,7 +114,7 @@ class KafkaReader:
 
     def delete(self, place: Partition, end: int) -> None:
         """Delete what is before an offset."""
-        with translated(f"delete released records in {place[0]}[{place[1]}]"):
+        with translated(f"delete released records in {place[0]}[{place[1]}]", self._admin):
             for answer in self._admin.delete_records([TopicPartition(*place, end)], request_timeout=PATIENCE).values():
                 answer.result()
 

@@ -97,6 +97,8 @@ class Releaser:
     def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
         """Begin to release the first of a session's tables that can be; note why the others cannot."""
         for table, known in session.withheld.tables.items():
+            if session.release.is_put_off(table):
+                continue
             first = self._look(session, place, table, known.next)
             if refusal := self._refusal(state.route, table, first):
                 state.refused(session, table, refusal)

@@ -53,6 +53,15 @@ class Secret:
         """The reference, as the file has it; a command without its arguments."""
         return f"command:{self.command.name}" if self.command is not None else f"{self._kind}:{self._name}"
 
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """What changes whenever the file does; None for what is in none, or is not there."""
+        try:
+            found = (self._folder / self._name).stat() if self._kind == "file" else None
+        except OSError:
+            return None
+        return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
+
     def reveal(self) -> str:
         """Return the secret as it is now.
 

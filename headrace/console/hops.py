@@ -42,9 +42,10 @@ def to_kafka(seen: SourceSeen) -> tuple[Hop, ...]:
             Hop("bridge", "bad", "no answer", "", seen.problem),
             Hop("Kafka", "unknown", "not known", "", "its bridge does not answer"),
         )
-    if status.state in {"elsewhere", "not known", "stopped"}:
+    if status.state in {"elsewhere", "not served", "not known", "stopped"}:
         state, why = {
             "elsewhere": ("idle", "another bridge serves it: name all bridges with --at"),
+            "not served": ("bad", status.reason),
             "not known": ("unknown", "no bridge has reported it yet"),
             "stopped": ("warn", "the bridge has stopped serving it"),
         }[status.state]

@@ -2,8 +2,10 @@
 too much.
 """
 
+import logging
 import os
 import threading
+import time
 
 import pytest
 from confluent_kafka import Producer
@@ -20,6 +22,7 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
 from bridge.routing.partitioner import shares
+from bridge.withheld.reader import KafkaReader
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
@@ -119,6 +122,13 @@ def test_two_tenants_on_one_cluster_work_and_cannot_touch_each_other_o11(secure_
         tenants[name] = secure_kafka.user(tenant(name)), SourceRoute(SOURCE, topic, (0,))
         # One source in both: positions are by prefix.
         commit_a_batch(*tenants[name], prefix=name)
+        # K14: what is released of withheld records is deleted, and of no other topic
+        withheld = secure_kafka.topic(f"{name}.bank.withheld")
+        reader = KafkaReader(tenants[name][0], f"{name}.bridges", admin(tenants[name][0]))
+        reader.delete((withheld, 0), 0)
+        with pytest.raises(NeedsOperator) as refused:
+            reader.delete((topic, 0), 0)
+        assert "to delete (--operation Delete) records of the topic" in refused.value.hint
     for own, other in (("acme", "acme-two"), ("acme-two", "acme")):
         connection, route = tenants[own][0], tenants[other][1]
         # neither the other's topic
@@ -307,3 +317,37 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
         if missing.kind == "topic":
             with pytest.raises(NeedsOperator, match=topic):
                 lake_kafka.describe(less, topic)
+
+
+def test_a_certificate_is_renewed_and_the_former_one_ends_without_a_restart_of_the_bridge(secure_kafka, caplog):
+    """K1: all sources stopped for good once the certificate with which the bridge started had ended and a broker restarted."""
+    topic, seconds = secure_kafka.topic(), 30
+    connection = secure_kafka.by_certificate(seconds)
+    ends = time.time() + seconds
+    bridge = Bridge(file_of(connection, topic))
+    rows = log(SOURCE, 60)
+    batches = cut(SOURCE, rows, lambda: 20)
+    thread = threading.Thread(target=bridge.run)
+    thread.start()
+
+    def accepted(batch):
+        # Sources are another bridge's for a moment while the group is joined again: then an edge sends once more.
+        return send(bridge.receiver.port, f"cdc/{SOURCE}", [message(batch)])[0].state == "accepted"
+
+    try:
+        eventually(lambda: bridge.receiver.port, saying="the bridge listens")
+        with caplog.at_level(logging.INFO):
+            eventually(lambda: accepted(batches[0]), saying="the first batch is accepted")
+            secure_kafka.by_certificate(86_400)
+            eventually(lambda: "certificates or password have changed" in caplog.text, saying="the change is noticed")
+        eventually(lambda: accepted(batches[1]), saying="the source is served again")
+        eventually(lambda: time.time() > ends + 1, saying="the former certificate has ended")
+        secure_kafka.restart()
+        eventually(lambda: accepted(batches[2]), 120, saying="the source is served after the broker's restart")
+    finally:
+        bridge.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert [record.value for record in read_committed(secure_kafka.server.bootstrap, topic)] == [
+        row.value for row in rows
+    ]

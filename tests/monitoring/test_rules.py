@@ -62,9 +62,11 @@ def ill(soon):
         "a/disk": well(state_disk_free_bytes=10**9, spool_limit_bytes=10**10),
         "a/certificate": well(certificate_expiry_time=soon),
         "a/gap": well(),
+        "a/unserved": well(),
     }
     sources["a/silent"].heard_at = long_ago
     sources["a/gap"].state = "gap"
+    sources["a/unserved"].state = "not served"
     sources["a/gap"].withheld = {"public.t": "the registry refuses its schema"}
     return sources
 

@@ -28,6 +28,8 @@ _PARTS = {
     "Heartbeat": "group",
     "LeaveGroup": "group",
 }
+#: Of these a member asks again by itself.
+_MEMBERSHIP = frozenset({"JoinGroup", "Heartbeat", "LeaveGroup"})
 PARTS = ("transactions", "group", "leaders")
 #: What a client asks again after a moment.
 RETRIED = frozenset(
@@ -60,6 +62,10 @@ class Broker:
         #: What happens to the next request of a kind: its process is frozen, or it is late, for so many seconds.
         self.traps: dict[str, tuple[str, float]] = {}
         self.down_until = 0.0
+        #: A coordinator is another broker's before this time, and the one that is asked says so.
+        self.moved_until = dict.fromkeys(("transactions", "group"), 0.0)
+        #: Returns for how long a client hangs at a call, whatever its timeout.
+        self.hang: Callable[[str], float] = lambda _client: 0.0
         self.requests = 0
 
     def make(self, topic: str, partitions: int, **settings: str) -> None:
@@ -143,6 +149,12 @@ class Channel:
                 # In the order in which they came.
                 scheduler.after(broker.still_until[part] - now, arrive)
                 return
+            if now < broker.moved_until.get(part, 0.0):
+                if what in _MEMBERSHIP:
+                    scheduler.after(0.1, failed)
+                else:
+                    scheduler.after(broker.travel(), lambda: answered(KafkaError.NOT_COORDINATOR))
+                return
             value = apply()
             if unanswered:
                 scheduler.trace(f"{self.name}: the answer to {what} is lost")
@@ -156,6 +168,12 @@ class Channel:
         else:
             scheduler.after(self._newest - scheduler.now, arrive)
 
+    def hang(self, what: str) -> None:
+        """Hang at a call, if clients do now."""
+        if seconds := self.broker.hang(self.name):
+            self.scheduler.trace(f"{self.name}: {what} hangs for {seconds:.0f} s")
+            self.scheduler.sleep(seconds)
+
     def ask(self, what: str, apply: Callable[[], Any], seconds: float, *, retried: frozenset[int] = RETRIED) -> Any:
         """Ask, from a task, until there is an answer that is not to be asked for again; raise _TIMED_OUT when time is up.
 
@@ -163,6 +181,7 @@ class Channel:
         """
         scheduler = self.scheduler
         scheduler.check()
+        self.hang(what)
         until = scheduler.now + seconds
         pause = 0.005
         while True:

@@ -59,9 +59,8 @@ class Message:
 class Producer:
     """confluent_kafka.Producer, transactional."""
 
-    #: The cluster of the present run, and whether a call hangs for that many seconds whatever its timeout.
+    #: The cluster of the present run.
     broker: Broker
-    hang: Callable[[str], float] = staticmethod(lambda _what: 0.0)
 
     def __init__(self, settings: Any, logger: Any = None, **more: Any) -> None:
         settings = dict(settings) | more
@@ -93,6 +92,7 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """Begin a transaction; the broker hears of it with the first partition."""
+        self._channel.hang("begin")
         self._scheduler.point()
         self._usable("ready")
         self._state = "open"
@@ -110,6 +110,7 @@ class Producer:
         callback: Any = None,
     ) -> None:
         """Put a record into the queue."""
+        self._channel.hang("produce")
         self._usable("open")
         if len(value or b"") + len(key or b"") > self._largest:
             raise KafkaException(failure(KafkaError.MSG_SIZE_TOO_LARGE, "message size too large"))
@@ -144,6 +145,7 @@ class Producer:
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Forget what is in the queue."""
+        self._channel.hang("purge")
         self._fail(KafkaError(KafkaError._PURGE_QUEUE))
 
     def send_offsets_to_transaction(self, positions: list[Any], group_metadata: Opaque, timeout: float = -1) -> None:
@@ -234,10 +236,6 @@ class Producer:
         self._sent, self._queue = [], []
 
     def _ask(self, what: str, apply: Callable[[], Any], timeout: float) -> Any:
-        stuck = self.hang(what)
-        if stuck:
-            self._scheduler.trace(f"{self._name}: {what} hangs for {stuck:.0f} s")
-            self._scheduler.sleep(stuck)
         return self._channel.ask(what, apply, timeout if timeout is not None and timeout >= 0 else 60.0)
 
     def _judge(self, value: Any, what: str) -> None:

@@ -23,6 +23,7 @@ from tests.simulation.world import begin
 
 #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
 _FAULTS, _QUIET = 90.0, 240.0
+_FOR_EVER = 10_000.0
 _REQUESTS = (
     *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("OffsetFetch", "JoinGroup", "Heartbeat", "Produce", "Metadata", "DescribeConfigs", "ListOffsets"),
@@ -37,6 +38,8 @@ _THEMES = (
     ("pause at request", "bridge crash"),
     ("pause at request", "bridge stop"),
     ("late request", "bridge crash"),
+    ("call hangs", "kafka frozen"),
+    ("coordinator moves", "bridge crash", "call hangs"),
     ("late request", "bridge pause", "bridge stop"),
 )
 
@@ -56,7 +59,7 @@ class WholeScenario:
         )
         for client in (Producer, Consumer, AdminClient):
             client.broker = self.broker  # type: ignore[attr-defined]
-        Producer.hang = staticmethod(self._hangs)
+        self.broker.hang = self._hangs
         routed = random.random() < 0.5
         self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         sources = [f"region/s{n}" for n in range(random.choice((1, 2, 3)))]
@@ -104,10 +107,11 @@ class WholeScenario:
         if self._left > 0:
             self.scheduler.after(random.expovariate(1 / self._pace), lambda: self._write(edge))
 
-    def _hangs(self, _what: str) -> float:
-        if self.scheduler.now < self._hang_until and self.scheduler.random.random() < 0.3:
-            return self.scheduler.random.choice((5.0, 25.0, 45.0))
-        return 0.0
+    def _hangs(self, client: str) -> float:
+        """Hang a call of a client, at times for ever where a lane has it."""
+        if self.scheduler.now >= self._hang_until or self.scheduler.random.random() >= 0.3:
+            return 0.0
+        return self.scheduler.random.choice((5.0, 25.0, 45.0, *[_FOR_EVER] * client.startswith("producer ")))
 
     def _faults(self) -> dict[str, Callable[[], object]]:
         scheduler, random, network, broker = self.scheduler, self.scheduler.random, self.network, self.broker
@@ -133,7 +137,10 @@ class WholeScenario:
             broker.traps[random.choice(_REQUESTS)] = ("delay", random.choice((3, 9, 15, 30)))
 
         def hang() -> None:
-            self._hang_until = scheduler.now + 5
+            self._hang_until = scheduler.now + random.choice((0.5, 5))
+
+        def move() -> None:
+            broker.moved_until[random.choice(("transactions", "group"))] = scheduler.now + random.choice((0.5, 3, 12))
 
         def edge() -> Edge:
             return random.choice(self.edges)
@@ -149,6 +156,7 @@ class WholeScenario:
             "kafka down": down,
             "answers lost": lose,
             "call hangs": hang,
+            "coordinator moves": move,
             "edge crash": lambda: edge().crash(),
             "edge stop": lambda: edge().stop(),
         }

@@ -51,6 +51,7 @@ class Producer:
         self.kafka.aborted += 1
 
     def discard(self):
+        self._fault("discard")
         self.kafka.discarded += 1
 
 
@@ -65,10 +66,10 @@ class Kafka:
         self.faults.setdefault(method, deque()).extend(faults)
 
     def open(self, transactional_id):
-        if self.faults.get("open"):
-            raise self.faults["open"].popleft()
+        producer = Producer(self)
+        producer._fault("open")
         self.opened.append(transactional_id)
-        return Producer(self)
+        return producer
 
     def values(self, partition):
         return [

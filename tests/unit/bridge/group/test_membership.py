@@ -4,9 +4,10 @@ import pytest
 
 from bridge.group import membership
 from bridge.group.membership import Membership
+from bridge.kafka.renewal import UNUSABLE_SECONDS
 from bridge.model.ports import InstanceFenced
 from bridge.model.route import SourceRoute
-from headrace.errors import NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator
 from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
 
 ONE, TWO = SOURCES = "a/one", "a/two"
@@ -20,7 +21,9 @@ class Member:
     def __init__(self):
         self.step = lambda: None
         self.free = set()
-        self.joins = self.rejoins = self.looks = 0
+        self.joins = self.rejoins = self.looks = self.renewals = 0
+        self.is_member = True
+        self.renewal_fails = False
         self.known = False
 
     def join(self, topics, assigned, revoked, lost):
@@ -32,7 +35,13 @@ class Member:
         step()
 
     def metadata(self):
-        return metadata()
+        return metadata() if self.is_member else None
+
+    def renew(self):
+        if self.renewal_fails:
+            raise ConfigurationError("no key")
+        self.renewals += 1
+        self.revoked(PLACES)
 
     def unassigned(self, partitions):
         return None if self.free is None else self.free & set(partitions)
@@ -84,6 +93,36 @@ def test_a_source_that_nobody_has_after_the_first_assignment_is_asked_for_again(
     assert member.rejoins == 1
     turn(one, clock, 30)
     assert member.rejoins == 1
+
+
+def test_a_source_that_nobody_has_is_shown_so_and_looked_for_again_and_again(made, clock):
+    """K11: every bridge was ready and said that another one served it, and it was looked for once."""
+    parts, member, one = made
+    member.step = lambda: member.assigned([(TOPIC, 0)])
+    turn(one, clock, 40)
+    assert (parts.registry.states[TWO].figures.state, member.rejoins) == ("elsewhere", 0)
+    # when the topic is deleted while all run
+    member.free = {(TOPIC, 1)}
+    turn(one, clock, 31)
+    assert member.rejoins == 1
+    turn(one, clock, 31)
+    figures = parts.registry.states[TWO].figures
+    assert (figures.state, figures.reason, figures.served) == ("not served", "no bridge of the group has it", False)
+    turn(one, clock, 90)
+    assert member.rejoins == 1
+    # and somebody has it again
+    member.free = set()
+    turn(one, clock, 31)
+    assert (figures.state, figures.reason) == ("elsewhere", "")
+    member.free = {(TOPIC, 1)}
+    turn(one, clock, 31)
+    assert member.rejoins == 2
+    # or this bridge
+    turn(one, clock, 31)
+    assert figures.state == "not served"
+    member.step = lambda: member.assigned([(TOPIC, 1)])
+    turn(one, clock, 1)
+    assert (figures.state, parts.deliverer.refused) == ("starting", {})
 
 
 @pytest.mark.parametrize("assigned", [[(TOPIC, 0)], [(TOPIC, 0), (TOPIC, 1)]])
@@ -193,3 +232,37 @@ def test_a_source_that_left_the_file_goes_once_no_lane_holds_it_and_may_come_aga
     turn(one, clock, 1)
     assert parts.registry.states[ONE].figures.state == "starting"
     assert ONE in parts.recovering
+
+
+def test_the_client_is_made_again_when_files_have_changed_and_the_group_is_joined_again(made, clock):
+    """K1: the group's member had the certificate with which the bridge started, for good."""
+    parts, member, one = made
+    member.step = lambda: member.assigned(PLACES)
+    turn(one, clock, 1)
+    one.renew()
+    turn(one, clock, 1)
+    assert (member.renewals, member.joins) == (1, 2)
+    # what it had was given up in order, and comes back
+    assert parts.registry.ownership.snapshot.leases == {}
+    member.step = lambda: member.assigned(PLACES)
+    turn(one, clock, 100)
+    assert parts.registry.ownership.snapshot.leases.keys() == {ONE, TWO}
+    assert member.renewals == 1
+
+
+def test_the_client_is_made_again_when_it_was_no_member_for_long_whatever_the_reason(made, clock):
+    """K1, K7: a rotated password, other addresses of all brokers, a client that does not find its brokers any more."""
+    _, member, one = made
+    turn(one, clock, 100)
+    member.is_member = False
+    turn(one, clock, UNUSABLE_SECONDS - 1)
+    assert member.renewals == 0
+    turn(one, clock, 2)
+    assert member.renewals == 1
+    # where it cannot be made, the bridge goes on as it is, and tries again
+    member.renewal_fails = True
+    turn(one, clock, UNUSABLE_SECONDS + 1)
+    assert member.joins == 2
+    member.renewal_fails = False
+    turn(one, clock, UNUSABLE_SECONDS + 1)
+    assert (member.renewals, member.joins) == (2, 3)

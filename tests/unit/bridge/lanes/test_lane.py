@@ -283,3 +283,13 @@ def test_a_lane_lets_several_sources_gather_before_it_takes_them(parts, monkeypa
     # then one transaction has them all
     assert 0 < paused[0] <= 0.02
     assert [len(shares) for shares, _, _ in parts.kafka.transactions] == [3, 3]
+
+
+def test_a_lane_makes_its_producer_again_between_two_transactions(parts):
+    """K1: certificates and passwords are read when a client is made."""
+    lane, former = parts.lanes[0], parts.kafka.opened.count("b.0")
+    lane.renew()
+    put(parts, ONE, 1)
+    lane.turn(0)
+    assert (parts.deliverer.outcomes, parts.kafka.opened.count("b.0")) == ({1: Accept()}, former + 1)
+    assert parts.recovering == {}

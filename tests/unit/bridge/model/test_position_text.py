@@ -3,6 +3,7 @@
 import pytest
 
 from bridge.model.position_text import PositionText, parse, position_text
+from bridge.model.withheld import Withheld
 from headrace.errors import CorruptInput
 from headrace.position import Position
 
@@ -25,3 +26,12 @@ def test_the_text_of_a_former_release_is_read():
 def test_another_text_is_refused(text):
     with pytest.raises(CorruptInput):
         parse(text)
+
+
+def test_the_order_of_partitions_goes_with_the_position_of_a_source_that_has_several():
+    text = position_text("jakarta/bank", AT, "host/17/0a1b2c3d/b 1", partitions=(2, 0, 1))
+    assert (parse(text).bridge, parse(text).order) == ("host/17/0a1b2c3d/b 1", (2, 0, 1))
+    waiting = position_text("jakarta/bank", AT, "headrace bridge move", Withheld(7), (1, 0))
+    assert parse(waiting)[3:] == ("headrace bridge move", Withheld(7), (1, 0))
+    assert parse(position_text("jakarta/bank", AT, "host/17/0a1b2c3d/b", partitions=(4,))).order == ()
+    assert parse(position_text("jakarta/bank", AT, "b", partitions=range(1000))).order == ()

@@ -173,3 +173,18 @@ def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
     second.turn(0)
     assert served.keys() == cluster.routes.keys()
     assert len(cluster.asked) == few
+
+
+@pytest.mark.parametrize(("committed", "is_served"), [((1, 0), False), ((0, 1), True), ((), True)])
+def test_partitions_in_another_order_are_refused_as_keys_would_move(monkeypatch, committed, is_served):
+    """The set of partitions was compared alone; a key goes to `partitions[crc32(key) % how many]`."""
+    cluster = Cluster(monkeypatch)
+    cluster.routes = {OTHER: SourceRoute(OTHER, "bank", (0, 1))}
+    text = position_text(OTHER, AT, "host/1/aa/b2", partitions=committed)
+    cluster.held = {("bank", 0): text, ("bank", 1): text}
+    found = cluster.positions(searches=False).read([OTHER])[OTHER]
+    if is_served:
+        assert found.position == AT
+    else:
+        assert isinstance(found, NeedsOperator)
+        assert "had its partitions in the order [1, 0] until now, and the bridge's file has [0, 1]" in found.message

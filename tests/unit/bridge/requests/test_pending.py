@@ -120,6 +120,24 @@ def test_a_flood_costs_bounded_memory_and_the_rest_is_told_so(setup):
     assert setup.answers == []
 
 
+def test_requests_that_are_answered_keep_no_other_from_being_asked(setup):
+    """K12: with long deadlines, every source was "busy: 0 requests wait" after 10,000 answers."""
+    for _ in range(10_010):
+        request = setup.ask(seconds=300)
+        setup.pending.accepted(setup.pending.take(ADDRESS))
+        part = Part(id=request.id, source=request.source, kind=request.kind, outcome="done")
+        assert setup.pending.judge(request.source, part) == ""
+        setup.pending.wrote(part)
+    assert setup.answers == []
+    # they are known until their deadlines
+    assert setup.pending.judge(request.source, part) == "it is written"
+    setup.pending.add(request, encode(request))
+    assert setup.pending.addresses() == []
+    setup.now = 301
+    setup.pending.expire()
+    assert "nobody waits for it" in setup.pending.judge(request.source, part)
+
+
 def test_what_comes_back_is_sent_again_and_what_is_rejected_is_answered(setup):
     request = setup.ask()
     entry = setup.pending.take(ADDRESS)

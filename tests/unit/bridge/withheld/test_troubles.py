@@ -362,3 +362,39 @@ def test_an_idle_source_commits_what_is_withheld_again_before_kafka_forgets_it()
     # then
     after = parse(served.broker.text)
     assert (after.position, after.withheld) == (before.position, before.withheld)
+
+
+def test_a_withheld_record_that_its_topic_does_not_take_ends_the_release_of_its_table_alone(monkeypatch):
+    """K13: its whole source stopped, in rounds of five seconds."""
+    served = Served()
+    served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
+    served.edge.changes.append(Change(Position(1, 201, 0), "v", 10, 1))
+    served.schemas.refused.add(schema_of("u", 120).value)
+    served.send(5)
+    assert list(served.session.withheld.tables) == ["public.t", "public.u"]
+    # when the registry takes both, and the topic of one has a lower limit by now
+    too_large = {"s.public.t"}
+    for lane in served.bridge.lanes:
+        monkeypatch.setattr(lane._limits, "exceeded_by", lambda share: share.topic in too_large)
+        monkeypatch.setattr(lane._limits, "refresh", lambda _topics: False)
+    served.schemas.refused.clear()
+    session = served.session
+    for _ in range(8):
+        served.bridge.release()
+        served.turn()
+    # then the other is released, and the source goes on in the same session
+    assert list(session.withheld.tables) == ["public.t"]
+    assert "max.message.bytes of s.public.t: raise it" in served.bridge.state.figures.withheld["public.t"]
+    served.send(6)
+    assert (served.session, session.tail) == (session, served.edge.changes[-1].position)
+    # and that one too, once its topic takes it
+    too_large.clear()
+    monkeypatch.setattr("bridge.model.withheld._PUT_OFF_SECONDS", 0.0)
+    session.release._put_off.clear()
+    for _ in range(8):
+        served.bridge.release()
+        served.turn()
+    assert session.withheld.tables == {}
+    assert [value[5:] for _, value, _ in served.broker.values("s.public.t")] == [
+        each.payload for each in served.edge.changes if each.table == "t"
+    ]

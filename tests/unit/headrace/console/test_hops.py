@@ -109,8 +109,10 @@ def test_of_a_bridge_that_does_not_answer_nothing_is_believed_but_that():
     assert noted[rows.LAG, rows.ALL] is None
 
 
-@pytest.mark.parametrize(("state", "shown"), [("elsewhere", "idle"), ("not known", "unknown"), ("stopped", "warn")])
-def test_a_source_that_this_bridge_does_not_serve_is_not_shown_as_failing(state, shown):
+@pytest.mark.parametrize(
+    ("state", "shown"), [("elsewhere", "idle"), ("not served", "bad"), ("not known", "unknown"), ("stopped", "warn")]
+)
+def test_a_source_that_this_bridge_does_not_serve_is_shown_by_who_does(state, shown):
     assert row(lake(), state=state, edge_state=None).state == shown
 
 

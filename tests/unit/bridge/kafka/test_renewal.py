@@ -1,0 +1,115 @@
+"""K1: clients of Kafka are made again when what they read at their making has changed."""
+
+import logging
+
+import pytest
+
+from bridge.kafka import writing
+from bridge.kafka.renewal import Renewal
+from headrace.certificates.authority import Authority
+from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.secret import Secret
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """Return a renewal over a certificate and a password, how often it renewed, and what moves its clock."""
+    authority = Authority(tmp_path)
+    certificate = authority.client("bridge")
+    password = tmp_path / "password"
+    password.write_text("one")
+    connection = KafkaConnection(
+        bootstrap="localhost:1",
+        security_protocol="SASL_SSL",
+        user="bridge",
+        password=Secret(f"file:{password}"),
+        authority=authority.certificate_file,
+        certificate=certificate,
+        key=certificate.with_suffix(".key"),
+    )
+    renewals, now = [], [0.0]
+    renewal = Renewal(connection, lambda: renewals.append(now[0]), lambda: now[0])
+
+    def look(times=3):
+        for _ in range(times):
+            now[0] += 3
+            renewal.look()
+        return len(renewals)
+
+    return authority, password, look
+
+
+def test_clients_are_renewed_once_after_each_change_of_certificate_or_password(watched):
+    authority, password, look = watched
+    assert look(5) == 0
+    authority.client("bridge")
+    assert look() == 1
+    assert look(5) == 1
+    password.write_text("another")
+    assert look() == 2
+    assert look(5) == 2
+
+
+def test_files_that_do_not_fit_each_other_are_not_used_and_those_that_do_are_used_later(watched, caplog):
+    authority, _, look = watched
+    certificate, key = authority.folder / "bridge.pem", authority.folder / "bridge.key"
+    former = key.read_bytes()
+    authority.client("bridge")
+    fresh = key.read_bytes()
+    key.write_bytes(former)
+    with caplog.at_level(logging.WARNING):
+        assert look() == 0
+    assert "is not the key of the certificate" in caplog.text
+    assert str(certificate) in caplog.text
+    key.write_bytes(fresh)
+    assert look() == 1
+
+
+class Producer:
+    def __init__(self):
+        self.waiting = []
+        self.error = None
+
+    def produce(self, _topic, value, _key, headers, on_delivery):
+        self.waiting.append(on_delivery)
+
+    def poll(self, _seconds):
+        if self.error is None:
+            self._report()
+
+    def flush(self, seconds):
+        self.poll(seconds)
+
+    def purge(self):
+        self.error = None
+
+    def __len__(self):
+        return len(self.waiting)
+
+    def _report(self):
+        waiting, self.waiting = self.waiting, []
+        for report in waiting:
+            report(None, None)
+
+
+def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeypatch):
+    """K1: the writers of answers and dead letters were never made again."""
+    made, now = [], [0.0]
+    monkeypatch.setattr("bridge.kafka.renewal.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(writing, "record_producer", lambda _connection: made.append(Producer()) or made[-1])
+    writer = writing.RecordWriter(None, "answers")
+    now[0] = 1000.0
+    writer.poll()
+    assert len(made) == 1
+    made[0].error = "not reached"
+    reported = []
+    writer.write(None, b"", reported.append)
+    for _ in range(100):
+        now[0] += 1
+        writer.poll()
+    assert len(made) == 2
+    # what was on its way is reported, so that its owner writes it again where it was not taken
+    assert len(reported) == 1
+    writer.renew()
+    writer.poll()
+    assert len(made) == 3

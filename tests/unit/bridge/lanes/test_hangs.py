@@ -1,0 +1,125 @@
+"""K3: a call of a lane to Kafka that does not return, whichever it is, leaves no source without a lane."""
+
+import threading
+
+import pytest
+
+from bridge.lanes import state
+from bridge.lanes.state import LaneState, Phase
+from bridge.model.delivery import Delivery, Release
+from bridge.model.ports import Fenced, OldGeneration
+from headrace.batch import CONTENT_ENCODING, encode
+from headrace.errors import NotConnected, Retryable
+from tests.source_log import cut, log
+from tests.unit.bridge.kafka_double import BridgeParts, metadata
+from tests.waiting import eventually
+
+ONE, TWO = "a/one", "a/two"
+#: The call that hangs, and what goes ahead of it.
+CALLS = {
+    "begin": {},
+    "produce": {},
+    "flush": {},
+    "commit": {},
+    "abort": {"commit": OldGeneration("old")},
+    "discard": {"commit": NotConnected("no answer in time")},
+    "discard after an abort": {"commit": OldGeneration("old"), "abort": Retryable("no abort")},
+    "discard of a fenced one": {"commit": Fenced("fenced")},
+    "open": {"commit": Fenced("fenced")},
+}
+
+
+class Hanging:
+    """A call that returns when it is let, as it is let."""
+
+    def __init__(self):
+        self.entered, self.go_on = threading.Event(), threading.Event()
+        self.error = None
+
+    def __call__(self, _producer):
+        self.entered.set()
+        assert self.go_on.wait(20)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def served(monkeypatch):
+    monkeypatch.setattr(state, "HUNG_SECONDS", 0.05)
+    parts = BridgeParts(ONE, TWO)
+    parts.registry.assigned([ONE, TWO], metadata())
+    parts.recover()
+    parts.lanes[0].turn(0)
+    for number, source in enumerate((ONE, TWO)):
+        (batch,) = cut(source, log(source, 20), lambda: 20)
+        properties, body = encode(batch)
+        parts.session(source).inbox.put(Delivery(number, 1, properties, CONTENT_ENCODING, body))
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("call", "late"),
+    [(call, None) for call in CALLS]
+    + [(call, kind("late")) for call in CALLS if "discard" not in call for kind in (Retryable, NotConnected, Fenced)],
+)
+def test_whichever_call_hangs_its_sources_go_on_in_a_successor(served, call, late):
+    lane, hanging = served.lanes[0], Hanging()
+    for method, error in CALLS[call].items():
+        served.kafka.fail(method, error)
+    served.kafka.fail(call.partition(" ")[0], hanging)
+
+    def turns():
+        for _ in range(3):
+            if not lane.given_up:
+                lane._open_at = 0.0
+                lane.turn(0.01)
+
+    thread = threading.Thread(target=turns)
+    thread.start()
+    assert hanging.entered.wait(10)
+    eventually(lane.hangs, every=0.01, saying="it is seen that the call hangs")
+    successor = lane.give_up()
+    # the edges of what it held send again, and nothing holds the sessions: a revocation would wait for that
+    held = {ONE} if call in {"begin", "produce"} else {ONE, TWO}
+    assert served.deliverer.outcomes == {
+        number: Release() for number, source in enumerate((ONE, TWO)) if source in held
+    }
+    assert served.recovering == {}
+    successor.turn(0.01)
+    assert served.recover() == held
+    # what the call returns later is nobody's
+    taken = len(served.kafka.transactions)
+    hanging.error = late
+    hanging.go_on.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert (served.recovering, lane.given_up, lane.give_up()) == ({}, True, None)
+    assert all(served.session(source) is not None for source in (ONE, TWO))
+    served.registry.recommit(-1)
+    successor.turn(0.01)
+    assert len(served.kafka.transactions) > taken
+    assert not any(served.session(source).held for source in (ONE, TWO))
+
+
+def test_a_call_that_returns_in_the_last_moment_is_no_successors(served):
+    """The lane's thread has the outcome, and answers the edges."""
+    lane, hanging = served.lanes[0], Hanging()
+    served.kafka.fail("commit", hanging)
+    thread = threading.Thread(target=lambda: lane.turn(0))
+    thread.start()
+    assert hanging.entered.wait(10)
+    eventually(lane.hangs, every=0.01, saying="it is seen that the call hangs")
+    hanging.go_on.set()
+    thread.join(10)
+    assert lane.give_up() is None
+    assert len(served.kafka.transactions) == 2
+
+
+def test_a_lane_that_is_given_up_enters_nothing_more_and_no_phase_follows_another_by_mistake():
+    lane = LaneState()
+    assert lane.give_up() is None
+    assert lane.enter(Phase.OPENING)
+    assert lane.give_up() == (None, False)
+    assert not lane.enter(Phase.IDLE)
+    with pytest.raises(AssertionError, match="CLOSED to COMMITTING"):
+        LaneState().enter(Phase.COMMITTING)
