@@ -145,6 +145,7 @@ _CURE = (
 )
 _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",
+    "source": "the record names another source than the one that its partition belongs to",
     AVRO: 'it is in Avro ([records] format = "avro" at its edge), and no schema of it is known',
     "avro-form": "it is in Avro, and not as the schema of its id has it: the registry gave the id to another schema, or it is no "
     "record of ours",

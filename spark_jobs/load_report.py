@@ -28,6 +28,8 @@ def show(console: Console, report: Report) -> None:
             if raw.records
             else f"[bold]bronze[/] {raw.stream}: nothing new ({raw.seconds:.1f} s)"
         )
+        for source, count in sorted(raw.quarantined.items()):
+            console.print(f"  [bold red]{source}: {count:,} records are quarantined[/], see the table 'quarantine'")
         for topic, ranges in [(raw.topic, raw.ranges), *sorted(raw.tables.items())]:
             for partition, (start, end) in sorted(ranges.items()):
                 console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")

@@ -45,6 +45,9 @@ class BronzeReport:
     records: int = 0
     files: int = 0
     batches: int = 0
+    #: Records that were no records of ours, or named another source than their partition's, by that source: they are in the
+    #: table `quarantine`, and not in bronze.
+    quarantined: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -89,6 +92,7 @@ def load(
         records=sink.records,
         files=sink.files,
         batches=sink.batches,
+        quarantined=sink.quarantined,
         seconds=monotonic() - began,
     )
 

@@ -87,21 +87,22 @@ def moment(
         return None
     base = bronze_identity.known_versions(spark, path, base)
     committed = bronze.reach(spark, lake, base.stream)
-    version, beyond, ahead = delta_log.version(spark, path), {}, None
+    version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
     since = unfinished.since(base)
     held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
     if held and (found := delta_log.note(spark, path, offsets.NOTE)):
         # A commit may have come since.
         version = max(version, found[0])
-        beyond = kafka_increment.beyond(spark, lake, base.stream, offsets.parse(found[1]))
+        progress = offsets.parse(found[1])
+        beyond, sources = kafka_increment.beyond(spark, lake, base.stream, progress), progress.sources
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
     if held:
         aside = for_few_rows(spark)
         raw = increment.rows(aside, path, since, version)
         if beyond:
-            ahead = kafka_increment.read(aside, lake, base.stream, beyond)
+            ahead = kafka_increment.read(aside, lake, base.stream, beyond, sources)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is queried.
         raw = raw.coalesce(1).persist()
