@@ -51,6 +51,10 @@ def mark(topic: str, partition: str, offset: str, what: str) -> str:
     return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
 
 
+class SparkFailed(Retryable):
+    """Spark could not finish something, for a reason that may pass, such as a lack of memory."""
+
+
 class Conflict(Retryable):
     """Another process wrote to the same table at the same time, and this one's commit was refused."""
 
@@ -100,7 +104,7 @@ def explain(error: Exception, doing: str) -> ReplicationError:
             f"{doing}: Spark refuses the statement ({_name(error)})",
             hint="It would refuse it again. 'headrace -v' shows Spark's own words.",
         )
-    return Retryable(
+    return SparkFailed(
         f"{doing}: Spark could not finish ({_name(error)})",
         hint="Run it again; what was committed stays and is not done twice. 'headrace -v' shows Spark's own words.",
     )

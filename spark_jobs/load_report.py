@@ -50,6 +50,8 @@ def _show_tables(console: Console, done: SilverReport) -> None:
     """Print the tables that stopped, and those that may differ from their source."""
     for table, problem in sorted(done.problems.items()):
         console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+    for table, error in sorted(done.failed.items()):
+        console.print(f"  [bold red]{table} failed, and is tried again:[/] {error}", highlight=False)
     for table, warning in sorted(done.warnings.items()):
         console.print(f"  [yellow]{table}:[/] {warning}", highlight=False)
 

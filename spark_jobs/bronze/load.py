@@ -97,13 +97,13 @@ def load(
     )
 
 
-def reach(spark: SparkSession, lake: LakeFile, stream: str) -> dict[str, str] | None:
+def reach(spark: SparkSession, lake: LakeFile, stream: str, version: int | None = None) -> dict[str, str] | None:
     """Return up to where all of each source is in the table; None where a stream has one topic: all that is there counts.
 
-    Read before the version that is read, since later ones reach further.
+    Of a version that is read, or read before the newest version is, since later ones reach further.
     """
     per_table = lake.stream(stream).topic_per_table
-    return offsets.reached(spark, table_path(lake, stream), topic_per_table=per_table)
+    return offsets.reached(spark, table_path(lake, stream), topic_per_table=per_table, version=version)
 
 
 def ranges_of(before: Progress, after: Progress, topic: str) -> Ranges:

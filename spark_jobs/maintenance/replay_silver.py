@@ -118,6 +118,7 @@ def _table(
         problem=None,
         bronze_after=None,
         tried=None,
+        failures=0,
     )
 
 

@@ -58,7 +58,14 @@ class StreamSnapshot:
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
         known = {name for name, one in self.base.tables.items() if one.version is not None}
-        return sorted(known | {one.table for one in self.new.seen if not self._held_back(one)})
+        new = {one.table for one in self.new.seen if not self._held_back(one) and not self._only_truncated(one)}
+        return sorted(known | new)
+
+    def _only_truncated(self, one: TableProfile) -> bool:
+        """Whether a table has no schema, and so no rows either."""
+        table = self.base.tables.get(one.table)
+        described = (table is not None and bool(table.schemas)) or any(r.table == one.table for r in self.new.records)
+        return one.only_truncates and not described
 
     def _held_back(self, one: TableProfile) -> bool:
         """Whether all of it belongs to a copy that is under way."""

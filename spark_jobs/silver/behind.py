@@ -1,4 +1,4 @@
-"""Tables behind their stream: they stopped, their folder was moved away, or they lack a history that is configured by now.
+"""Tables behind their stream: they stopped, failed, lost their folder, or lack a history that is configured by now.
 
 What a stopped table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its
 beginning for it; and it is tried again only when something of it came, the lake's file changed, or a new release runs. Called
@@ -23,6 +23,9 @@ from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Published, Table
 
+#: How often a table is tried, by as many loads, before it stops with what it failed with.
+_TRIES = 3
+
 
 def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
     """Return the tables that are behind the stream, by name."""
@@ -34,7 +37,7 @@ def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, T
         without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
         if gone:
             behind[name] = replace(
-                one, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None
+                one, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None, failures=0
             )
         elif without or one.problem is not None or one.positions != before.positions:
             behind[name] = one
@@ -75,7 +78,7 @@ def tasks(
     """Return the work of tables that are behind, each from its own positions."""
     made: dict[str, TableTask] = {}
     for name, known in behind.items():
-        since = Since.of(known.bronze_after, {}) if known.problem is not None or known.copying else None
+        since = Since.of(known.bronze_after, {})
         rows = increment.rows(spark, context.bronze, since, context.version)
         new = batch_profile.profile(rows.filter(F.col("table") == name), known.positions, high)
         own = table_task.task_of(lake, replace(before, tables={name: known}), name, new, after=since)
@@ -85,10 +88,23 @@ def tasks(
 
 def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
     """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
+    return replace(_left(context, task), problem=problem, tried=tried(lake, context.stream))
+
+
+def failed(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
+    """Return a table that could not be loaded for a reason that may pass: as it was, and stopped once it failed often enough."""
+    failures = task.known.failures + 1
+    if failures < _TRIES:
+        return replace(_left(context, task), failures=failures)
+    return replace(stopped(lake, context, task, f"failed {failures} times: {error}"), failures=failures)
+
+
+def _left(context: LoadContext, task: TableTask) -> Table:
+    """Return a table as it was, with what is known of where it goes on."""
     known = task.known
-    new = known.problem is None and not known.copying and task.after is not None
-    after = context.rest if new else known.bronze_after
-    return replace(known, changes=0, problem=problem, bronze_after=after, tried=tried(lake, context.stream))
+    # All of it came after a version; in the first load of a stream, after none.
+    rest = context.rest if task.after is not None else -1 if context.first else None
+    return replace(known, changes=0, bronze_after=known.bronze_after if known.lags else rest)
 
 
 def tried(lake: LakeFile, stream: str) -> str:

@@ -80,9 +80,11 @@ def parse(found: delta_log.Note) -> Progress:
     )
 
 
-def reached(spark: SparkSession, path: str, *, topic_per_table: bool) -> dict[str, str] | None:
-    """Return up to where all of each source is in the table; None when everything that is there counts."""
-    found = delta_log.note(spark, path, NOTE)
+def reached(
+    spark: SparkSession, path: str, *, topic_per_table: bool, version: int | None = None
+) -> dict[str, str] | None:
+    """Return up to where all of each source is in the table, or was at a version; None when everything that is there counts."""
+    found = delta_log.note(spark, path, NOTE, version)
     positions = parse(found[1]).positions if found else None
     return positions if positions is not None or not topic_per_table else {}
 

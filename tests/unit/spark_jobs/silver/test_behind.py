@@ -1,6 +1,7 @@
 """Which tables a load takes up, and from where: those that are behind their stream go on from their own positions."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -104,3 +105,33 @@ def test_a_table_that_waits_for_its_copy_goes_with_the_stream():
     tasks = load._tasks(LAKE, context, before, new, Since(50), {T: waits})
     assert behind.to_try(LAKE, before, {T: waits}, new) == {}
     assert set(tasks) == {T, OTHER}
+
+
+def context(**changes):
+    return table_task.LoadContext(stream="bank", bronze="/lake/bronze/bank", version=51, load=41, **changes)
+
+
+def task(known, after):
+    return table_task.TableTask(table=T, path="p", known=known, high={}, seen=[], records=[], after=after)
+
+
+def test_l44_where_a_table_goes_on_is_known_from_the_first_load_on():
+    first = behind.stopped(LAKE, context(first=True), task(Table(table=T), None), "no such value")
+    assert first.bronze_after == -1
+    # and stays known
+    again = behind.stopped(LAKE, context(rest=100), task(first, Since(-1)), "no such value")
+    assert again.bronze_after == -1
+    # a table whose folder was lost lacks more than what came since
+    assert behind.stopped(LAKE, context(rest=100), task(Table(table=T), None), "x").bronze_after is None
+    assert behind.stopped(LAKE, context(rest=100), task(Table(table=T), Since(100)), "x").bronze_after == 100
+
+
+def test_l40_a_table_that_fails_is_tried_again_by_later_loads_and_then_stops_alone():
+    table = Table(table=T, version=7, positions={J: position(500)})
+    for failures in (1, 2):
+        table = behind.failed(LAKE, context(rest=100 + failures), task(table, Since(100)), "no memory")
+        assert (table.failures, table.problem, table.bronze_after) == (failures, None, 101)
+        assert set(behind.to_try(LAKE, published(table), {T: table})) == {T}
+    table = behind.failed(LAKE, context(rest=103), task(table, Since(100)), "no memory")
+    assert (table.problem, table.bronze_after) == ("failed 3 times: no memory", 101)
+    assert behind.to_try(LAKE, replace(published(table), positions={J: position(501)}), {T: table}) == {}
