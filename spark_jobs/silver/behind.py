@@ -11,17 +11,13 @@ from pathlib import PurePosixPath
 
 import msgspec
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
-from spark_jobs.bronze import increment
-from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, copies, scd2_load, table_task
-from spark_jobs.silver.profiles import BatchProfile
+from spark_jobs.silver import scd2_load, table_task
 from spark_jobs.silver.table_task import LoadContext, TableTask
-from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.state.published import Published, Table
 
 #: How often a table is tried, by as many loads, before it stops with what it failed with.
 _TRIES = 3
@@ -29,9 +25,14 @@ _TRIES = 3
 
 def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
     """Return the tables that are behind the stream, by name."""
-    behind = {}
     # One listing for all tables, however many there are.
     there = set(storage.names(spark, table_task.folder(lake, before.stream))) if before.tables else set()
+    return lagging(lake, before, there)
+
+
+def lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Table]:
+    """Return the tables that are behind the stream, by name; `there` are the folders of tables."""
+    behind = {}
     for name, one in before.tables.items():
         gone = one.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
         without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
@@ -42,48 +43,6 @@ def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, T
         elif without or one.problem is not None or one.positions != before.positions:
             behind[name] = one
     return behind
-
-
-def to_try(
-    lake: LakeFile, before: Published, behind: dict[str, Table], new: BatchProfile | None = None
-) -> dict[str, Table]:
-    """Return those of the tables for which a load may do more than the one before; `new` is what came."""
-    settings = tried(lake, before.stream)
-    arrived = new.tables() if new else set()
-    records = new.records if new else []
-
-    def may(one: Table) -> bool:
-        if one.problem is not None:
-            return one.table in arrived or one.tried != settings or one.positions == before.positions
-        # What others bring to a table that is copied comes as to any table.
-        own = [record for record in records if record.table == one.table]
-        return not copies.waits(one, before.positions) or copies.ended(one.copying, own)
-
-    return {name: one for name, one in behind.items() if may(one)}
-
-
-def elsewhere(before: Published, behind: dict[str, Table]) -> set[str]:
-    """Return those of the tables whose own positions say what they lack, rather than the stream's."""
-    return {name for name, one in behind.items() if not copies.waits(one, before.positions)}
-
-
-def tasks(
-    spark: SparkSession,
-    lake: LakeFile,
-    context: LoadContext,
-    before: Published,
-    high: Positions,
-    behind: dict[str, Table],
-) -> dict[str, TableTask]:
-    """Return the work of tables that are behind, each from its own positions."""
-    made: dict[str, TableTask] = {}
-    for name, known in behind.items():
-        since = Since.of(known.bronze_after, {})
-        rows = increment.rows(spark, context.bronze, since, context.version)
-        new = batch_profile.profile(rows.filter(F.col("table") == name), known.positions, high)
-        own = table_task.task_of(lake, replace(before, tables={name: known}), name, new, after=since)
-        made[name] = copies.held_back(own, rest=known.bronze_after)
-    return made
 
 
 def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:

@@ -12,6 +12,7 @@ from functools import partial
 from time import monotonic
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import session_pool, sizes
@@ -22,7 +23,7 @@ from spark_jobs.errors import explained
 from spark_jobs.silver import (
     batch_profile,
     behind,
-    copies,
+    plan,
     prechecks,
     table_load,
     table_task,
@@ -31,11 +32,9 @@ from spark_jobs.silver import (
 )
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_group import TableGroup
-from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import bronze_identity, delta_log, name_registry, publication, published, schema_texts
+from spark_jobs.state import bronze_identity, delta_log, name_registry, publication, published
 from spark_jobs.state.published import Positions, Published, Table
-from spark_jobs.state.published_rows import Unfinished
 
 #: Tables from which on bronze is read once for all of them: each would open every file that came (L14).
 _MANY = 16
@@ -132,14 +131,11 @@ def _load_part(
         newest = delta_log.version(spark, path)
         lagging = behind.found(spark, lake, before)
         known = before.bronze_version
-        idle = not behind.to_try(lake, before, lagging)
+        idle = not plan.to_try(lake, before, lagging)
         if known is not None and idle and delta_log.only_maintained(spark, path, known):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
         since = unfinished.chosen(spark, path, before, newest, committed)
-        version = increment.bounded(spark, path, since, newest, reaches=committed is not None)
-        if version < newest:
-            committed = bronze_job.reach(spark, lake, stream, version)
-        commit = delta_log.commit_id(spark, path, version)
+        version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
         with table_load.persist_scope() as persist, session_pool.borrowed(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
@@ -154,7 +150,6 @@ def _load_part(
             if many and not few:
                 # So that a table reads its own rows: they are next to each other, and what is held has statistics.
                 raw = persist(raw.sortWithinPartitions("table"))
-            high = new.high
             held = (since, raw) if few or many else None
             context = table_task.LoadContext(
                 stream=stream,
@@ -165,9 +160,9 @@ def _load_part(
                 first=not before.load,
                 held=held,
             )
-            tasks = _tasks(lake, context, before, new, since, lagging)
-            again = behind.to_try(lake, before, lagging, new)
-            tasks |= behind.tasks(spark, lake, context, before, high, again)
+            profiled = partial(_profiled, spark, context, new.high)
+            lacking = bronze_identity.lacking(raw, before)
+            tasks = plan.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
                 tasks = {name: one for name, one in tasks.items() if group.has(name)}
             if group is None:
@@ -179,15 +174,17 @@ def _load_part(
             aside = partial(session_pool.borrowed, spark, few=few)
             results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
-        after = _after(before, new, results, (version, commit), left, started)
-        worth = group is None and _worth_publishing(before, after)
+        # Looked at again until bronze has caught up.
+        read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
+        after = plan.published_after(before, new, results, read, left, started)
+        worth = group is None and plan.is_worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)
     report = SilverReport(
         stream=stream,
         load=after.load if worth else None,
-        ranges={s: (before.positions.get(s, ""), p) for s, p in high.items() if p != before.positions.get(s)},
-        committed_ms={s: at for s, at in new.committed_ms.items() if high[s] != before.positions.get(s)},
+        ranges={s: (before.positions.get(s, ""), p) for s, p in new.high.items() if p != before.positions.get(s)},
+        committed_ms={s: at for s, at in new.committed_ms.items() if new.high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
         waiting={source: one.changes for source, one in left.items() if one.changes},
         problems=_problems(after),
@@ -199,74 +196,29 @@ def _load_part(
     return report, worth and version < newest
 
 
-def _tasks(
+def _part(
+    spark: SparkSession,
     lake: LakeFile,
-    context: table_task.LoadContext,
     before: Published,
-    new: BatchProfile,
     since: Since | None,
-    lagging: dict[str, Table],
-) -> dict[str, TableTask]:
-    """Return what is to be done for each table that has something new and is where the stream is."""
-    names = new.tables() - behind.elsewhere(before, lagging)
-    schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
-    tasks = {
-        name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
-        for name in sorted(names)
-    }
-    # Of a table that was dropped before it sent a row nothing is shown.
-    return {name: task for name, task in tasks.items() if name in before.tables or not table_task.only_truncated(task)}
+    newest: int,
+    committed: Positions | None,
+) -> tuple[int, Positions | None]:
+    """Return up to which version of bronze to read, and up to where all of each source is in bronze there."""
+    path = bronze_job.table_path(lake, before.stream)
+    if before.load and before.bronze_version is None:
+        # What is published may need all that bronze has.
+        return newest, committed
+    version = increment.bounded(spark, path, since, newest, reaches=committed is not None)
+    return version, committed if version == newest else bronze_job.reach(spark, lake, before.stream, version)
 
 
-def _after(
-    before: Published,
-    new: BatchProfile,
-    results: dict[str, Table],
-    bronze: tuple[int, str | None],
-    left: dict[str, Unfinished],
-    started: datetime,
-) -> Published:
-    """Return what is published: tables that nothing happened to are where the stream is."""
-    tables = {
-        name: replace(one, changes=0, positions=_moved(one, before, new.high)) for name, one in before.tables.items()
-    }
-    return Published(
-        stream=before.stream,
-        load=before.load + 1,
-        started_at=started,
-        bronze_version=bronze[0],
-        bronze_commit=bronze[1],
-        bronze_done=bronze[0],
-        unfinished=left,
-        changes=sum(done.changes for done in results.values()),
-        positions=new.high,
-        partitions=_partitions(before, new),
-        tables=tables | results,
-    )
-
-
-def _partitions(before: Published, new: BatchProfile) -> dict[str, dict[str, str]]:
-    """Return up to which position the partitions of each source are applied."""
-    found = {source: dict(of_source) for source, of_source in before.partitions.items()}
-    for source, of_source in new.partitions.items():
-        known = found.setdefault(source, {})
-        known.update({p: max(position, known.get(p, "")) for p, position in of_source.items()})
-    return found
-
-
-def _moved(one: Table, before: Published, high: Positions) -> Positions:
-    """Return where a table is that nothing happened to."""
-    if copies.waits(one, before.positions):
-        return copies.positions(one, high)
-    return high if one.positions == before.positions else one.positions
-
-
-def _worth_publishing(before: Published, after: Published) -> bool:
-    """Whether anything differs but the counts and the times."""
-    return (before.bronze_version, before.positions) != (after.bronze_version, after.positions) or any(
-        replace(one, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
-        for name, one in after.tables.items()
-    )
+def _profiled(
+    spark: SparkSession, context: table_task.LoadContext, high: Positions, known: Table, since: Since | None
+) -> BatchProfile:
+    """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
+    rows = increment.rows(spark, context.bronze, since, context.version)
+    return batch_profile.profile(rows.filter(F.col("table") == known.table), known.positions, high)
 
 
 def _new_warnings(before: Published, after: Published) -> dict[str, str]:

@@ -113,6 +113,12 @@ def only_truncated(task: TableTask) -> bool:
     return not made and bool(task.seen) and all(one.only_truncates for one in task.seen)
 
 
+def unmade(task: TableTask) -> Table:
+    """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
+    schemas = newest_schemas(task)
+    return replace(task.known, changes=0, positions=task.high, schemas=schemas, problem=None, tried=None, failures=0)
+
+
 def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:
     """Return what bronze has beyond the low watermarks."""
     return [one for one in task.seen if one.final > low.get(one.source, "")]

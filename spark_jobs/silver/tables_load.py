@@ -75,7 +75,7 @@ def _applied(
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
     if copies.nothing_yet(task) or table_task.only_truncated(task):
-        return replace(task.known, changes=0, positions=task.high, problem=None, tried=None, failures=0)
+        return table_task.unmade(task)
 
     def history() -> int | None:
         with aside() as own:

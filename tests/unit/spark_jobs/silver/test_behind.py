@@ -8,7 +8,7 @@ import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import behind, load, table_task
+from spark_jobs.silver import behind, plan, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.state.published_rows import Published, Table
@@ -89,21 +89,23 @@ def test_l36_the_mark_of_a_copy_of_a_stopped_table_has_it_tried_again_from_its_o
     before = published(stopped)
     # when a range has nothing of it but the mark of a copy
     new = of_records(schema_record(501, mark))
-    again = behind.to_try(LAKE, before, {T: stopped}, new)
-    context = table_task.LoadContext(stream="bank", bronze="/lake/bronze/bank", version=51, load=41, rest=50)
-    tasks = load._tasks(LAKE, context, before, new, Since(50), {T: stopped})
+    asked = []
+
+    def profiled(known, since):
+        asked.append((known.positions, since))
+        return of_records(schema_record(150), schema_record(501, mark))
+
+    tasks = plan.tasks(LAKE, context(rest=50), before, {T: stopped}, new, Since(50), profiled)
     # then it is tried again from where it stopped, and never with the changes after the stream's positions alone
-    assert set(again) == {T}
-    assert T not in tasks
+    assert asked == [(stopped.positions, Since(10))]
+    assert next(record.position for record in tasks[T].records) == position(150)
 
 
 def test_a_table_that_waits_for_its_copy_goes_with_the_stream():
     waits = Table(table=T, version=7, positions={J: position(300), L: position(500)}, copying={J: position(300)})
     before = published(waits)
     new = of_records(schema_record(501, COPY_BEGINS, OTHER), schema_record(502, COPY_BEGINS))
-    context = table_task.LoadContext(stream="bank", bronze="/lake/bronze/bank", version=51, load=41, rest=50)
-    tasks = load._tasks(LAKE, context, before, new, Since(50), {T: waits})
-    assert behind.to_try(LAKE, before, {T: waits}, new) == {}
+    tasks = plan.tasks(LAKE, context(rest=50), before, {T: waits}, new, Since(50), None)
     assert set(tasks) == {T, OTHER}
 
 
@@ -131,7 +133,7 @@ def test_l40_a_table_that_fails_is_tried_again_by_later_loads_and_then_stops_alo
     for failures in (1, 2):
         table = behind.failed(LAKE, context(rest=100 + failures), task(table, Since(100)), "no memory")
         assert (table.failures, table.problem, table.bronze_after) == (failures, None, 101)
-        assert set(behind.to_try(LAKE, published(table), {T: table})) == {T}
+        assert set(plan.to_try(LAKE, published(table), {T: table})) == {T}
     table = behind.failed(LAKE, context(rest=103), task(table, Since(100)), "no memory")
     assert (table.problem, table.bronze_after) == ("failed 3 times: no memory", 101)
-    assert behind.to_try(LAKE, replace(published(table), positions={J: position(501)}), {T: table}) == {}
+    assert plan.to_try(LAKE, replace(published(table), positions={J: position(501)}), {T: table}) == {}
