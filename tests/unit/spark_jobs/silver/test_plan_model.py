@@ -24,8 +24,8 @@ from spark_jobs.state.published_rows import Published
 
 SOURCES = ("jakarta/bank", "london/bank")
 TABLES = ("public.a", "public.b", "public.c")
-HISTORIES = 150
-STEPS = 30
+HISTORIES = 75
+STEPS = 60
 
 
 class Stream:
@@ -180,7 +180,7 @@ class World:
     def change(self):
         source = self.random.choice(SOURCES)
         table = self.random.choice(TABLES)
-        bad = self.random.random() < 0.06 and not self.cured
+        bad = self.random.random() < 0.1 and not self.cured
         kind = "t" if self.random.random() < 0.08 else "c"
         last = self.random.random() < 0.75
         self.write(source, table, kind, key=self.random.randrange(4), last=last, bad=bad and kind == "c")
@@ -391,7 +391,7 @@ class World:
     def step(self):
         steps = [
             *[self.change] * 12,
-            *[self.copy] * 6,
+            *[self.copy] * 8,
             *[self.load_bronze] * 6,
             *[self.load] * 8,
             self.rebuild,
