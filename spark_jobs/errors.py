@@ -51,6 +51,10 @@ def mark(topic: str, partition: str, offset: str, what: str) -> str:
     return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
 
 
+class SparkFailed(Retryable):
+    """Spark could not finish something, for a reason that may pass, such as a lack of memory."""
+
+
 class Conflict(Retryable):
     """Another process wrote to the same table at the same time, and this one's commit was refused."""
 
@@ -100,7 +104,7 @@ def explain(error: Exception, doing: str) -> ReplicationError:
             f"{doing}: Spark refuses the statement ({_name(error)})",
             hint="It would refuse it again. 'headrace -v' shows Spark's own words.",
         )
-    return Retryable(
+    return SparkFailed(
         f"{doing}: Spark could not finish ({_name(error)})",
         hint="Run it again; what was committed stays and is not done twice. 'headrace -v' shows Spark's own words.",
     )
@@ -145,6 +149,7 @@ _CURE = (
 )
 _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",
+    "source": "the record names another source than the one that its partition belongs to",
     AVRO: 'it is in Avro ([records] format = "avro" at its edge), and no schema of it is known',
     "avro-form": "it is in Avro, and not as the schema of its id has it: the registry gave the id to another schema, or it is no "
     "record of ours",

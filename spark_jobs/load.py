@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator, ReplicationError
+from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.waiting import StopRequest
 from spark_jobs import run_log, sizes
 from spark_jobs.bronze import continuous
@@ -43,12 +43,21 @@ class Report:
         return {step: found for step, found in asdict(self).items() if found is not None}
 
     def check(self) -> None:
-        """Raise NeedsOperator when a table of silver stopped; of a group, the load that publishes will."""
+        """Raise NeedsOperator when a table of silver stopped, Retryable when one failed.
+
+        Of a group, the load that publishes will.
+        """
         problems = self.silver.problems if self.silver and self.silver.group is None else {}
         if self.silver and problems:
             listed = "; ".join(problem for _, problem in sorted(problems.items()))
             raise NeedsOperator(
                 f"stream {self.silver.stream!r}: {len(problems)} table(s) stopped, the others are loaded: {listed}"
+            )
+        if self.silver and self.silver.group is None and self.silver.failed:
+            listed = "; ".join(error for _, error in sorted(self.silver.failed.items()))
+            raise Retryable(
+                f"stream {self.silver.stream!r}: {len(self.silver.failed)} table(s) failed, the others are loaded: {listed}",
+                hint="Run it again: a table that fails three times stops alone.",
             )
 
 
@@ -106,10 +115,15 @@ def follow(
     # Bronze and readers want cores too, and nobody waits for the end of a backlog.
     side_by_side = min(sizes.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
     with continuous.following(spark, lake, stream) as check, Upkeep(spark, lake, stream) as upkeep:
+
+        def goes_on() -> bool:
+            check()
+            return not stopped.is_set()
+
         while not stopped.is_set():
             began = monotonic()
             check()
-            current = silver.load(spark, lake, stream, side_by_side=side_by_side)
+            current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
             if current.load is not None or current.problems != problems:
                 on_progress(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
             problems = current.problems

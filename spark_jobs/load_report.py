@@ -28,6 +28,8 @@ def show(console: Console, report: Report) -> None:
             if raw.records
             else f"[bold]bronze[/] {raw.stream}: nothing new ({raw.seconds:.1f} s)"
         )
+        for source, count in sorted(raw.quarantined.items()):
+            console.print(f"  [bold red]{source}: {count:,} records are quarantined[/], see the table 'quarantine'")
         for topic, ranges in [(raw.topic, raw.ranges), *sorted(raw.tables.items())]:
             for partition, (start, end) in sorted(ranges.items()):
                 console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")
@@ -48,6 +50,8 @@ def _show_tables(console: Console, done: SilverReport) -> None:
     """Print the tables that stopped, and those that may differ from their source."""
     for table, problem in sorted(done.problems.items()):
         console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+    for table, error in sorted(done.failed.items()):
+        console.print(f"  [bold red]{table} failed, and is tried again:[/] {error}", highlight=False)
     for table, warning in sorted(done.warnings.items()):
         console.print(f"  [yellow]{table}:[/] {warning}", highlight=False)
 

@@ -70,6 +70,10 @@ class Feed:
         }
         return {"_table": table, "databaseName": "bank", "schemaName": schema, "ddl": None, "tableChanges": [change]}
 
+    def has_no_schema(self, table: str) -> None:
+        """Let a table send what is no row without a schema record ahead of it."""
+        self._keys[table] = ()
+
     def insert(self, table: str = "public.accounts", **row: Any) -> Row:
         """Return an insert."""
         return {"_table": table, "_key": row, "before": None, "after": row, "op": "c"}

@@ -21,27 +21,43 @@ from headrace.errors import CorruptInput, NeedsOperator
 from headrace.registry.client import NotThere, RegistryClient
 from headrace.schemas import avro_json
 from headrace.schemas.avro_json.envelope import Reader, reader_of
+from spark_jobs.bronze import envelope
 from spark_jobs.bronze.batches import Batch
-from spark_jobs.bronze.envelope import records, rows
+from spark_jobs.bronze.envelope import records
 from spark_jobs.errors import AVRO, mark
 from spark_jobs.state import avro_schemas
 
 #: What a failure has when a schema is missing: of a stream that was JSON until now, and of one that was not.
 _UNKNOWN = "headrace-unknown-schema"
 _UNREAD = re.compile(rf'{_UNKNOWN}|what "{AVRO}"')
+#: Names that the records of a partition may have, by partition.
+Sources = Mapping[int, tuple[str, ...]]
 _RECORD = "struct<key: binary, value: binary>"
 
 # Executors need not have our packages: the reader goes with the plan.
 cloudpickle.register_pickle_by_value(avro_json)
 
 
-def rows_of(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, *, group: str = "") -> DataFrame:
+def rows_of(
+    spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, sources: Sources, *, group: str = ""
+) -> DataFrame:
     """Return bronze's rows of Kafka's committed records in some ranges, as `envelope.rows` has them.
 
     Reading fails where a schema is not known yet: see `is_unread` and `learn`.
     """
+    return envelope.rows(_json_of(spark, lake, stream, batch, group), sources)
+
+
+def divided(
+    spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, sources: Sources, *, group: str = ""
+) -> tuple[DataFrame, DataFrame]:
+    """Return the same, and the records that are refused, as `envelope.divided` has them."""
+    return envelope.divided(_json_of(spark, lake, stream, batch, group), sources)
+
+
+def _json_of(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, group: str) -> DataFrame:
     found = records(spark, lake.kafka, batch, group=group)
-    return rows(as_json(found, avro_schemas.noted(spark, lake, stream)))
+    return as_json(found, avro_schemas.noted(spark, lake, stream))
 
 
 def as_json(source: DataFrame, schemas: Mapping[int, str]) -> DataFrame:

@@ -1,8 +1,12 @@
 """Kafka's records, and bronze's rows of them: as they came, with the fields of their envelope that all later is chosen by.
 
-Fails, by its place in Kafka, at a value that is no record of ours (docs/records.md). Called by bronze and its replay.
+A value that is no record of ours (docs/records.md), and a record that names another source than that of its partition, fails by
+its place in Kafka, or is kept apart. Called by bronze and its replay.
 """
 
+import json
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +22,10 @@ _RECORDS_PER_TASK = 250_000
 #: Spark requests both ends of a partition after each poll, of 500 records by default: a seventh of a load's time.
 _LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
 _POSITION_LENGTH = 34
+#: Why a record is refused (errors.py), and the names of the columns with that and with the source of its partition.
+_NO_RECORD, _FOREIGN = "envelope", "source"
+_REASON, _OWNER = "_reason", "_owner"
+_REFUSED = re.compile(rf'what "({_NO_RECORD}|{_FOREIGN})"')
 _ENVELOPE = (
     "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
     "unchanged array<string>, transaction struct<id: string, last: boolean>"
@@ -50,8 +58,38 @@ def records(spark: SparkSession, connection: KafkaConnection, batch: Batch, *, g
     return (reader.option("kafka.group.id", group) if group else reader).load()
 
 
-def rows(source: DataFrame) -> DataFrame:
-    """Return bronze's rows of Kafka records, but for when they are loaded: as they came, with the envelope's fields."""
+def rows(source: DataFrame, sources: Mapping[int, tuple[str, ...]] | None = None) -> DataFrame:
+    """Return bronze's rows of Kafka records, but for when they are loaded: as they came, with the envelope's fields.
+
+    `sources` has the names that records of a partition may have, where these are known. Reading fails at another one
+    (`is_refused`).
+    """
+    wrong, position = F.col(_REASON), F.col("position")
+    failing = (
+        F.when(wrong.isNull(), position).when(wrong == _NO_RECORD, corrupt(_NO_RECORD)).otherwise(corrupt(_FOREIGN))
+    )
+    return _read(source, sources or {}).withColumn("position", failing).drop(_REASON, _OWNER)
+
+
+def divided(source: DataFrame, sources: Mapping[int, tuple[str, ...]]) -> tuple[DataFrame, DataFrame]:
+    """Return bronze's rows, and the records that are refused: as they came, with the reason and the partition's source."""
+    found = _read(source, sources)
+    refused = found.filter(F.col(_REASON).isNotNull()).select(
+        *("topic", "partition", "offset", "timestamp", "key", "value"),
+        F.col(_OWNER).alias("source"),
+        F.col("source").alias("named_source"),
+        F.col(_REASON).alias("reason"),
+    )
+    return found.filter(F.col(_REASON).isNull()).drop(_REASON, _OWNER), refused
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether reading failed at a record that is refused."""
+    return bool(_REFUSED.search(str(error)))
+
+
+def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]]) -> DataFrame:
+    """Return bronze's rows with the reason why a record is refused, null for most, and the source of its partition."""
     value = F.col("value").cast("string")
     records = source.select(
         *("topic", "partition", "offset", "timestamp"),
@@ -74,12 +112,14 @@ def rows(source: DataFrame) -> DataFrame:
         # Logical messages and the ends of transactions name no table.
         F.when(F.col("table_name") != "", F.concat("schema_name", F.lit("."), "table_name")).alias("table"),
         "op",
-        _position(F.col("place")).alias("position"),
+        F.when(F.col("value").startswith("\0"), corrupt(AVRO)).otherwise(F.col("place")).alias("position"),
         "transaction_id",
         F.coalesce("last", F.lit(False)).alias("last"),
         F.timestamp_millis("ts_ms").alias("commit_time"),
         "partial",
         _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
+        _reason(F.col("place"), F.col("source_name"), _owners(sources)).alias(_REASON),
+        F.get(_owners(sources), -1 + F.size(_owners(sources))).alias(_OWNER),
     )
 
 
@@ -106,13 +146,20 @@ def _parsed(envelope: Column) -> dict[str, Column]:
     }
 
 
-def _position(position: Column) -> Column:
-    """Return the position; fail at a value that is not a record of ours, by its place. A tombstone has none."""
-    return (
-        F.when(F.octet_length(position) == _POSITION_LENGTH, position)
-        .when(F.col("value").startswith("\0"), corrupt(AVRO))
-        .when(F.col("value").isNotNull(), corrupt("envelope"))
-    )
+def _owners(sources: Mapping[int, tuple[str, ...]]) -> Column:
+    """Return the names that a record's partition may have, the newest last; null where they are not known."""
+    if not sources:
+        return F.lit(None).cast("array<string>")
+    listed = [list(sources[p]) if p in sources else None for p in range(max(sources) + 1)]
+    # One literal, however many partitions there are.
+    return F.get(F.from_json(F.lit(json.dumps(listed)), "array<array<string>>"), F.col("partition"))
+
+
+def _reason(position: Column, name: Column, owners: Column) -> Column:
+    """Return why a record is refused; null for one that is not, and for a tombstone."""
+    ours = F.coalesce(F.octet_length(position) == _POSITION_LENGTH, F.lit(False)) & name.isNotNull()
+    foreign = F.coalesce(~F.array_contains(owners, name), F.lit(False))
+    return F.when(F.col("value").isNull(), F.lit(None)).when(~ours, _NO_RECORD).when(foreign, _FOREIGN)
 
 
 def _rekeyed(op: Column, value: Column) -> Column:

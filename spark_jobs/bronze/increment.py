@@ -15,13 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs import storage
-from spark_jobs.state import delta_log, log_files, offsets, retention
+from spark_jobs.state import commit_info, delta_log, log_files, offsets, retention
 
 #: Property of the table by which Delta answers what versions added; costs an append-only table nothing.
 FEED = "delta.enableChangeDataFeed"
 _OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 #: Rows, and bytes in files, that are read once and then held: planning their reading costs more than they do.
 _FEW_ROWS, _FEW_BYTES = 100_000, 32 * 1024 * 1024
+#: Rows, and commits, that a load of silver reads before it publishes and goes on.
+_MOST_ROWS, _MOST_COMMITS = 10_000_000, 2_000
 #: Commits up to which a whole log is read to know that.
 _FEW_COMMITS = 200
 #: Files that compaction replaced are read no more so long before maintenance may remove them: a load takes its time.
@@ -57,6 +59,28 @@ def rows(spark: SparkSession, path: str, since: Since | None, upto: int) -> Data
         names = [name for name, after in since.back if after == version]
         found = found.unionByName(_added(spark, path, version, upto).filter(F.col("source").isin(*names)))
     return found
+
+
+def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *, reaches: bool) -> int:
+    """Return up to which version a load reads: the newest, or an earlier one where more came after a point than it may hold.
+
+    Where tables have topics of their own (`reaches`) one that has more positions whole than the version before.
+    """
+    rows, chosen, after = 0, None, -1 if since is None else since.version
+    reached = offsets.reached(spark, path, topic_per_table=True, version=after) if reaches else None
+    for number, (version, info) in enumerate(commit_info.after(spark, path, after)):
+        if version > newest:
+            break
+        rows += int((info.get("operationMetrics") or {}).get("numOutputRows", 0))
+        if chosen is not None and (rows > _MOST_ROWS or number >= _MOST_COMMITS):
+            return chosen
+        if reaches:
+            note = delta_log.noted(info, offsets.NOTE)
+            positions = offsets.parse(note).positions if note else reached
+            moved, reached = positions != reached, positions
+        if not reaches or moved:
+            chosen = version
+    return newest
 
 
 def few(spark: SparkSession, path: str, since: Since | None, upto: int, *, more: int = 0) -> bool:

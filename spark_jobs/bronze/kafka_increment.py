@@ -49,9 +49,10 @@ def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress) -> 
     return found if found and follows and few and _readable(spark, lake, stream, found) else {}
 
 
-def read(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> DataFrame:
-    """Return the rows of these records, without the time at which they were loaded."""
-    return avro_records.rows_of(spark, lake, stream, {lake.topic(stream): found})
+def read(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond, sources: avro_records.Sources) -> DataFrame:
+    """Return the rows of these records, without the time at which they were loaded; refused ones are left to bronze."""
+    rows, _ = avro_records.divided(spark, lake, stream, {lake.topic(stream): found}, sources)
+    return rows
 
 
 def _readable(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> bool:

@@ -45,6 +45,9 @@ class BronzeReport:
     records: int = 0
     files: int = 0
     batches: int = 0
+    #: Records that were no records of ours, or named another source than their partition's, by that source: they are in the
+    #: table `quarantine`, and not in bronze.
+    quarantined: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -89,17 +92,18 @@ def load(
         records=sink.records,
         files=sink.files,
         batches=sink.batches,
+        quarantined=sink.quarantined,
         seconds=monotonic() - began,
     )
 
 
-def reach(spark: SparkSession, lake: LakeFile, stream: str) -> dict[str, str] | None:
+def reach(spark: SparkSession, lake: LakeFile, stream: str, version: int | None = None) -> dict[str, str] | None:
     """Return up to where all of each source is in the table; None where a stream has one topic: all that is there counts.
 
-    Read before the version that is read, since later ones reach further.
+    Of a version that is read, or read before the newest version is, since later ones reach further.
     """
     per_table = lake.stream(stream).topic_per_table
-    return offsets.reached(spark, table_path(lake, stream), topic_per_table=per_table)
+    return offsets.reached(spark, table_path(lake, stream), topic_per_table=per_table, version=version)
 
 
 def ranges_of(before: Progress, after: Progress, topic: str) -> Ranges:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import avro_records, batches, increment
+from spark_jobs.bronze import avro_records, batches, envelope, increment, partition_sources, quarantine
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import ordered
 from spark_jobs.errors import Conflict
@@ -106,6 +106,8 @@ class Sink:
         follows: bool = False,
     ) -> None:
         self.records = self.files = self.batches = 0
+        #: Records that are quarantined, by the source of their partition.
+        self.quarantined: dict[str, int] = {}
         self.progress = held
         self._spark, self._lake, self._stream, self._on_progress = spark, lake, stream, on_progress
         #: What the topics have not passed yet, or not noted, oldest first.
@@ -119,13 +121,7 @@ class Sink:
     def write(self, batch: Batch, topics: list[Topic]) -> None:
         """Read a batch from Kafka and commit it with its note."""
         after = self._passed(batches.done(self.progress, topics, batch))
-        try:
-            info = self._write(batch, after)
-        except (PySparkException, Py4JError) as error:
-            if not avro_records.is_unread(error):
-                raise
-            avro_records.learn(self._spark, self._lake, self._stream, batch)
-            info = self._write(batch, after)
+        info = self._learned(batch, lambda: self._write(batch, after))
         metrics = info.get("operationMetrics") or {}
         self.records += int(metrics.get("numOutputRows", 0))
         self.files += int(metrics.get("numFiles", 0))
@@ -135,8 +131,35 @@ class Sink:
         if self._on_progress:
             self._on_progress(self.records)
 
+    def _learned(self, batch: Batch, write: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what writing a batch returns, once the schemas of its records are known."""
+        try:
+            return write()
+        except (PySparkException, Py4JError) as error:
+            if not avro_records.is_unread(error):
+                raise
+        avro_records.learn(self._spark, self._lake, self._stream, batch)
+        return write()
+
     def _write(self, batch: Batch, after: Progress) -> dict[str, Any]:
-        frame = avro_records.rows_of(self._spark, self._lake, self._stream, batch, group=self._group)
+        place = self._spark, self._lake, self._stream
+        after = replace(after, sources=partition_sources.learn(*place, batch, after.sources))
+        try:
+            return self._append(batch, avro_records.rows_of(*place, batch, after.sources, group=self._group), after)
+        except (PySparkException, Py4JError) as error:
+            if not envelope.is_refused(error):
+                raise
+        owners = partition_sources.renewed(self._lake, self._stream, after.sources)
+        both = after.sources | {p: (*after.sources[p], owner) for p, owner in owners.items()}
+        frame, refused = avro_records.divided(*place, batch, both, group=self._group)
+        for source, count in quarantine.keep(self._spark, self._lake, self._stream, refused).items():
+            self.quarantined[source] = self.quarantined.get(source, 0) + count
+        # In one topic all records of a partition's former source are ahead of the next one's.
+        several = self._lake.stream(self._stream).topic_per_table
+        now = both if several else after.sources | {p: (owner,) for p, owner in owners.items()}
+        return self._append(batch, frame, replace(after, sources=now))
+
+    def _append(self, batch: Batch, frame: DataFrame, after: Progress) -> dict[str, Any]:
         self.progress, info = self._commit(ordered(frame.coalesce(self._files(batches.records_of(batch)))), after)
         return info
 

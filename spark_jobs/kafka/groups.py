@@ -29,15 +29,19 @@ _COORDINATING = frozenset(
 _log = logging.getLogger(__name__)
 
 
-def committed(connection: KafkaConnection, group: str, places: Sequence[Place]) -> list[str]:
-    """Return the metadata of a consumer group's offsets in some partitions; of open transactions, the values before them.
+def committed(connection: KafkaConnection, group: str, places: Sequence[Place]) -> dict[Place, str]:
+    """Return the metadata of a consumer group's offsets by partition; of open transactions, the values before them.
 
     Raises NeedsOperator when the lake may not read the group, else NotConnected.
     """
     # Not the administration client: librdkafka 2.16 crashes when it requests a group whose coordinator is still loading.
     client = consumer(connection, group)
     try:
-        return [each.metadata or "" for each in _asked(client, places) if each.offset >= 0]
+        return {
+            Place(each.topic, each.partition): each.metadata or ""
+            for each in _asked(client, places)
+            if each.offset >= 0
+        }
     except KafkaException as error:
         ours = explained(error, connection.bootstrap, places[0].topic)
         if isinstance(ours, NotConnected):

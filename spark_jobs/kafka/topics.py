@@ -61,13 +61,12 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
     that group wrote `POSITION TIME BRIDGE`.
     """
     notes: dict[str, list[tuple[str, str]]] = {}
-    with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
-        for _, position, at, owner, _ in (text.split(" ", 4) for text in groups.committed(lake.kafka, bridges, places)):
-            notes.setdefault(owner, []).append((at, _parsed(position)))
+    for position, at, owner in _of_group(lake, places).values():
+        notes.setdefault(owner, []).append((at, position))
 
     def former(source: str) -> list[tuple[str, str]]:
         with _of_bridges(group := f"headrace.{source}"):
-            texts = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places)]
+            texts = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places).values()]
             return [(at, _parsed(position)) for position, at, _ in texts]
 
     without = [source for source in sources if source not in notes]
@@ -76,6 +75,23 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
         notes |= dict(zip(without, pool.map(former, without), strict=True))
     newest = {source: max(notes[source])[1] for source in sources if notes[source]}
     return {source: position for source, position in newest.items() if position}
+
+
+def _of_group(lake: LakeFile, places: list[Place]) -> dict[Place, tuple[str, str, str]]:
+    """Return what the group of bridges noted of some partitions: position, time and source."""
+    with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
+        texts = {place: text.split(" ", 4) for place, text in groups.committed(lake.kafka, bridges, places).items()}
+        return {place: (_parsed(position), at, owner) for place, (_, position, at, owner, _) in texts.items()}
+
+
+def owners(lake: LakeFile, stream: str) -> dict[int, str]:
+    """Return the sources for which bridges committed last in the partitions of a stream's own topic.
+
+    Raises NeedsOperator when the lake may not read the group of bridges, else NotConnected.
+    """
+    own = client.describe(lake.kafka, lake.topic(stream))
+    places = [Place(own.name, partition) for partition in own.ends]
+    return {place.partition: owner for place, (_, _, owner) in _of_group(lake, places).items()}
 
 
 def _parsed(position: str) -> str:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.bronze import avro_records
+from spark_jobs.bronze import avro_records, partition_sources, quarantine
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
@@ -87,8 +87,16 @@ def _overwrite(
     after = replace(held, rewritten=delta_log.version(spark, path) + 1)
     if lake.registry is not None:
         avro_records.learn(spark, lake, stream, ranges)
-    source = avro_records.rows_of(spark, lake, stream, ranges)
-    _, info = commit(spark, path, stream, ordered(source), held, after, replaceWhere=places)
+    # A partition may have had other sources, which bronze knows, and may have been given to another one.
+    sources = {p: set(names) for p, names in held.sources.items()}
+    for row in _bronze(spark, lake, stream).select("partition", "source").dropna().distinct().collect():
+        sources.setdefault(row["partition"], set()).add(row["source"])
+    for partition, owner in partition_sources.renewed(lake, stream, {p: tuple(n) for p, n in sources.items()}).items():
+        sources[partition].add(owner)
+    accepted = {p: tuple(sorted(names)) for p, names in sources.items()}
+    rows, refused = avro_records.divided(spark, lake, stream, ranges, accepted)
+    quarantine.keep(spark, lake, stream, refused)
+    _, info = commit(spark, path, stream, ordered(rows), held, after, replaceWhere=places)
     return info.get("operationMetrics") or {}
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from spark_jobs import scratch, storage
+from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.query import published_tables, snapshot
@@ -51,6 +52,7 @@ def replay(
         base = Published(stream=stream) if since is None else _base(spark, lake, stream, since)
         at = snapshot.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
+        bronze_identity.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
         aside = f"{scratch.root(lake)}/{scratch.name()}"
         tables = dict(before.tables)
         context = table_task.LoadContext(stream=stream, bronze=bronze_path, version=at.version, load=before.load + 1)
@@ -118,6 +120,7 @@ def _table(
         problem=None,
         bronze_after=None,
         tried=None,
+        failures=0,
     )
 
 

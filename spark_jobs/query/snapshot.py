@@ -58,7 +58,14 @@ class StreamSnapshot:
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
         known = {name for name, one in self.base.tables.items() if one.version is not None}
-        return sorted(known | {one.table for one in self.new.seen if not self._held_back(one)})
+        new = {one.table for one in self.new.seen if not self._held_back(one) and not self._only_truncated(one)}
+        return sorted(known | new)
+
+    def _only_truncated(self, one: TableProfile) -> bool:
+        """Whether a table has no schema, and so no rows either."""
+        table = self.base.tables.get(one.table)
+        described = (table is not None and bool(table.schemas)) or any(r.table == one.table for r in self.new.records)
+        return one.only_truncates and not described
 
     def _held_back(self, one: TableProfile) -> bool:
         """Whether all of it belongs to a copy that is under way."""
@@ -87,21 +94,22 @@ def moment(
         return None
     base = bronze_identity.known_versions(spark, path, base)
     committed = bronze.reach(spark, lake, base.stream)
-    version, beyond, ahead = delta_log.version(spark, path), {}, None
+    version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
     since = unfinished.since(base)
     held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
     if held and (found := delta_log.note(spark, path, offsets.NOTE)):
         # A commit may have come since.
         version = max(version, found[0])
-        beyond = kafka_increment.beyond(spark, lake, base.stream, offsets.parse(found[1]))
+        progress = offsets.parse(found[1])
+        beyond, sources = kafka_increment.beyond(spark, lake, base.stream, progress), progress.sources
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
     if held:
         aside = for_few_rows(spark)
         raw = increment.rows(aside, path, since, version)
         if beyond:
-            ahead = kafka_increment.read(aside, lake, base.stream, beyond)
+            ahead = kafka_increment.read(aside, lake, base.stream, beyond, sources)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is queried.
         raw = raw.coalesce(1).persist()

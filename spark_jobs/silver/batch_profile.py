@@ -4,11 +4,12 @@ Finds where each source's range ends: at the last change of its last whole trans
 tables have topics of their own, a transaction counts as whole up to where all topics have been loaded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import CorruptInput, NeedsOperator
@@ -25,12 +26,20 @@ def profile(
     upto: Mapping[str, str] | None = None,
     *,
     committed: Mapping[str, str] | None = None,
+    applied: Mapping[str, Mapping[str, str]] | None = None,
 ) -> BatchProfile:
     """Return what there is to apply: up to the given high watermarks, else up to each source's last whole transaction.
 
-    `committed` is the position up to which all of each source is in bronze, where that is not all that is there.
+    `committed` is the position up to which all of each source is in bronze, where that is not all that is there. `applied` is
+    up to which position each partition of a source was applied: given where all rows came lately, so none may be before that.
+
+    Raises NeedsOperator for a source whose partitions are not in order.
     """
-    found, sources, described = by_source_and_table(bronze, low, committed)
+    groups = _groups(bronze, low, committed, late=applied is not None)
+    new = [row for row in groups if row["new"]]
+    check_order(groups, applied or {})
+    found = [_seen(row) for row in _joined(new) if row["changes"]]
+    sources, described = _sources(new), any(row["schemas"] for row in new)
     ends = high_watermarks(sources, low) if upto is None else dict(upto)
     seen, waiting = split(bronze, found, low, ends)
     # A schema record may be there ahead of its change.
@@ -45,7 +54,13 @@ def profile(
         if source.last == ends.get(name) and source.last_ms is not None
     }
     records = schemas(bronze, low, ends) if described else []
-    return BatchProfile(high=ends, seen=seen, committed_ms=times, beyond=beyond, records=records)
+    partitions: dict[str, dict[str, str]] = {}
+    for row in new:
+        if row["needed"] and (end := ends.get(row["source"])):
+            of_source = partitions.setdefault(row["source"], {})
+            last = min(row["needed"], end)
+            of_source[str(row["partition"])] = max(last, of_source.get(str(row["partition"]), ""))
+    return BatchProfile(high=ends, seen=seen, committed_ms=times, beyond=beyond, records=records, partitions=partitions)
 
 
 def last_before(bronze: DataFrame, table: str, low: Mapping[str, str], ends: list[tuple[str, str]]) -> list[str | None]:
@@ -83,24 +98,24 @@ def within(low: Mapping[str, str], high: Mapping[str, str] | None = None) -> Col
     return wanted & position.isNotNull()
 
 
-def by_source_and_table(
-    bronze: DataFrame, low: Mapping[str, str], committed: Mapping[str, str] | None
-) -> tuple[list[TableProfile], dict[str, Reached], bool]:
-    """Return what each source has for each table after its low watermark, how far it goes, and whether schema records are there.
-
-    Raises NeedsOperator for a source in several partitions.
-    """
+def _groups(
+    bronze: DataFrame, low: Mapping[str, str], committed: Mapping[str, str] | None, *, late: bool
+) -> list[dict[str, Any]]:
+    """Return what each source has for each table in each partition after its low watermark, where `late` before it too."""
     change = F.col("op").isNotNull()
     key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
-    # The mark of a table's copy ends a transaction as a change does.
-    whole = (change | _of_tables()) & F.col("last") & (F.lit(True) if committed is None else within({}, committed))
+    # The mark of a table's copy ends a transaction as a change does; a message outside of one is whole by itself.
+    alone = (F.col("op") == "m") & F.col("transaction_id").isNull()
+    ends = (change | _of_tables()) & (F.col("last") | F.coalesce(alone, F.lit(False)))
+    whole = ends & (F.lit(True) if committed is None else within({}, committed))
 
     def of_changes(name: str) -> Column:
         return F.when(change, F.col(name))
 
+    inside = within(low)
+    chosen = bronze.filter(F.col("position").isNotNull()) if late else bronze.filter(inside)
     rows = (
-        bronze.filter(within(low))
-        .groupBy("source", "table")
+        chosen.groupBy("source", "table", "partition", (inside if late else F.lit(True)).alias("new"))
         .agg(
             F.count("op").alias("changes"),
             F.approx_count_distinct("key").alias("keys"),
@@ -117,22 +132,57 @@ def by_source_and_table(
             F.bool_or(of_changes("partial")).alias("partial"),
             F.bool_or(of_changes("rekeyed")).alias("rekeyed"),
             F.min(F.when(key_less, F.col("position"))).alias("keyless"),
-            F.min(of_changes("partition")).alias("lowest"),
-            F.max(of_changes("partition")).alias("highest"),
         )
         .collect()
     )
-    found = [row for row in rows if row["changes"]]
-    several = {row["source"] for row in found if row["lowest"] != row["highest"]}
-    if several:
+    return [row.asDict() for row in rows]
+
+
+def check_order(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise NeedsOperator for a source whose partitions overlap in their positions, or which has changes before applied ones.
+
+    A source that was moved to another partition has all that is in the former one before all that is in the new one.
+    """
+    ranges: dict[str, dict[int, tuple[str, str]]] = {}
+    wrong = set()
+    for row in groups:
+        if not row["changes"]:
+            continue
+        source, partition = row["source"], row["partition"]
+        if row["new"]:
+            first, final = ranges.setdefault(source, {}).get(partition, (row["first"], row["final"]))
+            ranges[source][partition] = min(first, row["first"]), max(final, row["final"])
+        elif source in applied and row["final"] > applied[source].get(str(partition), ""):
+            wrong.add(source)
+    for source, of_source in ranges.items():
+        ordered = sorted(of_source.values())
+        if any(following[0] <= former[1] for former, following in pairwise(ordered)):
+            wrong.add(source)
+    if wrong:
         raise NeedsOperator(
-            f"{', '.join(sorted(several))}: the source's records are in several partitions, so their order is not known",
-            hint="Let each source own one partition of its stream in the bridge's file.",
+            f"{', '.join(sorted(wrong))}: the source's records are in several partitions at once, so their order is not known",
+            hint="Let each source own one partition of its stream in the bridge's file. What was skipped is in bronze: once it "
+            "does, run 'headrace lake replay STREAM'.",
         )
-    return [_seen(row) for row in found], _sources(rows), any(row["schemas"] for row in rows)
 
 
-def _sources(rows: list[Row]) -> dict[str, Reached]:
+def _joined(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what each source has for each table, whatever its partitions."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for group in groups:
+        known = found.setdefault((group["source"], group["table"]), dict(group))
+        if known["partition"] == group["partition"]:
+            continue
+        for name in ("changes", "keys", "truncates"):
+            known[name] += group[name]
+        for name, choose in (("first", min), ("final", max), ("keyless", min)):
+            known[name] = choose((it for it in (known[name], group[name]) if it is not None), default=None)
+        for name in ("deletes", "partial", "rekeyed"):
+            known[name] = known[name] or group[name]
+    return list(found.values())
+
+
+def _sources(rows: Sequence[Mapping[str, Any]]) -> dict[str, Reached]:
     sources: dict[str, Reached] = {}
     for row in rows:
         if row["needed"]:
@@ -143,7 +193,7 @@ def _sources(rows: list[Row]) -> dict[str, Reached]:
     return sources
 
 
-def _seen(row: Row) -> TableProfile:
+def _seen(row: Mapping[str, Any]) -> TableProfile:
     fields: dict[str, Any] = {name: row[name] for name in TableProfile.__dataclass_fields__}
     truncates = sorted(Truncate(source=row["source"], **one.asDict()) for one in row["truncates"])
     return TableProfile(**fields | {"truncates": tuple(truncates)})

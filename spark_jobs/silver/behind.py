@@ -1,4 +1,4 @@
-"""Tables behind their stream: they stopped, their folder was moved away, or they lack a history that is configured by now.
+"""Tables behind their stream: they stopped, failed, lost their folder, or lack a history that is configured by now.
 
 What a stopped table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its
 beginning for it; and it is tried again only when something of it came, the lake's file changed, or a new release runs. Called
@@ -11,84 +11,59 @@ from pathlib import PurePosixPath
 
 import msgspec
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
-from spark_jobs.bronze import increment
-from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, copies, scd2_load, table_task
-from spark_jobs.silver.profiles import BatchProfile
+from spark_jobs.silver import scd2_load, table_task
 from spark_jobs.silver.table_task import LoadContext, TableTask
-from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.state.published import Published, Table
+
+#: How often a table is tried, by as many loads, before it stops with what it failed with.
+_TRIES = 3
 
 
 def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
     """Return the tables that are behind the stream, by name."""
-    behind = {}
     # One listing for all tables, however many there are.
     there = set(storage.names(spark, table_task.folder(lake, before.stream))) if before.tables else set()
+    return lagging(lake, before, there)
+
+
+def lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Table]:
+    """Return the tables that are behind the stream, by name; `there` are the folders of tables."""
+    behind = {}
     for name, one in before.tables.items():
         gone = one.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
         without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
         if gone:
             behind[name] = replace(
-                one, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None
+                one, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None, failures=0
             )
         elif without or one.problem is not None or one.positions != before.positions:
             behind[name] = one
     return behind
 
 
-def to_try(
-    lake: LakeFile, before: Published, behind: dict[str, Table], new: BatchProfile | None = None
-) -> dict[str, Table]:
-    """Return those of the tables for which a load may do more than the one before; `new` is what came."""
-    settings = tried(lake, before.stream)
-    arrived = new.tables() if new else set()
-    records = new.records if new else []
-
-    def may(one: Table) -> bool:
-        if one.problem is not None:
-            return one.table in arrived or one.tried != settings or one.positions == before.positions
-        # What others bring to a table that is copied comes as to any table.
-        own = [record for record in records if record.table == one.table]
-        return not copies.waits(one, before.positions) or copies.ended(one.copying, own)
-
-    return {name: one for name, one in behind.items() if may(one)}
-
-
-def elsewhere(before: Published, behind: dict[str, Table]) -> set[str]:
-    """Return those of the tables whose own positions say what they lack, rather than the stream's."""
-    return {name for name, one in behind.items() if not copies.waits(one, before.positions)}
-
-
-def tasks(
-    spark: SparkSession,
-    lake: LakeFile,
-    context: LoadContext,
-    before: Published,
-    high: Positions,
-    behind: dict[str, Table],
-) -> dict[str, TableTask]:
-    """Return the work of tables that are behind, each from its own positions."""
-    made: dict[str, TableTask] = {}
-    for name, known in behind.items():
-        since = Since.of(known.bronze_after, {}) if known.problem is not None or known.copying else None
-        rows = increment.rows(spark, context.bronze, since, context.version)
-        new = batch_profile.profile(rows.filter(F.col("table") == name), known.positions, high)
-        own = table_task.task_of(lake, replace(before, tables={name: known}), name, new, after=since)
-        made[name] = copies.held_back(own, rest=known.bronze_after)
-    return made
-
-
 def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
     """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
+    return replace(_left(context, task), problem=problem, tried=tried(lake, context.stream))
+
+
+def failed(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
+    """Return a table that could not be loaded for a reason that may pass: as it was, and stopped once it failed often enough."""
+    failures = task.known.failures + 1
+    if failures < _TRIES:
+        return replace(_left(context, task), failures=failures)
+    return replace(stopped(lake, context, task, f"failed {failures} times: {error}"), failures=failures)
+
+
+def _left(context: LoadContext, task: TableTask) -> Table:
+    """Return a table as it was, with what is known of where it goes on."""
     known = task.known
-    new = known.problem is None and not known.copying and task.after is not None
-    after = context.rest if new else known.bronze_after
-    return replace(known, changes=0, problem=problem, bronze_after=after, tried=tried(lake, context.stream))
+    # All of it came after a version; in the first load of a stream, after none.
+    rest = context.rest if task.after is not None else -1 if context.first else None
+    return replace(known, changes=0, bronze_after=known.bronze_after if known.lags else rest)
 
 
 def tried(lake: LakeFile, stream: str) -> str:

@@ -35,7 +35,7 @@ def held_back(task: TableTask, *, rest: int | None = None) -> TableTask:
     copying = under_way(task.known.copying, task.records)
     if not copying and not task.known.copying:
         return task
-    after = task.known.bronze_after if task.known.copying or task.known.problem is not None else rest
+    after = task.known.bronze_after if task.known.lags else rest
     high = task.high | {source: position for source, position in copying.items() if source in task.high}
     return replace(
         task,

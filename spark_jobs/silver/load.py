@@ -5,12 +5,14 @@ dies: every table's commit carries its own positions, and publishing is one appe
 stops alone, with the reason published; the others go on. Assumes that one load of a stream runs at a time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import session, sizes
@@ -21,7 +23,7 @@ from spark_jobs.errors import explained
 from spark_jobs.silver import (
     batch_profile,
     behind,
-    copies,
+    plan,
     prechecks,
     table_load,
     table_task,
@@ -30,11 +32,9 @@ from spark_jobs.silver import (
 )
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_group import TableGroup
-from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import bronze_identity, delta_log, names, publication, published, schema_texts
+from spark_jobs.state import bronze_identity, delta_log, names, publication, published
 from spark_jobs.state.published import Positions, Published, Table
-from spark_jobs.state.published_rows import Unfinished
 
 #: Tables from which on bronze is read once for all of them: each would open every file that came (L14).
 _MANY = 16
@@ -57,6 +57,8 @@ class SilverReport:
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
     problems: dict[str, str] = field(default_factory=dict)
+    #: Why tables could not be loaded this time, by table: the next load tries them again, and they stop when they fail often.
+    failed: dict[str, str] = field(default_factory=dict)
     #: Why rows of a table may differ from their source since its schema changed, by table: what this load found.
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whose tables were brought up ahead of a load; None of a load.
@@ -72,28 +74,68 @@ def load(
     group: TableGroup | None = None,
     side_by_side: int | None = None,
     on_progress: OnProgress | None = None,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> SilverReport:
     """Apply and publish everything that bronze has and silver has not, some tables side by side.
 
-    Of a `group` the tables are applied alone, and nothing is published: a load without a group does what is left and publishes.
-    `on_progress` receives tables done and tables in all.
+    A large backlog is published in parts, as long as it `goes_on`. Of a `group` the tables are applied alone, of the first
+    part, and nothing is published: a load without a group does what is left and publishes. `on_progress` receives tables done
+    and tables in all.
 
     Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
     """
+    report, more = _load_part(spark, lake, stream, group, side_by_side, on_progress)
+    while more and not report.failed and goes_on():
+        following, more = _load_part(spark, lake, stream, group, side_by_side, on_progress)
+        report = _together(report, following)
+    return report
+
+
+def _together(report: SilverReport, following: SilverReport) -> SilverReport:
+    """Return what two parts of a load did."""
+    ranges = {
+        source: (report.ranges.get(source, following.ranges.get(source, ("", "")))[0], after)
+        for source, after in (
+            {s: after for s, (_, after) in report.ranges.items()}
+            | {s: after for s, (_, after) in following.ranges.items()}
+        ).items()
+    }
+    tables = report.changes.keys() | following.changes.keys()
+    return replace(
+        following,
+        load=report.load if following.load is None else following.load,
+        ranges=ranges,
+        committed_ms=report.committed_ms | following.committed_ms,
+        changes={name: report.changes.get(name, 0) + following.changes.get(name, 0) for name in sorted(tables)},
+        warnings=report.warnings | following.warnings,
+        seconds=report.seconds + following.seconds,
+    )
+
+
+def _load_part(
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    group: TableGroup | None,
+    side_by_side: int | None,
+    on_progress: OnProgress | None,
+) -> tuple[SilverReport, bool]:
+    """Apply and publish what a load may hold at once; return what that did, and whether bronze has more."""
     began, started = monotonic(), datetime.now(UTC)
     path = bronze_job.table_path(lake, stream)
     with explained(f"silver {stream}"):
         if not delta_log.is_table(spark, path):
-            return SilverReport(stream=stream, seconds=monotonic() - began)
+            return SilverReport(stream=stream, seconds=monotonic() - began), False
         before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
-        version, commit = delta_log.mark(spark, path)
+        newest = delta_log.version(spark, path)
         lagging = behind.found(spark, lake, before)
         known = before.bronze_version
-        idle = not behind.to_try(lake, before, lagging)
+        idle = not plan.to_try(lake, before, lagging)
         if known is not None and idle and delta_log.only_maintained(spark, path, known):
-            return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
-        since = unfinished.chosen(spark, path, before, version, committed)
+            return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
+        since = unfinished.chosen(spark, path, before, newest, committed)
+        version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
         with table_load.persist_scope() as persist, session.borrowed(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
@@ -102,12 +144,12 @@ def load(
                 raw = persist(raw.coalesce(1))
             if committed is not None:
                 prechecks.check_topics(spark, lake, before, raw, committed)
-            new = batch_profile.profile(raw, before.positions, committed=committed)
+            applied = before.partitions if since is not None else None
+            new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
             many = len({one.table for one in new.seen}) > _MANY
             if many and not few:
                 # So that a table reads its own rows: they are next to each other, and what is held has statistics.
                 raw = persist(raw.sortWithinPartitions("table"))
-            high = new.high
             held = (since, raw) if few or many else None
             context = table_task.LoadContext(
                 stream=stream,
@@ -115,11 +157,12 @@ def load(
                 version=version,
                 load=before.load + 1,
                 rest=unfinished.rest(before),
+                first=not before.load,
                 held=held,
             )
-            tasks = _tasks(lake, context, before, new, since, lagging)
-            again = behind.to_try(lake, before, lagging, new)
-            tasks |= behind.tasks(spark, lake, context, before, high, again)
+            profiled = partial(_profiled, spark, context, new.high)
+            lacking = bronze_identity.lacking(raw, before)
+            tasks = plan.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
                 tasks = {name: one for name, one in tasks.items() if group.has(name)}
             if group is None:
@@ -129,80 +172,53 @@ def load(
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
             aside = partial(session.borrowed, spark, few=few)
-            results = tables_load.run(aside, lake, context, tasks, together, on_progress)
+            results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
-        after = _after(before, high, results, (version, commit), left, started)
-        worth = group is None and _worth_publishing(before, after)
+        # Looked at again until bronze has caught up.
+        read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
+        after = plan.published_after(before, new, results, read, left, started)
+        worth = group is None and plan.is_worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)
-    return SilverReport(
+    report = SilverReport(
         stream=stream,
         load=after.load if worth else None,
-        ranges={s: (before.positions.get(s, ""), p) for s, p in high.items() if p != before.positions.get(s)},
-        committed_ms={s: at for s, at in new.committed_ms.items() if high[s] != before.positions.get(s)},
+        ranges={s: (before.positions.get(s, ""), p) for s, p in new.high.items() if p != before.positions.get(s)},
+        committed_ms={s: at for s, at in new.committed_ms.items() if new.high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
         waiting={source: one.changes for source, one in left.items() if one.changes},
         problems=_problems(after),
+        failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
         group=group,
         seconds=monotonic() - began,
     )
+    return report, worth and version < newest
 
 
-def _tasks(
+def _part(
+    spark: SparkSession,
     lake: LakeFile,
-    context: table_task.LoadContext,
     before: Published,
-    new: BatchProfile,
     since: Since | None,
-    lagging: dict[str, Table],
-) -> dict[str, TableTask]:
-    """Return what is to be done for each table that has something new and is where the stream is."""
-    names = new.tables() - behind.elsewhere(before, lagging)
-    schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
-    return {
-        name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
-        for name in sorted(names)
-    }
+    newest: int,
+    committed: Positions | None,
+) -> tuple[int, Positions | None]:
+    """Return up to which version of bronze to read, and up to where all of each source is in bronze there."""
+    path = bronze_job.table_path(lake, before.stream)
+    if before.load and before.bronze_version is None:
+        # What is published may need all that bronze has.
+        return newest, committed
+    version = increment.bounded(spark, path, since, newest, reaches=committed is not None)
+    return version, committed if version == newest else bronze_job.reach(spark, lake, before.stream, version)
 
 
-def _after(
-    before: Published,
-    high: Positions,
-    results: dict[str, Table],
-    bronze: tuple[int, str],
-    left: dict[str, Unfinished],
-    started: datetime,
-) -> Published:
-    """Return what is published: tables that nothing happened to are where the stream is."""
-    tables = {name: replace(one, changes=0, positions=_moved(one, before, high)) for name, one in before.tables.items()}
-    return Published(
-        stream=before.stream,
-        load=before.load + 1,
-        started_at=started,
-        bronze_version=bronze[0],
-        bronze_commit=bronze[1],
-        bronze_done=bronze[0],
-        unfinished=left,
-        changes=sum(done.changes for done in results.values()),
-        positions=high,
-        tables=tables | results,
-    )
-
-
-def _moved(one: Table, before: Published, high: Positions) -> Positions:
-    """Return where a table is that nothing happened to."""
-    if copies.waits(one, before.positions):
-        return copies.positions(one, high)
-    return high if one.positions == before.positions else one.positions
-
-
-def _worth_publishing(before: Published, after: Published) -> bool:
-    """Whether anything differs but the counts and the times."""
-    return (before.bronze_version, before.positions) != (after.bronze_version, after.positions) or any(
-        replace(one, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
-        for name, one in after.tables.items()
-    )
+def _profiled(
+    spark: SparkSession, context: table_task.LoadContext, high: Positions, known: Table, since: Since | None
+) -> BatchProfile:
+    """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
+    rows = increment.rows(spark, context.bronze, since, context.version)
+    return batch_profile.profile(rows.filter(F.col("table") == known.table), known.positions, high)
 
 
 def _new_warnings(before: Published, after: Published) -> dict[str, str]:

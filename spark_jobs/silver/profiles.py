@@ -3,7 +3,7 @@
 Found by batch_profile.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -33,6 +33,11 @@ class TableProfile:
     rekeyed: bool
     #: Position of the first update or delete without a key; None when there is none.
     keyless: str | None
+
+    @property
+    def only_truncates(self) -> bool:
+        """Whether no change is of a row."""
+        return self.changes <= len(self.truncates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +75,8 @@ class BatchProfile:
     beyond: dict[str, Beyond]
     #: In position order.
     records: list[SchemaRecord]
+    #: By source and partition of its records, the position of the last one up to the high watermark.
+    partitions: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def tables(self) -> set[str]:
         """Return the tables for which there is something to do: the mark of a copy counts."""

@@ -23,7 +23,7 @@ from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
-from spark_jobs.state import delta_log, publication, published
+from spark_jobs.state import bronze_identity, delta_log, publication, published
 from spark_jobs.state.published import Positions, Table
 
 
@@ -51,15 +51,16 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
     """
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"rebuild silver {name}"):
-        before = published.latest(spark, lake, stream)
+        path = bronze.table_path(lake, stream)
+        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
         if name not in before.tables:
             listed = ", ".join(sorted(before.tables)) or "none"
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
-        path = bronze.table_path(lake, stream)
         context = LoadContext(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
         task = copies.held_back(
             table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
+        bronze_identity.refuse_lacking(context.rows(spark, None), before)
         own, begins = from_copies(spark, context, task)
         done = apply(spark.newSession(), context, own, begins)
         tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}

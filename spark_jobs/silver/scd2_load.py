@@ -36,7 +36,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     commit.check_order(base, task.high, f"history of {task.table}")
     commit.check_own(base, f"history of {task.table}")
     low, version = base.positions, base.current
-    own = task if base.exists and low == task.known.positions else _from(spark, context, task, low)
+    own = task if base.exists and _covered(task, low) else _from(spark, context, task, low)
     ahead = table_task.ahead_of(own, low)
     if ahead or not base.exists:
         if not _keyed(own):
@@ -60,6 +60,11 @@ def rebuild(
     for number, (step, since) in enumerate(table_task.steps(spark, context, own, low or {})):
         version = _write(spark, context, step, since, "change" if number else "replace")
     return replace(done, history=version)
+
+
+def _covered(task: TableTask, low: Positions) -> bool:
+    """Whether the work has all that a history lacks which is at some positions; what is before them is passed over."""
+    return all(position <= low.get(source, "") for source, position in task.known.positions.items())
 
 
 def _base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:

@@ -32,6 +32,8 @@ class LoadContext:
     load: int
     #: Version of bronze after which all came that tables lack that are not behind; None when not known.
     rest: int | None = None
+    #: Whether nothing of the stream was published before it.
+    first: bool = False
     #: By which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
@@ -103,6 +105,18 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
         rebuilds=lake.stream(before.stream).rebuilds(name),
         former_path=f"{lake.root}/former/{before.stream}/{places.folder(name)}",
     )
+
+
+def only_truncated(task: TableTask) -> bool:
+    """Whether there is nothing of a table but truncates: it never sent a row, nor a schema to make it with."""
+    made = task.known.version is not None or bool(task.known.schemas) or bool(task.records)
+    return not made and bool(task.seen) and all(one.only_truncates for one in task.seen)
+
+
+def unmade(task: TableTask) -> Table:
+    """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
+    schemas = newest_schemas(task)
+    return replace(task.known, changes=0, positions=task.high, schemas=schemas, problem=None, tried=None, failures=0)
 
 
 def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:

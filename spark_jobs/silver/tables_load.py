@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
-from spark_jobs.errors import explained
+from spark_jobs.errors import SparkFailed, explained
 from spark_jobs.silver import behind, copies, rebuild, scd2_load, table_load, table_task
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.types import Incompatible
@@ -33,11 +33,12 @@ def run(
     tasks: dict[str, TableTask],
     side_by_side: int,
     on_progress: OnProgress | None,
-) -> dict[str, Table]:
-    """Apply the tables, some side by side; return how each is afterwards.
+) -> tuple[dict[str, Table], dict[str, str]]:
+    """Apply the tables, some side by side; return how each is afterwards, and what those failed with that may do better later.
 
     An error that is not one table's is raised at the end.
     """
+    failures: dict[str, str] = {}
 
     def apply(task: TableTask) -> Table:
         for tries in range(_TRIES):
@@ -45,10 +46,14 @@ def run(
                 # Its own session: the note of a MERGE is a setting of the session.
                 with explained(f"silver {task.table}"), aside() as session:
                     return _applied(session, aside, context, task)
-            except Retryable:
+            except Retryable as error:
                 paths = (task.path, task.history_path)
-                if tries + 1 == _TRIES or not any(_compacted(session, path) for path in paths):
+                if tries + 1 < _TRIES and any(_compacted(session, path) for path in paths):
+                    continue
+                if not isinstance(error, SparkFailed):
                     raise
+                failures[task.table] = error.message
+                return behind.failed(lake, context, task, f"{error.message} {error.hint}".strip())
             except (NeedsOperator, CorruptInput) as error:
                 return behind.stopped(lake, context, task, f"{error.message} {error.hint}".strip())
         raise AssertionError("the last try returns or raises")
@@ -59,7 +64,7 @@ def run(
             done[name] = result
             if on_progress:
                 on_progress(len(done), len(tasks))
-    return done
+    return done, failures
 
 
 def _applied(
@@ -69,8 +74,8 @@ def _applied(
     task: TableTask,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
-    if copies.nothing_yet(task):
-        return replace(task.known, changes=0, positions=task.high)
+    if copies.nothing_yet(task) or table_task.only_truncated(task):
+        return table_task.unmade(task)
 
     def history() -> int | None:
         with aside() as own:

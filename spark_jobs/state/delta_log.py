@@ -162,9 +162,9 @@ def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, i
     return (rows, size) if oldest <= after + 1 else None
 
 
-def note(spark: SparkSession, path: str, kind: str) -> tuple[int, Note] | None:
-    """Return the newest note of a kind with its version, or None when no commit carries one."""
-    return _newest(commits(spark, path), kind)
+def note(spark: SparkSession, path: str, kind: str, version: int | None = None) -> tuple[int, Note] | None:
+    """Return the newest note of a kind with its version, or None when no commit up to a version carries one."""
+    return _newest(commits(spark, path, version), kind)
 
 
 def noted_at(spark: SparkSession, path: str, kind: str) -> datetime | None:
@@ -209,24 +209,23 @@ def _noted_at(commits: Iterator[tuple[int, Note]], kind: str) -> datetime | None
     return next((time(info) for _, info in commits if noted(info, kind)), None)
 
 
-def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
-    """Yield versions with their commit's own account of itself, newest first, as far as the log is kept.
+def commits(spark: SparkSession, path: str, version: int | None = None) -> Iterator[tuple[int, Note]]:
+    """Yield versions up to one, or all, with their commit's own account of itself, newest first, as far as the log is kept.
 
     A commit's file is read when it is needed: what is behind the commits that are looked at costs nothing.
     """
     if storage.is_local(spark, path):
         # On this machine the log's files are read without a Spark job.
-        yield from _read_commits(storage.local(path), _LOCAL)
+        yield from _read_commits(storage.local(path), _LOCAL, version)
         return
-    number = log_files.version(spark, path)
+    number = log_files.version(spark, path) if version is None else version
     while number >= 0 and storage.exists(spark, file := _commit_file(path, number)):
         yield number, _info(storage.read(spark, file), file)
         number -= 1
 
 
-def _read_commits(path: str, files: LogFiles) -> Iterator[tuple[int, Note]]:
-    log = f"{path}/_delta_log"
-    number = _newest_version(log, files)
+def _read_commits(path: str, files: LogFiles, version: int | None = None) -> Iterator[tuple[int, Note]]:
+    number = _newest_version(f"{path}/_delta_log", files) if version is None else version
     while number >= 0 and (text := files.read(file := _commit_file(path, number))) is not None:
         yield number, _info(text, file)
         number -= 1

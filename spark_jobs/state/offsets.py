@@ -33,6 +33,8 @@ class Progress:
 
     #: By topic; empty when there is no table.
     topics: dict[str, Held] = field(default_factory=dict)
+    #: Names that the records of a partition may have, the newest last; a partition of which nothing came is absent.
+    sources: dict[int, tuple[str, ...]] = field(default_factory=dict)
     #: Position up to which all of each source is in the table; None where a stream has one topic, whose order shows it.
     positions: dict[str, str] | None = None
     #: Version of the table that this was read from: of the newest note, or of the table if it has none; -1 before there is one.
@@ -57,6 +59,7 @@ def note(stream: str, progress: Progress, *, commit: str = "") -> str:
             name: {"id": held.id, "offsets": {str(partition): offset for partition, offset in held.offsets.items()}}
             for name, held in progress.topics.items()
         },
+        sources={str(partition): list(names) for partition, names in progress.sources.items()},
         positions=progress.positions,
         rewritten=progress.rewritten,
     )
@@ -70,14 +73,18 @@ def parse(found: delta_log.Note) -> Progress:
             name: Held({int(partition): int(offset) for partition, offset in one["offsets"].items()}, one["id"])
             for name, one in topics.items()
         },
+        # Earlier releases noted none.
+        sources={int(partition): tuple(names) for partition, names in (found.get("sources") or {}).items()},
         positions=found.get("positions"),
         rewritten=found.get("rewritten"),
     )
 
 
-def reached(spark: SparkSession, path: str, *, topic_per_table: bool) -> dict[str, str] | None:
-    """Return up to where all of each source is in the table; None when everything that is there counts."""
-    found = delta_log.note(spark, path, NOTE)
+def reached(
+    spark: SparkSession, path: str, *, topic_per_table: bool, version: int | None = None
+) -> dict[str, str] | None:
+    """Return up to where all of each source is in the table, or was at a version; None when everything that is there counts."""
+    found = delta_log.note(spark, path, NOTE, version)
     positions = parse(found[1]).positions if found else None
     return positions if positions is not None or not topic_per_table else {}
 

@@ -15,7 +15,8 @@ COLUMNS = (
     "reason string, history bigint, changes bigint, since bigint, keyed boolean, schemas map<string, string>, "
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
-    "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>"
+    "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
+    "partitions map<string, map<string, string>>, failures int"
 )
 
 
@@ -65,6 +66,13 @@ class Table:
     bronze_after: int | None = None
     #: Of a table that stopped: under which settings it was tried (behind.py).
     tried: str | None = None
+    #: How often it could not be loaded since it was, for a reason that may pass.
+    failures: int = 0
+
+    @property
+    def lags(self) -> bool:
+        """Whether its own positions say what it lacks, which came to bronze after `bronze_after`."""
+        return self.problem is not None or bool(self.copying) or self.failures > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +96,8 @@ class Published:
     changes: int = 0
     #: Positions up to which each source is published.
     positions: Positions = field(default_factory=dict)
+    #: By source and partition of its records, the position up to which they are applied. Empty: not known.
+    partitions: dict[str, dict[str, str]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
 
@@ -99,7 +109,7 @@ def rows(done: Published, changed: Mapping[str, Table]) -> list[dict[str, Any]]:
         for name in ("data", "started_at", "bronze_version", "bronze_commit", "bronze_done", "changes")
     }
     unfinished = {source: asdict(one) for source, one in sorted(done.unfinished.items())}
-    own |= {"positions": done.positions, "unfinished": unfinished}
+    own |= {"positions": done.positions, "unfinished": unfinished, "partitions": done.partitions}
     found = [{**common, **own, "table": None, "state": "published"}]
     return found + [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
 
@@ -128,6 +138,7 @@ def _columns(done: Published, one: Table) -> dict[str, Any]:
         "copying": one.copying,
         "bronze_after": one.bronze_after,
         "tried": one.tried,
+        "failures": one.failures,
         "keyed": one.keyed,
         "schemas": schema_texts.digests(one.schemas),
         "warnings": one.warnings,
@@ -148,6 +159,7 @@ def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapp
             positions=dict(row["positions"] or {}),
             # An earlier release has none.
             unfinished={source: Unfinished(**one) for source, one in (row.get("unfinished") or {}).items()},
+            partitions=dict(row.get("partitions") or {}),
             tables={},
         )
         for stream, row in streams.items()
@@ -174,6 +186,7 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
         copying=dict(row.get("copying") or {}),
         bronze_after=row.get("bronze_after"),
         tried=row.get("tried"),
+        failures=row.get("failures") or 0,
     )
 
 

@@ -1,5 +1,6 @@
 """A lake right after an accident: what is loaded next equals what bronze has."""
 
+import json
 import shutil
 from pathlib import Path
 from unittest.mock import patch
@@ -7,11 +8,14 @@ from unittest.mock import patch
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from headrace.errors import Retryable
+from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import noop_check
+from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
+from spark_jobs.errors import SparkFailed
+from spark_jobs.load import Report
 from spark_jobs.maintenance import replay_silver
-from spark_jobs.silver import scd2
+from spark_jobs.silver import batch_profile, scd2, scd2_load
 from spark_jobs.state import log_files, published
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -88,3 +92,85 @@ def test_l38_a_load_of_history_with_a_truncate_that_dies_after_a_commit_is_done_
         (3, "b", "3.00", False),
     ]
     assert lake.rows("id", "name") == [(J, 3, "b")]
+
+
+def test_l40_l45_a_table_that_fails_holds_up_no_other_one_and_a_backlog_is_loaded_in_parts(logged_lake, monkeypatch):
+    # given two tables, one of which fails for a reason that may pass
+    lake = logged_lake('[streams.bank.tables."public.log"]\nhistory = true\n')
+    source, _ = lake.feeds
+    log = {"entry": ("text", None, None)}
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    source.commit(source.schema(log, ("entry",), "public.log"), source.insert("public.log", entry="a"))
+    lake.load()
+    source.commit(source.insert(id=2, name="a", balance="1.00"), source.insert("public.log", entry="b"))
+
+    def fail(*_):
+        raise SparkFailed("silver public.log: Spark could not finish (OutOfMemoryError)")
+
+    # when its rows are committed, and its history is not
+    with patch.object(scd2_load, "_write", fail):
+        report = lake.load()
+    # then the other one is published, and it is as it was
+    assert (report.changes, list(report.failed), report.problems) == ({"public.accounts": 1}, ["public.log"], {})
+    with pytest.raises(Retryable, match="OutOfMemoryError"):
+        Report(silver=report).check()
+    assert lake.rows("entry", table="public.log") == [(J, "a")]
+    source.has_no_schema("public.orders_del")
+    # and when it can go on, with a truncate of a table that never sent a row (N5), in parts of one commit each
+    for number in range(3, 6):
+        source.commit(
+            source.insert(id=number, name="a", balance="1.00"), source.insert("public.log", entry=str(number))
+        )
+        source.commit(source.truncate("public.orders_del"))
+        lake.to_bronze()
+    monkeypatch.setattr(increment, "_MOST_ROWS", 1)
+    profiled = []
+
+    def profile(*given, really=batch_profile.profile, **named):
+        profiled.append(given[1])
+        return really(*given, **named)
+
+    with patch.object(batch_profile, "profile", profile):
+        report = lake.load()
+    # then all of it is there, and the history has read no more than the table (L45)
+    assert (report.failed, report.problems) == ({}, {})
+    assert report.changes == {"public.accounts": 3, "public.log": 4}
+    assert len({low[J] for low in profiled}) == 4
+    assert lake.rows("id") == [(J, number) for number in range(1, 6)]
+    assert lake.rows("entry", table="public.log") == [(J, entry) for entry in ("3", "4", "5", "a", "b")]
+    assert set(published.latest(lake.spark, lake.file, "bank").tables) == {"public.accounts", "public.log"}
+    assert lake.load().load is None
+
+
+def test_l39_l51_a_source_that_was_moved_goes_on_and_a_message_is_whole(logged_lake):
+    # given a source that ends in a message outside a transaction
+    lake = logged_lake()
+    source, other = lake.feeds
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    other.commit(other.schema(), other.insert(id=1, name="a", balance="1.00"))
+    source.has_no_schema("")
+    message = {"_table": "", "op": "m", "message": {"prefix": "outbox", "content": "eA=="}}
+    source.commit(message)
+    topic, partition, offset, at, key, value = source.waiting.pop()
+    text = json.loads(value)
+    del text["transaction"]
+    source.waiting.append((topic, partition, offset, at, key, json.dumps(text).encode()))
+    # when
+    lake.load()
+    # then nothing of it is left
+    state = published.latest(lake.spark, lake.file, "bank")
+    assert (state.unfinished, state.positions[J]) == ({}, text["source"]["position"])
+    # and when one load has what it wrote ahead of its move to another partition, and behind it
+    source.commit(source.update(id=1, name="b", balance="1.00"))
+    early = source.waiting
+    source.waiting = []
+    source.commit(source.update(id=1, name="c", balance="1.00"))
+    moved = [(topic, 7, offset, *rest) for topic, _, offset, *rest in source.waiting]
+    source.waiting = early + moved
+    assert lake.load().changes == {"public.accounts": 2}
+    assert lake.rows("name") == [(J, "c"), ("london/bank", "a")]
+    assert set(published.latest(lake.spark, lake.file, "bank").partitions[J]) == {"0", "7"}
+    # then what comes late in the former one is refused, and not skipped
+    source.waiting = [(topic, 0, 99, *rest) for topic, _, _, *rest in moved]
+    with pytest.raises(NeedsOperator, match="several partitions at once"):
+        lake.load()

@@ -1,15 +1,21 @@
 """Bronze on a real Kafka and real Delta tables: once, in order, from where the table stands."""
 
+import json
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.errors import NeedsOperator, NotConnected
+from spark_jobs import load
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import quarantine
 from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
+from spark_jobs.kafka import topics
+from spark_jobs.maintenance import replay_bronze
+from spark_jobs.query import published_tables
 from tests.waiting import eventually
 
 
@@ -185,18 +191,67 @@ def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file, monkeypatc
         check(lake_file(bootstrap="127.0.0.1:1", bank="nowhere"), "bank")
 
 
-@pytest.mark.parametrize("value", [b"{not json: secret", b'{"op":"c","after":{"secret":1}}', b"[1]"])
-def test_record_that_is_none_stops_the_load_and_names_its_place(spark, feed, lake_file, value):
+def test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_stream_goes_on(
+    spark, feed, lake_file, caplog
+):
+    # given two sources, each in its partition
+    one = feed(partitions=2)
+    other = feed("london/bank", into=one.topic, partition=1)
+    lake = lake_file(bank=one.topic)
+    for source in (one, other):
+        source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    load.run(spark, lake, "bank")
+    # when one of them sends values that are no records, and a record that names the other, far ahead of it
+    for value in (b"{not json: secret", b'{"op":"c","after":{"secret":1}}', b"[1]"):
+        one.raw(value)
+    source = {
+        "name": "london/bank",
+        "ts_ms": 1,
+        "schema": "public",
+        "table": "accounts",
+        "position": f"{'f' * 8}/{'f' * 16}/{'f' * 8}",
+    }
+    transaction = {"id": "1:1", "total_order": 1, "last": True}
+    row = {"id": 1, "name": "stolen", "balance": "9.00"}
+    one.raw(
+        json.dumps(
+            {"before": None, "after": row, "source": source, "op": "c", "ts_ms": 1, "transaction": transaction}
+        ).encode(),
+        b'{"id":1}',
+    )
+    for source in (one, other):
+        source.commit(source.update(id=1, name="b", balance="1.00"))
+    report = load.run(spark, lake, "bank")
+    # then they are set aside with their places, and both sources go on
+    assert report.bronze.quarantined == {"jakarta/bank": 4}
+    assert report.silver.changes == {"public.accounts": 2}
+    kept = spark.read.format("delta").load(quarantine.path(lake))
+    found = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
+    assert [tuple(row) for row in found] == [
+        *3 * [(one.topic, 0, "jakarta/bank", None, "envelope")],
+        (one.topic, 0, "jakarta/bank", "london/bank", "source"),
+    ]
+    assert "secret" not in caplog.text
+    rows = published_tables.frame(spark, lake, "bank", "public.accounts").select("_source", "name").collect()
+    assert sorted(map(tuple, rows)) == [("jakarta/bank", "b"), ("london/bank", "b")]
+    # and bronze that is read again from Kafka has the same, and keeps none of them twice
+    replay_bronze.of_bronze(spark, lake, "bank", None)
+    assert kept.count() == 4
+    assert len(held(spark, lake)) == 6
+
+
+def test_a_partition_that_bridges_gave_to_another_source_is_read_as_that_one(spark, feed, lake_file, monkeypatch):
     # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
-    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    one = feed()
+    lake = lake_file(bank=one.topic)
+    one.commit(one.schema(), one.insert(id=1, name="a", balance="1.00"))
     bronze.load(spark, lake, "bank")
-    source.raw(value)
-    # when
-    with pytest.raises(CorruptInput) as refused:
-        bronze.load(spark, lake, "bank")
-    # then
-    assert "partition 0, offset 3" in refused.value.message
-    assert "secret" not in refused.value.message + refused.value.hint
-    assert len(held(spark, lake)) == 2
+    # when the bridges' offsets name another source for its partition
+    monkeypatch.setattr(topics, "owners", lambda *_: {0: "london/bank"})
+    other = feed("london/bank", into=one.topic)
+    other.commit(other.schema(), other.insert(id=1, name="b", balance="1.00"))
+    assert bronze.load(spark, lake, "bank").quarantined == {}
+    # then its records are that one's, and no longer the former one's
+    one.commit(one.insert(id=2, name="a", balance="1.00"))
+    assert bronze.load(spark, lake, "bank").quarantined == {"london/bank": 1}
+    assert len(held(spark, lake)) == 4

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from headrace.errors import CorruptInput
+from headrace.errors import NeedsOperator
 from spark_jobs import load
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import engine
@@ -69,9 +69,10 @@ def test_silver_is_loaded_again_and_again_and_what_stops_bronze_is_raised(spark,
     source.commit(source.insert(id=2, name="b", balance="1.00"))
     eventually(lambda: len(heard) == 2, 300)
     assert [report.silver.changes for report in heard] == [{"public.accounts": 1}, {"public.accounts": 1}]
-    source.raw(b"{not json: secret")
+    # and what nobody can read, as the lake has no registry
+    source.raw(b"\0\0\0\0\1secret")
     # then
-    with pytest.raises(CorruptInput, match="partition 0, offset 5"):
+    with pytest.raises(NeedsOperator, match="no \\[registry\\]"):
         running.result(300)
     held = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
     assert held.count() == 3

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from pyspark.errors import PySparkException
 
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as debezium
@@ -166,6 +167,27 @@ def test_one_batch_has_the_code_of_another(spark):
     assert code == other
 
 
+def test_s3_s4_what_is_no_record_and_what_is_another_sources_is_divided_from_the_rest(kafka_records):
+    ours, foreign = json.dumps(WHOLE, **COMPACT).encode(), b"[1]"
+    name = WHOLE["source"]["name"]
+    records = kafka_records([ours, foreign, None])
+    for sources, refused in (
+        ({}, [1]),
+        ({0: (name,)}, [1]),
+        ({0: ("a/b", name)}, [1]),
+        ({0: (name, "a/b"), 1: ("c/d",)}, [1]),
+    ):
+        rows, apart = envelope.divided(records, sources)
+        assert [row["offset"] for row in apart.collect()] == refused
+        assert sorted(row["offset"] for row in rows.collect()) == [0, 2]
+    _, apart = envelope.divided(records, {0: ("a/b",)})
+    found = apart.orderBy("offset").select("offset", "source", "named_source", "reason").collect()
+    assert [tuple(row) for row in found] == [(0, "a/b", name, "source"), (1, "a/b", None, "envelope")]
+    with pytest.raises(PySparkException) as refused:
+        envelope.rows(records, {0: ("a/b",)}).collect()
+    assert envelope.is_refused(refused.value)
+
+
 def _generated(spark):
     """Return what Spark generates for a batch: plan, code and sizes of each stage."""
     settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -178,7 +200,7 @@ def _generated(spark):
             *("string(id) AS topic", "int(id) AS partition", "id AS offset", "timestamp_millis(id) AS timestamp"),
             *(f"{value} AS key", f"{value} AS value"),
         )
-        plan = envelope.ordered(envelope.rows(source))._jdf.queryExecution()
+        plan = envelope.ordered(envelope.rows(source, {0: ("a/b",), 1: ("c/d",)}))._jdf.queryExecution()
         stages = spark._jvm.org.apache.spark.sql.execution.debug.__getattr__("package").codegenStringSeq(
             plan.executedPlan()
         )
