@@ -105,7 +105,7 @@ def verify(
             with reached.connect(name, placed=False):
                 pass
         shown.show("starting Spark")
-        spark = session(lake, name="headrace verify")
+        spark = session(lake, name="headrace verify", writes=False)
         for stream_name, name in sources:
             shown.show(f"{name}: taking a snapshot")
             # What is published before the snapshot is taken cannot be ahead of it.

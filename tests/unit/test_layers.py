@@ -20,7 +20,7 @@ LAYERS = {
         },
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
         {"batch", "logs", "metrics", "registry", "retention", "schemas", "status"},
-        {"certificates", "hold", "requests", "source_plan"},
+        {"certificates", "hold", "lake_reader", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
         {"command"},
