@@ -1,4 +1,4 @@
-"""Read the lake from Python without a JVM, at what is published: `pip install headrace[reader]` (docs/reader.md).
+"""Read the lake from Python without a JVM, at what is published: the extra `reader` (docs/reader.md).
 
     lake = open("lake.toml")
     lake.table("silver.accounts").to_polars()

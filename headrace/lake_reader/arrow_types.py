@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _PHYSICAL = "delta.columnMapping.physicalName"
+#: Microseconds of the beginning of Julian day 0, before which Spark's 96 bits have a negative day and time of day. Arrow takes
+#: both for positive ones, which adds this much, modulo 2**64.
+_JULIAN = -2_440_588 * 86_400_000_000
+_ADDED = (2**32 * 86_400_000_000) % 2**64 + 2**64 // 1000
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,17 @@ class Column:
     #: Its name in the table's files.
     stored: str
     type: "pa.DataType"
+
+
+def of_int96(times: "pa.Array") -> "pa.Array":
+    """Return times of 96 bits as Spark has them, from what Arrow makes of them: `infinity` of PostgreSQL is beyond Arrow's."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra.
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above.
+
+    plain = times.cast(pa.timestamp("us")).view(pa.int64())
+    # Wraps, as Spark's own does.
+    right = pc.subtract(plain, pa.scalar(_ADDED - 2**64 if _ADDED >= 2**63 else _ADDED, pa.int64()))
+    return pc.if_else(pc.less(plain, _JULIAN), right, plain).view(pa.timestamp("us"))
 
 
 def columns(schema: str) -> list[Column]:

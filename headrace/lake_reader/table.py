@@ -104,10 +104,12 @@ class LakeTable:
             if not wanted:
                 # The file is older than these columns, and any one has its number of rows.
                 wanted = parquet.schema_arrow.names[:1]
+            leaves = [parquet.schema.column(place) for place in range(len(parquet.schema))]
+            int96 = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
             first = 0
             for batch in parquet.iter_batches(columns=wanted):
                 arrays = [
-                    batch.column(column.stored).cast(column.type)
+                    _stored(batch, column, int96).cast(column.type)
                     if column.stored in there
                     else pa.nulls(batch.num_rows, column.type)
                     for column in self.columns
@@ -146,3 +148,8 @@ class LakeTable:
         import duckdb  # noqa: PLC0415 - the caller's.
 
         return (connection or duckdb).from_arrow(self.to_arrow())
+
+
+def _stored(batch: "pa.RecordBatch", column: Column, int96: set[str]) -> "pa.Array":
+    found = batch.column(column.stored)
+    return arrow_types.of_int96(found) if column.stored in int96 else found

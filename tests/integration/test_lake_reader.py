@@ -17,7 +17,8 @@ pytestmark = pytest.mark.timeout(900)
 
 DOCS = {"id": ("int4", None, None), "odd name": ("text", None, None)}
 WIDE = DOCS | {"id": ("int8", None, None), "added": ("timestamptz", None, None)}
-NAMES = ("silver.accounts", "silver.docs", "history.docs")
+ENDS = {"id": ("int4", None, None), "at": ("timestamptz", None, None)}
+NAMES = ("silver.accounts", "silver.docs", "history.docs", "silver.ends")
 
 
 def test_rows_are_those_that_spark_shows_as_published(spark, logged_lake):
@@ -28,6 +29,8 @@ def test_rows_are_those_that_spark_shows_as_published(spark, logged_lake):
     one.commit(one.schema(), *(one.insert(id=number, name="a", balance="1.00") for number in range(6000)))
     docs = (one.insert("public.docs", id=number, **{"odd name": f"o{number}"}) for number in range(20))
     one.commit(one.schema(DOCS, ["id"], "public.docs"), *docs)
+    ends = (one.insert("public.ends", id=place, at=at) for place, at in enumerate(("infinity", "-infinity", None)))
+    one.commit(one.schema(ENDS, ["id"], "public.ends"), *ends)
     two.commit(two.schema(), two.insert(id=1, name="theirs", balance="2.50"))
     lake.load()
     first = datetime.now(UTC)
@@ -39,7 +42,7 @@ def test_rows_are_those_that_spark_shows_as_published(spark, logged_lake):
     one.commit(
         one.schema(WIDE, ["id"], "public.docs"),
         one.insert("public.docs", id=2**40, added=late, **{"odd name": "n"}),
-        one.update("public.docs", id=3, added="infinity", **{"odd name": "changed"}),
+        one.update("public.docs", id=3, added=None, **{"odd name": "changed"}),
     )
     lake.load()
     # and a load dies before it publishes
@@ -73,9 +76,15 @@ def test_rows_are_those_that_spark_shows_as_published(spark, logged_lake):
         assert arrow.num_rows == len(expected), name
         plain = {c: arrow[c].cast("int64") if c in times else arrow[c] for c in columns}
         assert sorted(zip(*(plain[c].to_pylist() for c in columns), strict=True), key=str) == expected, name
-        found = connection.sql(query(lambda c: f"epoch_us({c})").format(q='"')).fetchall()
-        assert sorted(found, key=str) == expected, name
-        assert len(table.to_polars()) == len(table.to_pandas()[columns[:1]]) == len(expected)
+        assert len(table.to_polars()) == len(expected)
+        in_duckdb = query(lambda c: f"epoch_us({c})").format(q='"')
+        if name == "silver.ends":
+            # DuckDB has no such times, and reports it.
+            with pytest.raises(duckdb.Error, match="out of range"):
+                connection.sql(in_duckdb).fetchall()
+        else:
+            assert sorted(connection.sql(in_duckdb).fetchall(), key=str) == expected, name
+            assert len(table.to_pandas()) == len(expected)
         used |= {"vectors"} if any(file.deleted for file in table.content.files) else set()
         used |= {word for word in ("physicalName", "typeChanges") if word in table.content.schema}
     # and what makes other readers fail was there
