@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -162,13 +163,22 @@ def _spark_jobs() -> Path:
 
 
 def _command(*arguments: str) -> None:
-    """Run a headrace command, its output in the task's log; a failure that stays fails without another try."""
-    command = [sys.executable, "-m", "headrace", *arguments]
-    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    print(ended.stdout)
-    if ended.returncode:
-        message = f"headrace {' '.join(arguments)} ended with exit code {ended.returncode}:\n{ended.stdout[-2000:]}"
-        raise AirflowFailException(message) if ended.returncode in _FINAL else RuntimeError(message)
+    """Run a headrace command, its output in the task's log as it comes; a failure that stays fails without another try."""
+    command, last = [sys.executable, "-m", "headrace", *arguments], deque[str](maxlen=20)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as running:
+        try:
+            for line in running.stdout or ():
+                print(line, end="", flush=True)
+                last.append(line)
+        except BaseException:
+            # The task ends, and with it the command.
+            running.kill()
+            raise
+    if running.returncode:
+        message = f"headrace {' '.join(arguments)} ended with exit code {running.returncode}:\n{''.join(last)[-2000:]}"
+        raise AirflowFailException(message) if running.returncode in _FINAL else RuntimeError(message)
 
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:

@@ -75,15 +75,18 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         show(done)
         done.check()
         return
+    from spark_jobs.maintenance.background import Upkeep
+
     stopped = StopRequest()
     for interruption in (signal.SIGTERM, signal.SIGINT):
         signal.signal(interruption, lambda *_: stopped.set())
-    while not stopped.is_set():
-        try:
-            job.follow(spark, file, stream, every=every, stopped=stopped, on_progress=show)
-        except (NotConnected, Retryable) as error:
-            _log.warning("%s; again in %d s", error.message, every)
-            stopped.wait(every)
+    with Upkeep(spark, file, stream, stopped=stopped.is_set) as upkeep:
+        while not stopped.is_set():
+            try:
+                job.follow(spark, file, stream, every=every, stopped=stopped, on_progress=show, upkeep=upkeep)
+            except (NotConnected, Retryable) as error:
+                _log.warning("%s; again in %d s", error.message, every)
+                stopped.wait(every)
 
 
 @lake.command()
@@ -227,13 +230,18 @@ def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
 def maintain(stream: str, config: str, *, as_json: bool) -> None:
     """Put small files of STREAM together, and remove those that were replaced longer ago than [lake] keep_days.
 
-    What is published can be read at any moment, and loads may run meanwhile.
+    What is published can be read at any moment, and loads may run meanwhile. Tables that were maintained the longest ago come
+    first, and what is done stays done when this is killed.
     """
     file = command_options.file_of(config, stream)
+    from spark_jobs import load_report
     from spark_jobs.maintenance import maintain as job
     from spark_jobs.session import session
 
-    done = job.maintain(session(file), file, stream)
+    with load_report.progress(Console(stderr=True)) as on_progress:
+        done = job.maintain(
+            session(file), file, stream, on_progress=lambda done, todo: on_progress("maintenance", done, todo)
+        )
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return

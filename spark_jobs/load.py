@@ -104,17 +104,19 @@ def follow(
     every: float,
     stopped: StopRequest,
     on_progress: Callable[[Report], None],
+    upkeep: Upkeep,
 ) -> None:
     """Load until `stopped` is set: bronze as records come, silver if anything came.
 
     Silver is loaded every so many seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
-    `on_progress` receives of each load of silver that published something, and when tables stop; the others go on.
+    `on_progress` receives of each load of silver that published something, and when tables stop; the others go on. `upkeep` is
+    the process's, so it goes on where this is called again.
     """
     lake.stream(stream)
     problems: dict[str, str] = {}
     # Bronze and readers want cores too, and nobody waits for the end of a backlog.
     side_by_side = min(sizes.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
-    with continuous.following(spark, lake, stream) as check, Upkeep(spark, lake, stream) as upkeep:
+    with continuous.following(spark, lake, stream) as check:
 
         def goes_on() -> bool:
             check()
@@ -128,7 +130,7 @@ def follow(
                 on_progress(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
             problems = current.problems
             if current.load is not None:
-                upkeep.after_load()
+                upkeep.after_load(current.changes)
             # In between bronze is looked after: what it notes is what `silver_live` may show.
             ends = began + every
             while not stopped.wait(max(0.0, min(_LOOK, ends - monotonic()))) and monotonic() < ends:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
@@ -15,7 +15,7 @@ from spark_jobs.state.offsets import Progress
 from spark_jobs.state.published import Published
 
 #: What each step of a load counts.
-_COUNTED = {"bronze": "records", "silver": "tables"}
+_COUNTED = {"bronze": "records", "silver": "tables", "maintenance": "tables"}
 
 
 def show(console: Console, report: Report) -> None:
@@ -87,16 +87,18 @@ def show_positions(console: Console, state: Published, held: Progress) -> None:
 
 @contextmanager
 def progress(console: Console) -> Iterator[OnProgress]:
-    """Show how far a load is while it runs: as bars on a terminal, else as a line now and then."""
+    """Show how far a load, or maintenance, is while it runs: as bars on a terminal, else as a line now and then."""
     if not console.is_terminal:
         lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
         yield lambda step, done, todo: lines.say(f"{step}: {done:,} of {todo:,} {_COUNTED.get(step, '')}".rstrip())
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True) as bars:
-        known = {step: bars.add_task(step, total=None) for step in ("bronze", "silver")}
+        shown: dict[str, TaskID] = {}
 
         def on_progress(step: str, done: int, todo: int) -> None:
-            bars.update(known[step], completed=done, total=todo)
+            if step not in shown:
+                shown[step] = bars.add_task(step, total=None)
+            bars.update(shown[step], completed=done, total=todo)
 
         yield on_progress

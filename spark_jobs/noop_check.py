@@ -5,6 +5,7 @@ itself. Called before a Spark session is made, by the command and by submit.py.
 """
 
 import logging
+from itertools import islice
 from time import monotonic
 
 from headrace.configuration.lake import LakeFile
@@ -14,6 +15,9 @@ from spark_jobs.load import Report, Step
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.state import delta_log, log_files, offsets, publication
 from spark_jobs.state.log_files import LogFiles
+
+#: Publications, other streams' among them, behind which the stream's own is not looked for: Spark finds it by its row.
+_PUBLICATIONS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +81,6 @@ def _silver_is_current(files: LogFiles, lake: LakeFile, stream: str) -> bool:
 
 
 def _published(files: LogFiles, stream: str) -> delta_log.Note | None:
-    """Return the newest note of what is published of a stream."""
-    notes = delta_log.local_notes(files.path("state"), publication.NOTE, files)
+    """Return the newest note of what is published of a stream; None when there is none, or many were published since."""
+    notes = islice(delta_log.local_notes(files.path("state"), publication.NOTE, files), _PUBLICATIONS)
     return next((note for note in notes if note["stream"] == stream), None)

@@ -1,7 +1,8 @@
 """`headrace.loads`: a row for each step of a load that did something: ranges, rows, files, seconds, lag in time.
 
 Lag is the time from a change's commit at the source to the end of the step that brought it, for the newest change of each source.
-What is recorded here is never read by a load, and a row that cannot be written fails none. Called by load.py.
+What is recorded here is never read by a load, and a row that cannot be written fails none. Called by load.py, and by maintenance,
+which removes rows of long ago.
 """
 
 import json
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
+from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.errors import explained
@@ -30,8 +32,11 @@ _STRUCTURE = (
 )
 #: What Delta calls the files that a commit added: of a MERGE, of an append.
 _ADDED = ("numTargetFilesAdded", "numFiles")
-#: After this many rows the small files of the table are put together.
+#: After this many commits the small files of the table are put together, but not those that were put together before.
 _COMPACT_EVERY = 100
+_SMALL = ("spark.databricks.delta.optimize.minFileSize", str(256 * 1024))
+#: Days for which rows are kept.
+_KEPT = 31
 #: Ranges of offsets that a condition spells out one by one, by which Delta chooses files.
 _FEW_RANGES = 100
 
@@ -187,4 +192,19 @@ def _append(spark: SparkSession, lake: LakeFile, rows: list[Row]) -> None:
     # A lake made by an earlier release lacks what is recorded since.
     frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path(lake))
     if delta_log.version(spark, path(lake)) % _COMPACT_EVERY == _COMPACT_EVERY - 1:
-        spark.sql(f"OPTIMIZE delta.`{path(lake)}`")
+        session = spark.newSession()
+        session.conf.set(*_SMALL)
+        session.sql(f"OPTIMIZE {storage.table(path(lake))}")
+
+
+def prune(spark: SparkSession, lake: LakeFile, stream: str) -> None:
+    """Remove a stream's rows of more than a month ago, but for those that brought a source to where it is."""
+    old = datetime.now(UTC) - timedelta(days=_KEPT)
+    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    reached = rows.select("step", "finished_at", F.explode("sources").alias("one"))
+    newest = reached.groupBy("step", "one.source").agg(F.max_by(F.unix_micros("finished_at"), "one.upto").alias("at"))
+    kept = ", ".join(str(row["at"]) for row in newest.collect()) or "0"
+    long_ago = (
+        f"finished_at < timestamp_millis({int(old.timestamp() * 1000)}) AND unix_micros(finished_at) NOT IN ({kept})"
+    )
+    spark.sql(f"DELETE FROM {storage.table(path(lake))} WHERE stream = {storage.text(stream)} AND {long_ago}")  # noqa: S608 - quoted.

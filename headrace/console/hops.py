@@ -139,6 +139,8 @@ def bronze(status: SourceStatus, lake: LakeView, now: float) -> Hop:
         return Hop("bronze", "unknown", "no lake", "", "start the console with --lake to see it")
     reached = lake.reached.get(("bronze", status.source))
     lag = lake.lag("bronze", status.source, status.position, now)
+    if reached is not None and lag is None:
+        return Hop("bronze", "unknown", "not known", "", "what Kafka has of it is not known")
     if reached is None or lag is None:
         return Hop("bronze", "unknown", "not loaded", "", lake.problem or "no load has brought anything of it")
     state, word = ("ok", "loaded") if lag < _LAKE_WARN else ("warn", "behind")
@@ -152,14 +154,13 @@ def silver(status: SourceStatus, lake: LakeView, stream: str, lag: float | None)
     """Return the hop into silver, by what is published; `lag` is how old what readers lack may be, in seconds."""
     if not lake.configured:
         return Hop("silver", "unknown", "no lake", "", "start the console with --lake to see it")
-    own = [table for table in lake.tables if table.stream == stream and status.source in table.positions]
     figure = duration(lag) if lag is not None else ""
-    if stopped := [table.table for table in own if table.state == "stopped"]:
-        return Hop("silver", "warn", "stopped", figure, f"tables that stopped: {_listed(stopped)}")
+    if trouble := _trouble(status.source, lake, stream, copies=lag is not None):
+        return Hop("silver", "warn", trouble[0], figure, trouble[1])
     if lag is None:
+        if lake.reached.get(("silver", status.source)) is not None:
+            return Hop("silver", "unknown", "not known", "", "what Kafka has of it is not known")
         return Hop("silver", "unknown", "not loaded", "", lake.problem or "nothing of it is published")
-    if copying := [table.table for table in own if status.source in table.copying]:
-        return Hop("silver", "warn", "copying", figure, f"copies under way: {_listed(copying)}")
     if lag >= _LAKE_WARN:
         return Hop("silver", "warn", "behind", figure, f"what is published is {figure} behind")
     return Hop(
@@ -169,6 +170,21 @@ def silver(status: SourceStatus, lake: LakeView, stream: str, lag: float | None)
         figure,
         f"what readers lack is at most {figure} old" if lag else "readers see all that is committed",
     )
+
+
+def _trouble(source: str, lake: LakeView, stream: str, *, copies: bool) -> tuple[str, str] | None:
+    """Return a word and a sentence for what is wrong with tables of a source; `copies` that are under way count too."""
+    own = [table for table in lake.tables if table.stream == stream and source in table.positions]
+    if stopped := [table.table for table in own if table.state == "stopped"]:
+        return "stopped", f"tables that stopped: {_listed(stopped)}"
+    verdicts = {
+        table: one.verdict for (of, name, table), one in lake.verdicts.items() if (of, name) == (stream, source)
+    }
+    if differing := [table for table, verdict in verdicts.items() if verdict == "not equal"]:
+        return "differs", f"verification found a difference in {_listed(differing)}"
+    if copies and (copying := [table.table for table in own if source in table.copying]):
+        return "copying", f"copies under way: {_listed(copying)}"
+    return None
 
 
 def _level(lag: float | None) -> str:

@@ -6,13 +6,16 @@ keeps what was read last, with the reason.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
+from headrace.configuration.lake import Stream
 from headrace.console.lake_reader import LakeReader, NoTable, Row
 from headrace.errors import ReplicationError
+from headrace.table_state import table_state
 
 #: Seconds between two looks.
 EVERY = 10.0
@@ -26,8 +29,15 @@ _LOADS = """SELECT stream, step, load, started_at, finished_at, seconds, "rows",
 _REACHED = """SELECT stream, step, s['source'] AS source, max(s['upto']) AS upto, max(s['commit_time']) AS commit_time,
     max(finished_at) AS finished_at
     FROM (SELECT stream, step, finished_at, unnest(sources) AS s FROM loads) GROUP BY stream, step, s['source']"""
-_VERIFIED = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY stream, source, "table" ORDER BY verified_at DESC) AS n
-    FROM verified) WHERE n = 1"""
+#: The newest verdict of each table of a source; but a difference that was found stays until as much of the table was equal.
+_VERIFIED = """WITH newest AS (SELECT *, row_number() OVER (PARTITION BY stream, source, "table", verdict = 'not equal'
+        ORDER BY verified_at DESC) AS n FROM verified),
+    differing AS (SELECT * FROM newest d WHERE n = 1 AND verdict = 'not equal' AND NOT EXISTS (SELECT 1 FROM verified e
+        WHERE e.verdict = 'equal' AND e.stream = d.stream AND e.source = d.source AND e."table" = d."table"
+        AND e.verified_at > d.verified_at
+        AND e.ranges_compared * greatest(d.ranges, 1) >= d.ranges_compared * greatest(e.ranges, 1)))
+    SELECT * FROM differing UNION ALL SELECT * FROM newest o WHERE n = 1 AND verdict <> 'not equal'
+        AND NOT EXISTS (SELECT 1 FROM differing d WHERE d.stream = o.stream AND d.source = o.source AND d."table" = o."table")"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +133,14 @@ class LakeView:
     offsets: dict[str, dict[tuple[str, int], int]] | None = None
 
     def lag(self, step: str, source: str, committed: str | None, now: float) -> float | None:
-        """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known."""
+        """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known.
+
+        `committed` is what Kafka has, None when not known: it may be the end of a transaction whose last change a step has.
+        """
         reached = self.reached.get((step, source))
-        if reached is None:
+        if reached is None or committed is None:
             return None
-        if committed is not None and reached.upto >= committed:
+        if reached.upto.rpartition("/")[0] >= committed.rpartition("/")[0]:
             return 0.0
         since = reached.commit_time or reached.finished_at
         return max(0.0, now - since.timestamp())
@@ -139,7 +152,7 @@ class Lake:
     def __init__(
         self,
         root: str | None,
-        streams: Collection[str] = (),
+        streams: Mapping[str, Stream] = MappingProxyType({}),
         settings: Callable[[], Mapping[str, str]] = dict,
         *,
         every: float = EVERY,
@@ -175,7 +188,9 @@ class Lake:
                 if (held := _offsets(self._reader, stream)) is not None:
                     offsets[stream] = held
             try:
-                self._view = replace(_view(self._reader), offsets=offsets)
+                view = _view(self._reader)
+                verdicts = {key: one for key, one in view.verdicts.items() if self._has_source(*key[:2])}
+                self._view = replace(view, offsets=offsets, verdicts=verdicts)
             except NoTable as error:
                 self._view = LakeView(
                     problem=f"nothing is published yet: {error.message}",
@@ -186,6 +201,10 @@ class Lake:
             # Keys may be others by now.
             self._reader = None
             self._view = replace(self._view, problem=error.message, hint=error.hint)
+
+    def _has_source(self, stream: str, source: str) -> bool:
+        """Whether the lake's file has a source: of one that was taken out, nobody will verify anything again."""
+        return not self._streams or (stream in self._streams and source in self._streams[stream].sources)
 
     def _follow(self) -> None:
         while not self._stopped.is_set():
@@ -267,7 +286,9 @@ def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str])
         stream=row["stream"],
         table=row["table"],
         name=names.get((row["stream"], row["table"]), ""),
-        state=_state(row, copying, behind=positions != stream.positions),
+        state=table_state(
+            reason=row["reason"], copying=copying, version=row["version"], behind=positions != stream.positions
+        ),
         reason=row["reason"] or "",
         warnings=tuple(_map(row["warnings"]).values()),
         version=row["version"],
@@ -276,17 +297,6 @@ def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str])
         copying=copying,
         published_at=stream.finished_at,
     )
-
-
-def _state(row: Row, copying: dict[str, str], *, behind: bool) -> str:
-    """Return the state by the same rules as `headrace lake tables`."""
-    if row["reason"]:
-        return "stopped"
-    if copying:
-        return "copying"
-    if row["version"] is None:
-        return "not made"
-    return "behind" if behind else "published"
 
 
 def _map(found: Any) -> dict[str, str]:

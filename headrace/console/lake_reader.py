@@ -11,17 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from headrace import object_store
 from headrace.errors import NotConnected
+from headrace.lake_reader.storage import location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-#: What Spark calls S3, and what `deltalake` does.
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-_KNOWN = {"", "file", "s3", "gs", "abfss", "abfs", "az", "adl"}
 
 Row = dict[str, Any]
 #: What a commit carries of its own (spark_jobs/state/delta_log.py).
@@ -44,7 +41,7 @@ class LakeReader:
 
     def __init__(self, root: str, settings: Mapping[str, str] | None = None) -> None:
         """Take the lake's root, and [spark.settings] of its file."""
-        self._root = _location(root)
+        self._root = location(root)
         self._options = object_store.options(root, settings or {})
         self._read: dict[tuple[str, str], tuple[str, list[Row]]] = {}
         self._notes: dict[str, tuple[str, Note]] = {}
@@ -104,20 +101,6 @@ class LakeReader:
 
     def _is_missing(self, place: str) -> bool:
         return not urlsplit(place).scheme and not Path(place, "_delta_log").is_dir()
-
-
-def _location(root: str) -> str:
-    """Return the root as `deltalake` takes it; raise NotConnected for a file system that it does not know."""
-    parts = urlsplit(root)
-    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
-    if scheme not in _KNOWN:
-        raise NotConnected(
-            f"{root}: a lake on {parts.scheme}:// cannot be read without Spark",
-            hint="The console reads folders of this machine, S3, Google Cloud Storage and Azure.",
-        )
-    if scheme in {"", "file"}:
-        return unquote(parts.path)
-    return parts._replace(scheme=scheme).geturl().rstrip("/")
 
 
 def _mark(table: "DeltaTable") -> str:

@@ -15,10 +15,9 @@ from headrace.console.lake import LakeView
 from headrace.console.retention import RetentionView
 from headrace.console.rows import SourceRow
 from headrace.metrics.collector import build_info, text_of
+from headrace.table_state import TABLE_STATES
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: Every state of a table, so that one that is left is shown as 0.
-TABLE_STATES = ("published", "behind", "copying", "stopped", "not made")
 #: The names of all metrics, with what each means.
 HELP = {
     "headrace_console_bridge_up": "1 while the bridge answers the console, 0 while not.",

@@ -60,12 +60,24 @@ def of_table(table: TablePublished, files: Files) -> Step | None:
         return None
     lake = shlex.quote(files.lake)
     if table.state == "stopped":
-        return Step(
-            _sentence(table.reason), f"headrace lake rebuild {table.stream} {shlex.quote(table.table)} --config {lake}"
-        )
+        return Step(_sentence(table.reason), _past_stop(table, lake))
     if table.state in {"behind", "not made"}:
         return Step("The next load brings it up.", f"headrace lake load {table.stream} --config {lake}")
     return None
+
+
+def _past_stop(table: TablePublished, lake: str) -> str:
+    """Return the command to run next for a table that stopped: its reason names what is to be done, and what comes first."""
+    name = shlex.quote(table.table)
+    if "on_unsupported" not in table.reason:
+        if "edge snapshot" in table.reason and table.positions:
+            # Rebuilt from a copy that has to come first.
+            source = shlex.quote(min(table.positions))
+            return f"headrace ask {source} snapshot --replace {name} --config {lake}"
+        if "lake replay" in table.reason:
+            return f"headrace lake replay {table.stream} --config {lake}"
+    # What is to be changed is at the source, or in a file.
+    return f"headrace lake load {table.stream} --config {lake}"
 
 
 def _of_lake(row: SourceRow, lake: LakeView, file: str) -> list[Step]:

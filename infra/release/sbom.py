@@ -21,7 +21,7 @@ from headrace.errors import NeedsOperator
 from infra.local import jars
 
 #: What a user installs; `dev` is not shipped, `local` is for demos on one machine.
-EXTRAS = ("edge", "bridge", "spark", "airflow", "console")
+EXTRAS = ("edge", "bridge", "spark", "airflow", "console", "reader")
 _PINS = Path(__file__).resolve().parents[2] / "requirements.txt"
 _PIN = re.compile(r"^([\w.-]+)==(\S+)( ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 #: Of jars that no pin names: what their pins need.

@@ -20,6 +20,7 @@ SECTIONS = {
         "mariadb",
         "bridge",
         "lake",
+        "reader",
         "airflow",
         "verify",
         "deliveries",

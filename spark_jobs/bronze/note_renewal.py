@@ -14,8 +14,8 @@ from spark_jobs.bronze.sink import Sink, table_path
 from spark_jobs.errors import Conflict
 from spark_jobs.state import delta_log, offsets
 
-#: Age of a note at which it is written again: Delta keeps the log for 30 days at least (retention.py).
-_OLD = timedelta(days=10)
+#: Age of a note at which it is written again: Delta keeps bronze's log for three days at least (retention.py).
+_OLD = timedelta(days=1)
 
 
 def is_old(committed: datetime | None) -> bool:

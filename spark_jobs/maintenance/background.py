@@ -1,8 +1,9 @@
 """Maintenance of a stream that is loaded permanently: in a thread of its own, next to the loads. Called by load.py."""
 
 import logging
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import monotonic
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -13,22 +14,32 @@ from headrace.errors import ReplicationError
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.maintain import MaintainReport
 
-#: Tables are compacted after so many loads, and old files are removed as well after so many seconds.
+#: Tables that changed are compacted after so many loads.
 _COMPACT_EVERY = 100
-_VACUUM_EVERY = 24 * 60 * 60.0
+#: Every table is maintained as a whole so often, by what the lake has recorded of it: restarts do not begin anew.
+_MAINTAIN_EVERY = timedelta(days=1)
 
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Compacts now and then, and removes old files once a day; what fails is logged and done the next time."""
+    """Compacts now and then, and maintains each table once a day; what fails is logged and done the next time.
 
-    def __init__(self, spark: SparkSession, lake: LakeFile, stream: str) -> None:
-        self._spark, self._lake, self._stream = spark, lake, stream
+    One for a process, whatever becomes of its loads.
+    """
+
+    def __init__(
+        self, spark: SparkSession, lake: LakeFile, stream: str, *, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Take what returns whether the process is to end: maintenance ends behind the tables that it is at then."""
+        self._spark, self._lake, self._stream, self._stopped = spark, lake, stream, stopped
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
-        self._running: Future[MaintainReport] | None = None
-        self._loads = 0
-        self._vacuumed = monotonic()
+        self._running: Future[MaintainReport | None] | None = None
+        #: Loads until the next look. The first one looks: a process may not live for many.
+        self._loads_left = 1
+        self._compacts = False
+        #: Tables that changed since they were compacted.
+        self._changed: set[str] = set()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -41,17 +52,23 @@ class Upkeep:
         self._pool.shutdown()
         self._report()
 
-    def after_load(self) -> None:
-        """Start what is due, unless something is running."""
-        self._loads += 1
-        if self._loads < _COMPACT_EVERY or (self._running is not None and not self._running.done()):
+    def after_load(self, tables: Iterable[str]) -> None:
+        """Start what is due after a load that changed some tables, unless something is running."""
+        self._changed |= set(tables)
+        self._loads_left -= 1
+        if self._loads_left > 0 or (self._running is not None and not self._running.done()):
             return
         self._report()
-        self._loads = 0
-        job = maintain.compact
-        if monotonic() >= self._vacuumed + _VACUUM_EVERY:
-            self._vacuumed, job = monotonic(), maintain.maintain
-        self._running = self._pool.submit(job, self._spark, self._lake, self._stream)
+        names, self._changed = (self._changed, set()) if self._compacts else (set(), self._changed)
+        self._loads_left, self._compacts = _COMPACT_EVERY, True
+        self._running = self._pool.submit(self._keep, names)
+
+    def _keep(self, names: set[str]) -> MaintainReport | None:
+        if maintain.is_due(self._spark, self._lake, self._stream, _MAINTAIN_EVERY):
+            return maintain.maintain(
+                self._spark, self._lake, self._stream, older_than=_MAINTAIN_EVERY, stopped=self._stopped
+            )
+        return maintain.compact(self._spark, self._lake, self._stream, names) if names else None
 
     def _report(self) -> None:
         if self._running is None or not self._running.done():
@@ -61,5 +78,8 @@ class Upkeep:
         except ReplicationError as error:
             _log.warning("maintenance of %s failed and will be done again: %s", self._stream, error.message)
         else:
-            _log.info("maintenance of %s: %d tables compacted, %.1f s", self._stream, len(done.compacted), done.seconds)
+            if done is not None:
+                _log.info(
+                    "maintenance of %s: %d tables compacted, %.1f s", self._stream, len(done.compacted), done.seconds
+                )
         self._running = None

@@ -8,6 +8,7 @@ Called by `headrace lake maintain`, by its DAG, and now and then by a load that 
 """
 
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -21,15 +22,23 @@ from spark_jobs import scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
+from spark_jobs.maintenance import maintained, own_tables
 from spark_jobs.silver import clustering, scd2, table_task
-from spark_jobs.state import delta_log, publication, published, retention, schema_texts
+from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
 #: Files smaller than this are put together, into files of this size.
 _TARGET = 128 * 1024 * 1024
 _OPTIMIZE = ("spark.databricks.delta.optimize.minFileSize", "spark.databricks.delta.optimize.maxFileSize")
+#: Tables of silver that are compacted, published and vacuumed together: what is killed in between is done again.
+_SLICE = 20
+#: What is recorded as maintained next to tables of silver, by names that none of them can have.
+_BRONZE, _OWN = "bronze", "lake"
 #: Into how many tasks the listing of a table's files goes: ten thousand by default, however few the files are.
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+#: Receives how many tables are done, and how many there are.
+OnProgress = Callable[[int, int], None]
 
 _log = logging.getLogger(__name__)
 
@@ -46,28 +55,87 @@ class MaintainReport:
     seconds: float = 0.0
 
 
-def maintain(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
-    """Compact bronze, silver and history of a stream, publish that, and remove files that nobody can ask for any more."""
-    began = monotonic()
+def maintain(
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    *,
+    older_than: timedelta = timedelta(0),
+    on_progress: OnProgress | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> MaintainReport:
+    """Compact bronze, silver and history of a stream, publish that, and remove files that nobody can ask for any more.
+
+    It is done a few tables at a time, those first that were maintained the longest ago, and each time is recorded: when it is
+    killed, or `stopped` between two, the next one goes on behind them. Tables that were maintained less than `older_than` ago are
+    left out.
+    """
+    began, started = monotonic(), datetime.now(UTC)
+    done = MaintainReport(stream=stream)
     with explained(f"maintain {stream}"):
-        done = compact(spark, lake, stream)
-        session = spark.newSession()
-        retention.for_vacuum(session)
-        session.conf.set(_LISTING, "8")
-        needed: dict[str, int | None] = {
-            bronze.table_path(lake, stream): None,
-            published.path(lake): None,
-            schema_texts.path(lake): None,
-        }
-        for name, known in published.latest(session, lake, stream).tables.items():
-            needed |= {table_task.path(lake, stream, name): known.version, scd2.path(lake, stream, name): known.history}
-        left = [
-            path.removeprefix(f"{lake.root}/")
-            for path, version in needed.items()
-            if not _vacuum(session, lake, path, version)
-        ]
-        _sweep(session, lake)
-    return replace(done, skipped=sorted({*done.skipped, *left}), seconds=monotonic() - began)
+        session = _session(spark)
+        slices = _slices(session, lake, stream, started - older_than)
+        maintained_now, todo = 0, sum(map(len, slices))
+        for names in slices:
+            if stopped():
+                break
+            if names == [_OWN]:
+                own_tables.maintain(session, lake, stream)
+            else:
+                _compact(session, lake, stream, names, done)
+                _vacuum_all(session, lake, stream, names, done)
+            maintained.record(session, lake, stream, names)
+            maintained_now += len(names)
+            if on_progress:
+                on_progress(maintained_now, todo)
+        else:
+            if not older_than:
+                maintained.forget(session, lake, stream, started)
+            _sweep(session, lake)
+    return replace(done, skipped=sorted(set(done.skipped)), seconds=monotonic() - began)
+
+
+def is_due(spark: SparkSession, lake: LakeFile, stream: str, older_than: timedelta) -> bool:
+    """Whether a table of a stream was maintained longer ago than that, or never."""
+    return bool(_slices(spark, lake, stream, datetime.now(UTC) - older_than))
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    for setting in _OPTIMIZE:
+        session.conf.set(setting, str(_TARGET))
+    retention.for_vacuum(session)
+    session.conf.set(_LISTING, "8")
+    return session
+
+
+def _slices(spark: SparkSession, lake: LakeFile, stream: str, before: datetime) -> list[list[str]]:
+    """Return what was maintained last before a time, the longest ago first, a few tables of silver together."""
+    last = maintained.times(spark, lake, stream)
+    never = datetime.fromtimestamp(0, UTC)
+    due = [
+        name
+        for name in (_BRONZE, _OWN, *published.latest(spark, lake, stream).tables)
+        if last.get(name, never) <= before
+    ]
+    due.sort(key=lambda name: (last.get(name, never), name))
+    tables = [name for name in due if name not in {_BRONZE, _OWN}]
+    slices = [tables[first : first + _SLICE] for first in range(0, len(tables), _SLICE)]
+    slices += [[name] for name in due if name in {_BRONZE, _OWN}]
+    return sorted(slices, key=lambda names: last.get(names[0], never))
+
+
+def _vacuum_all(session: SparkSession, lake: LakeFile, stream: str, names: list[str], done: MaintainReport) -> None:
+    tables, needed = published.latest(session, lake, stream).tables, dict[str, int | None]()
+    for name in names:
+        if name == _BRONZE:
+            needed[bronze.table_path(lake, stream)] = None
+        elif name in tables:
+            needed[table_task.path(lake, stream, name)] = tables[name].version
+            needed[scd2.path(lake, stream, name)] = tables[name].history
+    for path, version in needed.items():
+        if not _vacuum(session, lake, path, version):
+            done.skipped.append(path.removeprefix(f"{lake.root}/"))
 
 
 def _vacuum(session: SparkSession, lake: LakeFile, path: str, version: int | None) -> bool:
@@ -84,22 +152,25 @@ def _vacuum(session: SparkSession, lake: LakeFile, path: str, version: int | Non
     return True
 
 
-def compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
-    """Put small files together, and publish the versions that this made; removes nothing. Loads may run meanwhile."""
+def compact(spark: SparkSession, lake: LakeFile, stream: str, names: Iterable[str]) -> MaintainReport:
+    """Put small files of bronze and of some tables together, and publish the versions that this made; removes nothing.
+
+    Loads may run meanwhile.
+    """
+    began, done = monotonic(), MaintainReport(stream=stream)
     with explained(f"compact {stream}"):
-        return _compact(spark, lake, stream)
+        _compact(_session(spark), lake, stream, [_BRONZE, *sorted(names)], done)
+    return replace(done, seconds=monotonic() - began)
 
 
-def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport:
-    began, started = monotonic(), datetime.now(UTC)
-    session = spark.newSession()
-    for setting in _OPTIMIZE:
-        session.conf.set(setting, str(_TARGET))
+def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str], done: MaintainReport) -> None:
+    started = datetime.now(UTC)
     before = published.latest(session, lake, stream)
     base: dict[str, Table] = {}
     tables: dict[str, Table] = {}
-    done = MaintainReport(stream=stream)
-    for name in before.tables:
+    for name in names:
+        if name not in before.tables:
+            continue
         # Loads may have published since the last table.
         base[name] = known = published.latest(session, lake, stream).tables[name]
         tables[name] = replace(
@@ -108,15 +179,14 @@ def _compact(spark: SparkSession, lake: LakeFile, stream: str) -> MaintainReport
             history=_table(session, lake, known, scd2.path(lake, stream, name), known.history, done),
         )
     raw = bronze.table_path(lake, stream)
-    if delta_log.is_table(session, raw):
-        retention.ensure(session, lake, raw)
+    if _BRONZE in names and delta_log.is_table(session, raw):
+        retention.ensure(session, raw, retention.of_bronze(lake))
         note_renewal.renew(session, lake, stream)
-        if found := _optimize(session, raw):
-            done.compacted[raw.removeprefix(f"{lake.root}/")] = found
+        if files := _optimize(session, raw):
+            done.compacted[raw.removeprefix(f"{lake.root}/")] = files
     if tables != base:
         after = replace(before, started_at=started, tables=tables)
         publication.append(session, lake, after, before=replace(before, tables=base), maintenance=True)
-    return replace(done, seconds=monotonic() - began)
 
 
 def _table(

@@ -29,6 +29,9 @@ _UNSAFE = frozenset(
     for package in ("io.delta.storage", "org.apache.spark.sql.delta.storage")
     for name in ("GCSLogStore", "HDFSLogStore", "LocalLogStore", "AzureLogStore")
 )
+#: Delta looks for new commits by a listing, which begins behind those that it knows: without it at the first one, however many
+#: there are (L41). It knows this of Hadoop's `s3a` alone.
+_FAST_LISTING = {"spark.hadoop.delta.enableFastS3AListFrom": "true"}
 #: Settings by which a user brings jars of his own.
 _OWN_JARS = frozenset({"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"})
 _CHOICE = (
@@ -38,11 +41,11 @@ _CHOICE = (
 
 
 def settings(root: str, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting of our log store, where the root is on S3, its jar was made, and no other one is named."""
-    name = _setting(root)
-    if urlsplit(root).scheme not in _S3 or _chosen(root, given) or not _log_store(folder):
+    """Return the settings of log stores for a root on S3: ours, where its jar was made and no other one is named."""
+    if urlsplit(root).scheme not in _S3:
         return {}
-    return {name: CONDITIONAL}
+    ours = {} if _chosen(root, given) or not _log_store(folder) else {_setting(root): CONDITIONAL}
+    return ours if urlsplit(root).scheme != "s3a" else ours | _FAST_LISTING
 
 
 def check(root: str, effective: Mapping[str, str]) -> None:
@@ -75,8 +78,8 @@ def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -
             raise
         raise NeedsOperator(
             f"{root}: its server refuses to let these keys write and remove objects under it (403)",
-            hint="Give the keys of loads, maintenance, replays and verification the right to put and delete objects there; "
-            "'lake sql', 'lake tables' and 'lake positions' need to read and list only.",
+            hint="Give the keys of loads, maintenance and replays the right to put and delete objects there; "
+            "'lake sql', 'lake tables', 'lake positions' and 'verify' need to read and list only.",
         ) from error
     if not excludes:
         raise ConfigurationError(

@@ -12,11 +12,12 @@ from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
 from headrace.schema import TableSchema
+from headrace.table_state import table_state
 from spark_jobs import storage
 from spark_jobs.errors import explained
 from spark_jobs.silver import copies, table_task, target_schema
 from spark_jobs.state import names, published
-from spark_jobs.state.published import Published, Table
+from spark_jobs.state.published import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,12 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                         stream=state.stream,
                         table=one.table,
                         name=f"silver.{table_names[state.stream, one.table]}",
-                        state=_state(state, one),
+                        state=table_state(
+                            reason=one.problem,
+                            copying=one.copying,
+                            version=one.version,
+                            behind=one.positions != state.positions,
+                        ),
                         reason=one.problem or (copies.reason(one.copying) if one.copying else None),
                         keyed=one.keyed,
                         columns=_columns(one),
@@ -78,16 +84,6 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
 def _columns(one: Table) -> dict[str, str]:
     schemas = [TableSchema.parse(text) for text in one.schemas.values()]
     return target_schema.renamed(column.name for schema in schemas for column in schema.columns)
-
-
-def _state(state: Published, one: Table) -> str:
-    if one.problem is not None:
-        return "stopped"
-    if one.copying:
-        return "copying"
-    if one.version is None:
-        return "not made"
-    return "published" if one.positions == state.positions else "behind"
 
 
 def _rows(spark: SparkSession, path: str, version: int | None) -> int | None:

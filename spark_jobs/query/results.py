@@ -1,8 +1,10 @@
 """The rows of an answer as a table, JSON lines, CSV or Parquet, written as they come: no answer has to fit into memory.
 
-Values are Spark's own text, never converted: decimals and bigints keep every digit, times their microseconds.
+Values are Spark's own text, never converted: decimals and bigints keep every digit, times their microseconds. Only what a
+terminal would take for a command is shown by its code.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -29,6 +31,8 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
 }
+#: What terminals take for commands, in the ranges C0, DEL and C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: Rows of a printed table; a longer answer is several, since the widths of columns follow the rows.
 _ROWS = 1000
 #: Columns where there is no terminal: nothing is cut in a file.
@@ -52,8 +56,9 @@ def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None)
             placed = placed.select(*(_text(placed, c).alias(c) for c in placed.columns))
         rows: Iterable[Cells] = placed.toLocalIterator() if most is None else placed.limit(most).collect()
         if form == "csv":
-            to.write(csv_line(names))
-            to.writelines(csv_line(row) for row in rows)
+            shown = printable if to.isatty() else str
+            to.write(shown(csv_line(names)))
+            to.writelines(shown(csv_line(row)) for row in rows)
         elif form == "json":
             to.writelines(f"{row[0]}\n" for row in rows)
         else:
@@ -91,6 +96,11 @@ def distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
+def printable(text: str) -> str:
+    """Return a text for a terminal: control characters, but for line breaks and tabs, by their codes."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 def csv_line(cells: Cells) -> str:
     """Return a line of CSV as PostgreSQL writes it: NULL is nothing at all, an empty text is `""`."""
     return ",".join(map(_csv_cell, cells)) + "\n"
@@ -113,9 +123,9 @@ def _print(names: Sequence[str], rows: Iterator[Cells], to: TextIO) -> None:
     console = Console(file=to, highlight=False, markup=False, width=None if to.isatty() else _WIDTH)
     some = list(islice(rows, _ROWS))
     while True:
-        table = Table(*names)
+        table = Table(*map(printable, names))
         for row in some:
-            table.add_row(*("NULL" if cell is None else cell for cell in row))
+            table.add_row(*("NULL" if cell is None else printable(cell) for cell in row))
         console.print(table)
         if len(some) < _ROWS or not (some := list(islice(rows, _ROWS))):
             return

@@ -25,18 +25,33 @@ _IGNORED = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 #: VACUUM's own commits change nothing, and would make the published version one that is not the newest.
 _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
-#: Days for which Delta keeps a log by default.
-_LOG_DAYS = 30
+#: Days for which the logs of the lake's own tables are kept: of them the newest version is read alone.
+_OWN_DAYS = 2
 
 
 def properties(lake: LakeFile) -> dict[str, str]:
-    """Return the properties of the lake's tables.
+    """Return the properties of tables of silver and of history.
 
     A day more than VACUUM keeps files: what Delta no longer names, VACUUM would remove too early. A state that was published
-    `keep_days` ago may name a version that was half as old by then (see `renew`): its commit has to be in the log.
+    `keep_days` ago may name a version that was half as old by then (see `renew`): its commit has to be in the log. No longer
+    than that: on a file system each look at a table lists its whole log.
     """
     keep = lake.lake.keep_days
-    return {FILES: f"interval {keep + 1} days", LOG: f"interval {max(_LOG_DAYS, 2 * keep)} days"}
+    return _with_log(lake, keep + (keep + 1) // 2 + 2)
+
+
+def of_bronze(lake: LakeFile) -> dict[str, str]:
+    """Return the properties of tables of bronze: what came since a table stopped is read by the log, longer ago by the rows."""
+    return _with_log(lake, lake.lake.keep_days + 2)
+
+
+def of_own(lake: LakeFile) -> dict[str, str]:
+    """Return the properties of the lake's own tables."""
+    return _with_log(lake, _OWN_DAYS)
+
+
+def _with_log(lake: LakeFile, days: int) -> dict[str, str]:
+    return {FILES: f"interval {lake.lake.keep_days + 1} days", LOG: f"interval {days} days"}
 
 
 def settings(lake: LakeFile) -> dict[str, str]:
@@ -51,9 +66,8 @@ def for_vacuum(session: SparkSession) -> None:
         session.conf.set(name, value)
 
 
-def ensure(session: SparkSession, lake: LakeFile, path: str) -> bool:
-    """Give a table the properties; return whether it had others."""
-    wanted = properties(lake)
+def ensure(session: SparkSession, path: str, wanted: dict[str, str]) -> bool:
+    """Give a table properties; return whether it had others."""
     found = DeltaTable.forPath(session, path).detail().select("properties").first()
     if found and all(found["properties"].get(name) == value for name, value in wanted.items()):
         return False
@@ -69,7 +83,7 @@ def renew(session: SparkSession, lake: LakeFile, path: str, version: int) -> Non
     """
     made = delta_log.committed(session, path, version)
     old = made is None or datetime.now(UTC) - made > timedelta(days=lake.lake.keep_days + 1) / 2
-    if not ensure(session, lake, path) and old:
+    if not ensure(session, path, properties(lake)) and old:
         _set(session, path, properties(lake))
 
 

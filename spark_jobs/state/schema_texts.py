@@ -1,5 +1,6 @@
 """The schema records of published tables, each kept once: `<root>/schemas` has a row for each text, by the text's own digest.
 
+A text is what a record holds of the table alone: edges write a schema again in each session, with another position and time.
 What is published names schemas by digest, so publishing costs nothing for schemas that did not change. A text that was written
 and never published, or twice, does no harm. Called by publication.py.
 """
@@ -8,6 +9,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -15,7 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.schema import TableSchema
 from spark_jobs.errors import is_conflict
 from spark_jobs.state import delta_log
 
@@ -70,7 +73,7 @@ def path(lake: LakeFile) -> str:
 
 def digests(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the digest of each source's schema record."""
-    return dict(texts.digests) if isinstance(texts, SchemaTexts) else {s: _digest(t) for s, t in texts.items()}
+    return dict(texts.digests) if isinstance(texts, SchemaTexts) else {s: _kept(t)[0] for s, t in texts.items()}
 
 
 def fetch_together(tables: Iterable[Mapping[str, str]]) -> None:
@@ -101,7 +104,7 @@ def keep(spark: SparkSession, place: str, texts: Iterable[str]) -> None:
     """Append the texts that are not known to be there."""
     if not delta_log.is_table(spark, place):
         _known[place].clear()
-    new = {digest: text for text in texts if (digest := _digest(text)) not in _known[place]}
+    new = {digest: text for digest, text in map(_kept, texts) if digest not in _known[place]}
     if not new:
         return
     # From text, so that no Python process is started for a few rows.
@@ -120,5 +123,16 @@ def keep(spark: SparkSession, place: str, texts: Iterable[str]) -> None:
     _known[place].update(new)
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+@lru_cache(maxsize=10_000)
+def _kept(record: str) -> tuple[str, str]:
+    """Return what is kept of a schema record, with its digest."""
+    try:
+        schema = TableSchema.parse(record)
+    except CorruptInput:
+        # Whoever reads it reports what is wrong with it.
+        text = record
+    else:
+        kept = {"source": {"schema": schema.schema, "table": schema.table}, "tableChanges": [schema.change()]}
+        kept |= {"rewritten": schema.rewritten} if schema.rewritten is not None else {}
+        text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), text

@@ -106,7 +106,7 @@ def verify(
         shown.show("connecting to the sources")
         failed = _connect_all(reached, [name for _, name in sources])
         shown.show("starting Spark")
-        spark = session(lake, name="headrace verify")
+        spark = session(lake, name="headrace verify", writes=False)
         for stream_name, name in sources:
             if name in failed:
                 continue

@@ -1,5 +1,6 @@
 """Silver far behind bronze, and a source whose transaction stays open while others go on (L6)."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -8,7 +9,8 @@ import pytest
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain
-from spark_jobs.query import engine
+from spark_jobs.query import as_of, engine
+from spark_jobs.silver import batch_profile
 from spark_jobs.state import published
 from tests.lake_age import age
 
@@ -107,3 +109,37 @@ def test_l6_an_unfinished_transaction_holds_up_its_source_alone(spark, logged_la
     jakarta.commit(jakarta.insert("public.log", entry="d", late="x"))
     lake.load()
     assert [row for row in lake.rows("entry", "late", table="public.log") if row[2]] == [(J, "d", "x")]
+
+
+def test_l50_a_moment_in_the_past_is_looked_for_behind_what_was_published_by_then(spark, logged_lake, monkeypatch):
+    """L50: each '--as-of' read all of bronze to find the first transaction after the moment."""
+    # given what was published, and what came to its sources an hour later
+    lake = logged_lake()
+    now = datetime.now(UTC)
+    for feed in lake.feeds:
+        entry(feed, "early", feed.schema(LOG, (), "public.log"), at=_ms(now - timedelta(hours=1)))
+    lake.load()
+    moment = datetime.now(UTC)
+    for feed in lake.feeds:
+        entry(feed, "late", at=_ms(moment + timedelta(hours=1)))
+    lake.load()
+    lows = []
+
+    def within(low, high=None, really=batch_profile.within):
+        lows.append(dict(low))
+        return really(low, high)
+
+    monkeypatch.setattr(batch_profile, "within", within)
+    # then nothing before that is read
+    cut = as_of.high_watermarks(spark, lake.file, "bank", moment)
+    assert lows == [cut]
+    assert sorted(cut) == [J, L]
+    # and where a source's clock was ahead of it, all is read
+    earlier = as_of.high_watermarks(spark, lake.file, "bank", now - timedelta(hours=2))
+    assert (lows[1:], earlier) == ([], {})
+    later = as_of.high_watermarks(spark, lake.file, "bank", moment + timedelta(hours=2))
+    assert all(later[source] > cut[source] for source in (J, L))
+
+
+def _ms(when):
+    return int(when.timestamp() * 1000)

@@ -2,7 +2,7 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -94,6 +94,53 @@ def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, ba
     assert [row["name"] for row in names] == ["a"]
     load(spark, lake)
     assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
+
+
+def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_longest_ago(spark, bank, monkeypatch):
+    """L42: it published and vacuumed behind all tables, so where it was killed each day nothing was ever vacuumed."""
+    # given maintenance of one table at a time, killed behind the first
+    _, lake = bank
+    keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
+    monkeypatch.setattr(maintain, "_SLICE", 1)
+    vacuumed, progress = [], []
+
+    def vacuum(session, file, path, version, really=maintain._vacuum):
+        vacuumed.append(Path(path).name)
+        return really(session, file, path, version)
+
+    monkeypatch.setattr(maintain, "_vacuum", vacuum)
+
+    def killed(done, todo):
+        progress.append((done, todo))
+        if progress[-1] == (1, 4):
+            raise KeyboardInterrupt
+
+    first = maintain.maintained.times(spark, lake, "bank")
+    assert first == {}
+    assert maintain.is_due(spark, lake, "bank", timedelta(days=1))
+    with pytest.raises(KeyboardInterrupt):
+        maintain.maintain(spark, keeping, "bank", on_progress=killed)
+    # then what it did is published, vacuumed and recorded
+    (done,) = maintain.maintained.times(spark, lake, "bank")
+    places = {
+        "bronze": bronze.table_path(lake, "bank"),
+        "public.accounts": table_task.path(lake, "bank", "public.accounts"),
+    }
+    assert done in places
+    assert files(places[done]) == 1
+    assert (set(vacuumed) & {"bank", "public.accounts"}, "public.log" in vacuumed) == ({Path(places[done]).name}, False)
+    # and the next one goes on behind it
+    vacuumed.clear()
+    monkeypatch.setattr(maintain, "_vacuum", vacuum)
+    report = maintain.maintain(spark, keeping, "bank", older_than=timedelta(days=1), on_progress=killed)
+    assert progress[-1] == (3, 3)
+    assert Path(places[done]).name not in vacuumed
+    assert "silver/bank/public.log" in report.compacted
+    assert not maintain.is_due(spark, lake, "bank", timedelta(days=1))
+    # and a process that is to end ends it behind a table
+    stopped = maintain.maintain(spark, keeping, "bank", stopped=lambda: True)
+    assert stopped.compacted == {}
+    assert ids(spark, lake) == [0, 1, 2]
 
 
 # P12

@@ -49,7 +49,7 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     # and maintenance can name the table that has a backtick
     special = next(name for name in TABLES if "`" in name)
     longer = replace(lake, lake=replace(lake.lake, keep_days=9))
-    assert retention.ensure(spark, longer, table_task.path(lake, "bank", special))
+    assert retention.ensure(spark, table_task.path(lake, "bank", special), retention.properties(longer))
 
 
 def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):

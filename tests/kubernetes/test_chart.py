@@ -166,7 +166,11 @@ def test_a_change_of_the_file_alone_starts_pods_again():
         return found["spec"]["template"]
 
     before = annotations(values.edge())
-    assert before == annotations(values.edge() | {"monitoring": {"serviceMonitor": {"enabled": True}}})
+    watched = {"monitoring": {"serviceMonitor": {"enabled": True}}}
+    assert before == annotations(values.edge() | watched | {"networkPolicy": {"enabled": False}})
+    # V13: policies that let nobody read metrics go with no monitor
+    with pytest.raises(HelmError, match="metricsFrom"):
+        render(values.edge() | watched)
     assert before != annotations(values.edge(configuration=values.EDGE + "[spool]\nmegabytes = 1\n"))
 
 

@@ -90,7 +90,7 @@ def test_every_alert_of_the_lake_fires_by_its_cause_and_resolves(tmp_path):
     )
     prometheus.start()
     try:
-        first = ALERTS - {"HeadraceLakeUnreadable"}
+        first = ALERTS - {"HeadraceLakeUnreadable", "HeadraceConsoleAbsent"}
         eventually(
             lambda: prometheus.firing() >= first, 60, saying="a lake that is behind, stopped and differs is seen"
         )
@@ -105,6 +105,9 @@ def test_every_alert_of_the_lake_fires_by_its_cause_and_resolves(tmp_path):
         eventually(lambda: "HeadraceLakeUnreadable" in prometheus.firing(), 60, saying="a lake that is gone is seen")
         (tmp_path / "gone").rename(lake)
         eventually(lambda: not prometheus.firing() & ALERTS, 60, saying="it resolves")
+        # V11: when nobody shows it any more
+        endpoint.stop()
+        eventually(lambda: "HeadraceConsoleAbsent" in prometheus.firing(), 60, saying="an absent console is seen")
     finally:
         print("firing:", sorted(prometheus.firing()))
         prometheus.stop()

@@ -30,6 +30,7 @@ MAY_IMPORT = {
         "headrace.retention",
         "headrace.schema",
         "headrace.schemas.avro_json",
+        "headrace.table_state",
         "headrace.waiting",
         "headrace.verify",
     },

@@ -4,6 +4,7 @@ import asyncio
 import re
 import shlex
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -216,7 +217,19 @@ def test_every_command_that_is_shown_exists(tmp_path):
         served.hear(Answer(part="bridge", running=True, sources=[SourceStatus(**changed)]))
         (row,) = rows.rows(served.bridges.view(), view, {"jakarta/bank": "bank"})
         commands |= {step.command for step in next_steps.of_source(row, view, files)}
-    assert len(commands) >= 8
+    # Q4: by the reason of a stop, which names what comes first
+    stopped = next(table for table in view.tables if table.state == "stopped")
+    for reason, command in (
+        ("its key changed Copy the table again ('headrace edge snapshot t --replace'), then 'headrace lake rebuild …'",
+         "ask jakarta/bank snapshot --replace public.stopped"),
+        ("made by somebody else 'headrace lake replay STREAM' builds them from bronze", "lake replay bank"),
+        ("public.stopped has no key Give the table a primary key", "lake load bank"),
+        ("no such value Set on_unsupported = \"null\", then 'headrace edge snapshot --replace'", "lake load bank"),
+    ):  # fmt: skip
+        step = next_steps.of_table(replace(stopped, reason=reason), files)
+        assert command in step.command
+        commands.add(step.command)
+    assert len(commands) >= 9
     for line in commands:
         words = shlex.split(line)[1:]
         command = root

@@ -1,7 +1,9 @@
-"""Maintenance next to loads that never end: when it is due, one at a time, and what fails ends no load (L15)."""
+"""Maintenance next to loads that never end: when it is due, one at a time, and what fails ends no load (L15, L43)."""
 
 import logging
 from threading import Event
+
+import pytest
 
 from headrace.errors import Retryable
 from spark_jobs.maintenance import background, maintain
@@ -9,33 +11,70 @@ from spark_jobs.maintenance.maintain import MaintainReport
 from tests.waiting import eventually
 
 
-def test_l15_loads_do_not_wait_for_maintenance_nor_end_with_it(monkeypatch, caplog):
+@pytest.fixture
+def due(monkeypatch):
+    """Return what the lake has recorded: whether a table is due, asked before each maintenance."""
+    found = [False]
+    monkeypatch.setattr(maintain, "is_due", lambda *_: found[0])
+    monkeypatch.setattr(background, "_COMPACT_EVERY", 3)
+    return found
+
+
+def ended(upkeep):
+    eventually(lambda: upkeep._running is not None and upkeep._running.done(), 60)
+
+
+def test_l15_loads_do_not_wait_for_maintenance_nor_end_with_it(due, monkeypatch, caplog):
     # given maintenance that takes long, and then fails
     began, may_end, calls = Event(), Event(), []
 
-    def compact(*_):
-        calls.append("compact")
+    def compact(spark, lake, stream, names):
+        calls.append(("compact", sorted(names)))
         began.set()
         assert may_end.wait(60)
         raise Retryable("another writer")
 
     monkeypatch.setattr(maintain, "compact", compact)
-    monkeypatch.setattr(maintain, "maintain", lambda *_: calls.append("maintain") or MaintainReport(stream="bank"))
-    monkeypatch.setattr(background, "_COMPACT_EVERY", 3)
+    monkeypatch.setattr(
+        maintain, "maintain", lambda *_, **how: calls.append("maintain") or MaintainReport(stream="bank")
+    )
     with background.Upkeep(None, None, "bank") as beside:
-        # when loads go on
-        for _ in range(10):
-            beside.after_load()
+        # when loads go on, the first of which looks whether anything is due
+        beside.after_load(["public.first"])
+        ended(beside)
+        for number in range(10):
+            beside.after_load([f"public.t{number}"])
         # then it began once, and they did not wait
         assert began.wait(60)
-        assert calls == ["compact"]
-        # when it has failed, the next one is due, and a day has passed
+        # and only what changed is compacted
+        assert calls == [("compact", ["public.first", "public.t0", "public.t1", "public.t2"])]
+        # when it has failed, and a table is due
         may_end.set()
-        eventually(beside._running.done, 60)
-        monkeypatch.setattr(background, "_VACUUM_EVERY", 0.0)
-        beside.after_load()
+        ended(beside)
+        due[0] = True
+        beside.after_load([])
     # then old files are removed too, and the failure is in the log
-    assert calls == ["compact", "maintain"]
+    assert calls[1:] == ["maintain"]
     assert ("spark_jobs.maintenance.background", logging.WARNING, "another writer") in [
         (record.name, record.levelno, record.getMessage().rpartition(": ")[2]) for record in caplog.records
     ]
+
+
+def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, monkeypatch):
+    """L43: each restart, and each failed load, began a new day, so old files were never removed."""
+    given = []
+    monkeypatch.setattr(maintain, "maintain", lambda *_, **how: given.append(how) or MaintainReport(stream="bank"))
+    monkeypatch.setattr(maintain, "compact", lambda *_: pytest.fail("nothing was to be compacted yet"))
+    stop = Event()
+    with background.Upkeep(None, None, "bank") as beside:
+        beside.after_load(["public.t"])
+    assert given == []
+    # when a process begins once a table is due
+    due[0] = True
+    with background.Upkeep(None, None, "bank", stopped=stop.is_set) as beside:
+        beside.after_load(["public.t"])
+    # then it is maintained at once, and the process's end would end it
+    assert [how["older_than"] for how in given] == [background._MAINTAIN_EVERY]
+    assert not given[0]["stopped"]()
+    stop.set()
+    assert given[0]["stopped"]()

@@ -1,0 +1,86 @@
+"""Files under a lake's root: a folder of this machine, or an object store that `deltalake` knows.
+
+`s3://` (and `s3a://`), `gs://`, `abfss://` and `az://` are read with the credentials of this process's environment and, for S3,
+what the lake's file sets of Hadoop's client (headrace/object_store.py). HDFS is not supported. Called here and by the console.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from headrace import object_store
+from headrace.errors import NeedsOperator, NotConnected
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
+#: What Spark calls a store, and what `deltalake` does.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_KNOWN = {"", "file", "s3", "gs", "abfss", "abfs", "az", "adl"}
+
+
+def location(root: str) -> str:
+    """Return the root as `deltalake` takes it; raise NotConnected for a file system that it does not know."""
+    parts = urlsplit(root)
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    if scheme not in _KNOWN:
+        raise NotConnected(
+            f"{root}: a lake on {parts.scheme}:// cannot be read without Spark",
+            hint="Without Spark a lake is read in folders of this machine, on S3, Google Cloud Storage and Azure.",
+        )
+    if scheme in {"", "file"}:
+        return unquote(parts.path)
+    return parts._replace(scheme=scheme).geturl().rstrip("/")
+
+
+class Storage:
+    """Reads files by their paths under the root. Raises NotConnected where a store does not answer."""
+
+    def __init__(self, root: str, settings: Mapping[str, str]) -> None:
+        """Take the lake's root, and [spark.settings] of its file."""
+        self.root = location(root)
+        try:
+            from pyarrow import fs  # noqa: PLC0415 - an extra.
+
+            if not object_store.is_remote(root):
+                self._system: Any = fs.SubTreeFileSystem(str(Path(self.root)), fs.LocalFileSystem())
+            else:
+                from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above.
+
+                options = object_store.options(root, settings)
+                self._system = fs.PyFileSystem(DeltaStorageHandler(self.root, options))
+        except ModuleNotFoundError as error:
+            raise NeedsOperator(
+                f"the package {error.name} is not installed", hint="Install Headrace with the extra 'reader'."
+            ) from error
+        self._selector, self._file = fs.FileSelector, fs.FileType.File
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of files in a folder; empty when there is no such folder."""
+        try:
+            found = self._system.get_file_info(self._selector(folder, allow_not_found=True))
+        except OSError as error:
+            raise self._unreadable(folder, error) from error
+        return [each.base_name for each in found if each.type == self._file]
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes; raise FileNotFoundError when there is no such file."""
+        with self.opened(path) as file:
+            return bytes(file.read())
+
+    def opened(self, path: str) -> "NativeFile":
+        """Return a file to read from at any place; raise FileNotFoundError when there is none."""
+        try:
+            return self._system.open_input_file(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def _unreadable(self, path: str, error: OSError) -> NotConnected:
+        return NotConnected(
+            f"{self.root}/{path} cannot be read: {str(error).splitlines()[0][:300]}",
+            hint="An object store is read with the credentials of this process's environment, or those that [spark.settings] of "
+            "the lake's file has for S3.",
+        )

@@ -1,0 +1,155 @@
+"""A table of the lake at one version, as Arrow, Polars, pandas or a relation of DuckDB.
+
+The rows are those of `headrace lake sql`, the lake's own columns among them (`_source`, `_position`, `_commit_time`). Files are
+read as they are needed: batches fit into memory, whatever the table's size.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.lake_reader import arrow_types, deletion_vectors, delta_log
+from headrace.lake_reader.arrow_types import Column
+from headrace.lake_reader.delta_log import DataFile, TableVersion
+from headrace.lake_reader.published import PublishedTable
+from headrace.lake_reader.storage import Storage
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd  # type: ignore[import-untyped]
+    import polars as pl
+    import pyarrow as pa
+
+
+class LakeTable:
+    """A table at the version that was published; immutable."""
+
+    def __init__(self, storage: Storage, published: PublishedTable, columns: Sequence[str] | None = None) -> None:
+        """Take what was published; `columns` are those that are read, all when not given."""
+        self._storage, self.published, self._only = storage, published, columns
+
+    @property
+    def name(self) -> str:
+        """Its name in SQL."""
+        return self.published.name
+
+    @property
+    def version(self) -> int:
+        """The Delta version that is read."""
+        return self.published.version
+
+    @cached_property
+    def content(self) -> TableVersion:
+        """Its files and columns; raises NeedsOperator where the log has that version no more."""
+        return delta_log.read(self._storage, self.published.path, self.published.version)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """The columns that are read."""
+        every = arrow_types.columns(self.content.schema)
+        if self._only is None:
+            return every
+        by_name = {column.name: column for column in every}
+        if unknown := [name for name in self._only if name not in by_name]:
+            raise ConfigurationError(f"{self.name} has no column {unknown[0]!r}", hint=f"It has: {', '.join(by_name)}.")
+        return [by_name[name] for name in self._only]
+
+    def select(self, *columns: str) -> "LakeTable":
+        """Return the table with some of its columns: the others are not read."""
+        if not columns:
+            raise ConfigurationError(f"{self.name}: no column is selected", hint="Name one at least.")
+        return LakeTable(self._storage, self.published, columns)
+
+    @cached_property
+    def schema(self) -> "pa.Schema":
+        """The columns in Arrow."""
+        import pyarrow as pa  # noqa: PLC0415 - an extra.
+
+        return pa.schema([(column.name, column.type) for column in self.columns])
+
+    def batches(self) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows; raise NeedsOperator where maintenance has removed a file of this version."""
+        for file in self.content.files:
+            try:
+                yield from self._of_file(file)
+            except FileNotFoundError as error:
+                raise NeedsOperator(
+                    f"{self.name}: a file of version {self.version} is there no more: {file.path}",
+                    hint="Maintenance keeps what was published within [lake] keep_days. Ask for a newer state.",
+                ) from error
+
+    def deleted(self, file: DataFile) -> list[int]:
+        """Return the numbers of deleted rows of a file."""
+        if file.deleted is None:
+            return []
+        return sorted(deletion_vectors.rows(self._storage, self.published.path, file.deleted))
+
+    def _of_file(self, file: DataFile) -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa  # noqa: PLC0415 - an extra.
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above.
+
+        deleted = self.deleted(file)
+        # Spark's timestamps of 96 bits go beyond what 64 bits of nanoseconds hold.
+        with (
+            self._storage.opened(file.path) as opened,
+            pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet,
+        ):
+            kept = bytearray(b"\1" * parquet.metadata.num_rows) if deleted else None
+            for row in deleted:
+                if kept is not None and row < len(kept):
+                    kept[row] = 0
+            there = set(parquet.schema_arrow.names)
+            wanted = [column.stored for column in self.columns if column.stored in there]
+            if not wanted:
+                # The file is older than these columns, and any one has its number of rows.
+                wanted = parquet.schema_arrow.names[:1]
+            leaves = [parquet.schema.column(place) for place in range(len(parquet.schema))]
+            int96 = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+            first = 0
+            for batch in parquet.iter_batches(columns=wanted):
+                arrays = [
+                    _stored(batch, column, int96).cast(column.type)
+                    if column.stored in there
+                    else pa.nulls(batch.num_rows, column.type)
+                    for column in self.columns
+                ]
+                rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                if kept is not None:
+                    part = pa.py_buffer(bytes(kept[first : first + batch.num_rows]))
+                    mask = pa.Array.from_buffers(pa.uint8(), batch.num_rows, [None, part]).cast(pa.bool_())
+                    rows = rows.filter(mask)
+                first += batch.num_rows
+                if rows.num_rows:
+                    yield rows
+
+    def reader(self) -> "pa.RecordBatchReader":
+        """Return the rows as a stream of Arrow batches, which most engines take."""
+        import pyarrow as pa  # noqa: PLC0415 - an extra.
+
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def to_arrow(self) -> "pa.Table":
+        """Return all rows in memory."""
+        return self.reader().read_all()
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return all rows as Polars has them."""
+        import polars as pl  # noqa: PLC0415 - the caller's.
+
+        return pl.DataFrame(self.to_arrow())
+
+    def to_pandas(self, **options: Any) -> "pd.DataFrame":
+        """Return all rows as pandas has them; options are those of Arrow's `to_pandas`."""
+        return self.to_arrow().to_pandas(**options)
+
+    def to_duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
+        """Return a relation of DuckDB, in a connection of the caller's or DuckDB's own; it can be queried any number of times."""
+        import duckdb  # noqa: PLC0415 - the caller's.
+
+        return (connection or duckdb).from_arrow(self.to_arrow())
+
+
+def _stored(batch: "pa.RecordBatch", column: Column, int96: set[str]) -> "pa.Array":
+    found = batch.column(column.stored)
+    return arrow_types.of_int96(found) if column.stored in int96 else found
