@@ -2,7 +2,7 @@
 
 Whether all of a stream's topics are read: topics that the lake may not see are not listed. A source's schema records are in the
 stream's own topic, each ahead of a change of its table, at the change's position: where the change is not there, and no topic of
-the table is known, rows would be missing in silence. Kafka's own prechecks are in kafka/preflight.py.
+the table is known, rows would be missing in silence. Kafka's own prechecks are in kafka/requests.py.
 """
 
 import functools

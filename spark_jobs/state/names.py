@@ -2,7 +2,7 @@
 
 `accounts` for `public.accounts`, `audit_log` for `audit.log`. A name that another table has, and a name of other characters, gets
 a suffix made of the source's own name. Names that were assigned never change; what is assigned next does not depend on the
-order in which tables are given. Pure; name_registry.py records what was assigned.
+order in which tables are given. What was assigned is recorded in a table of the lake.
 
 The names of tables in SQL as the lake records them: `names` under its root, a row for each table, never changed.
 """
