@@ -27,13 +27,13 @@ def shop(tmp_path_factory):
 def test_every_statement_that_empties_a_table_addresses_the_table_that_the_server_emptied(
     shop, maria_edges, interconnect
 ):
-    for table in _TABLES:
-        shop.execute(f"create table {table} (id int primary key)")
-        shop.execute(f"insert into {table} values (1)")
     edge = maria_edges(shop, interconnect.url)
     edge.init()
 
     with edge.running():
+        for table in _TABLES:
+            shop.execute(f"create table {table} (id int primary key)")
+            shop.execute(f"insert into {table} values (1)")
         shop.execute("TRUNCATE /* app */ TABLE Orders")
         shop.execute("truncate /*!50000 TABLE */ORDERS")
         shop.execute("truncate /*!99999 never */ table/**/oRders")
@@ -50,7 +50,7 @@ def test_every_statement_that_empties_a_table_addresses_the_table_that_the_serve
             cursor.execute(f'drop table "{shop.name.upper()}"."Été", größe')
         latin1.close()
         shop.execute("insert into Orders values (9)")
-        arrive(interconnect, 9)
+        arrive(interconnect, 12)
 
-    found = [(change["op"], change["source"]["table"]) for change in interconnect.changes]
+    found = [(change["op"], change["source"]["table"]) for change in interconnect.changes[3:]]
     assert Counter(found) == {("t", "orders"): 5, ("t", "größe"): 2, ("t", "été"): 1, ("c", "orders"): 1}
