@@ -178,14 +178,13 @@ def foreign_keys(context: CheckContext) -> Iterator[Finding]:
     What a foreign key does is in `information_schema.referential_constraints`, which is empty for a user that may only SELECT. So
     the table's own statement is read.
     """
-    if (context.database.variable("innodb_native_foreign_keys") or "").upper() == "OFF":
-        yield Finding("foreign keys", "ok", "rows that CASCADE or SET NULL changes are in the log")
-        return
     chosen = Chosen(context.names.databases, context.names.tables, Policy(context.config.policy))
     found = [
         table for table in _pairs(context.database.rows(_REFERRING)) if chosen(*table) and _cascades(context, *table)
     ]
-    if found:
+    if (context.database.variable("innodb_native_foreign_keys") or "").upper() == "OFF":
+        yield Finding("foreign keys", "ok", "rows that CASCADE or SET NULL changes are in the log")
+    elif found:
         yield Finding(
             "foreign keys",
             "warning",
