@@ -13,7 +13,7 @@ from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
 from edge.mysql.coverage import gaps, unmatched
 from edge.mysql.ddl import tokens
-from edge.mysql.dump_thread import replicas
+from edge.mysql.dump_thread import dump_threads, noted, replicas
 from edge.mysql.snapshot_columns import quoted
 from edge.mysql.table_cache import SYSTEM, Chosen, described_columns
 from edge.records.column_policy import Policy
@@ -106,7 +106,7 @@ def server_id(context: CheckContext) -> Iterator[Finding]:
         yield Finding("server_id", "wrong", f"{number} is the server's own", "Give the edge another server_id.")
         return
     hosts = {int(row[0]) for row in replicas(context.database)}
-    if number in hosts and not _runs(context):
+    if number in hosts and not _is_own(context):
         yield Finding("server_id", "wrong", f"{number} is used by another replica", "Give the edge another server_id.")
     else:
         yield Finding(
@@ -114,11 +114,13 @@ def server_id(context: CheckContext) -> Iterator[Finding]:
         )
 
 
-def _runs(context: CheckContext) -> bool:
+def _is_own(context: CheckContext) -> bool:
+    """Return whether this edge has the number: it runs, or the server has not noticed yet that it is gone."""
     from edge.mysql.engine import MysqlEngine  # noqa: PLC0415 - the engine imports the doctor's neighbours.
 
     kind = "mariadb" if context.database.is_mariadb else "mysql"
-    return MysqlEngine(context.config, context.names, kind).state.in_use()  # type: ignore[arg-type]
+    state = MysqlEngine(context.config, context.names, kind).state  # type: ignore[arg-type]
+    return state.in_use() or noted(state.folder, context.database) in dump_threads(context.database)
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:
@@ -191,7 +193,9 @@ def foreign_keys(context: CheckContext) -> Iterator[Finding]:
     found = [
         table for table in _pairs(context.database.rows(_REFERRING)) if chosen(*table) and _cascades(context, *table)
     ]
-    if found:
+    if (context.database.variable("innodb_native_foreign_keys") or "").upper() == "OFF":
+        yield Finding("foreign keys", "ok", "rows that CASCADE or SET NULL changes are in the log")
+    elif found:
         yield Finding(
             "foreign keys",
             "warning",

@@ -67,11 +67,15 @@ def check_server_id(database: Database, server_id: int, former: int) -> None:
         )
     if server_id not in {int(row[0]) for row in hosts}:
         return
-    dumps = {int(row[0]) for row in database.rows("show processlist") if str(row[4]).startswith("Binlog Dump")}
-    if former not in dumps:
+    if former not in dump_threads(database):
         raise ServerIdTaken(server_id)
     _log.info("ending the server's connection %d that was lost", former)
     database.rows(f"kill {former}")
+
+
+def dump_threads(database: Database) -> set[int]:
+    """Return the numbers of the threads that send the binlog: those of the same user, for one without further privileges."""
+    return {int(row[0]) for row in database.rows("show processlist") if str(row[4]).startswith("Binlog Dump")}
 
 
 def replicas(database: Database) -> list[tuple[Any, ...]]:

@@ -70,10 +70,10 @@ def transactions(edge) -> int:
 def test_tagged_transactions_are_followed_whether_they_are_executed_before_or_after(maria_edges, mysql97, interconnect):
     """M16: one tagged GTID that was ever executed."""
 
-    def write_tagged(*rows) -> None:
+    def write_tagged(row: int) -> None:
         with closing(mysql97.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("set gtid_next = 'AUTOMATIC:nightly'")
-            cursor.executemany("insert into t values (%s, 'tagged')", rows)
+            cursor.execute("insert into t values (%s, 'tagged')", [row])
 
     write_tagged(1)
     write_tagged(2)
