@@ -68,7 +68,8 @@ def find_large(table: Table, message: bytes, largest: int) -> LargeChange | None
                 size += column.length if convert is values.text else column.length * 2 // 3
     if size <= largest:
         return None
-    pieces, end = [], 0
+    pieces: list[bytes | memoryview] = []
+    end = 0
     for number, column in large:
         empty = b"\\x" if table.converters[number] is values.binary else b""
         pieces += [source[end : column.at - 4], len(empty).to_bytes(4, "big"), empty]
@@ -96,14 +97,14 @@ def _tuples(table: Table, message: memoryview) -> list[_Tuple]:
 def _digest(table: Table, source: memoryview) -> str:
     """Return the SHA-256 of the row's JSON, which is that of `edge.records.envelope.dead_letter`."""
     found = _tuples(table, source)
-    if source[5:6] == b"K":
+    if bytes(source[5:6]) == b"K":
         # The old tuple has the key alone; the nulls of its other columns are none.
         found[0] = [
             column if number in table.identity else column._replace(kind=UNCHANGED)
             for number, column in enumerate(found[0])
         ]
     row, before = found[-1], found[0]
-    is_delete = source[:1] == b"D"
+    is_delete = bytes(source[:1]) == b"D"
     absent = table.fallbacks if is_delete else table.placeholders
     total, begins = sha256(), b"{"
     for number in table.held:
