@@ -12,6 +12,7 @@ from typing import Final
 
 from edge.postgres import errors, rows_compiled
 from edge.postgres.envelope import Around, DebeziumTransaction, LogicalMessage, MessageRecords, Transaction
+from edge.postgres.large_rows import find_large
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
@@ -35,6 +36,7 @@ _INT32 = struct.Struct(">I").unpack_from
 _YEAR_2000 = 946_684_800_000_000
 #: Ordinals and numbers of ordinary transactions, as records hold them.
 _PLACES: Final = [(b"%08x" % ordinal, b"%d" % (ordinal + 1)) for ordinal in range(1000)]
+_OF_ROWS: Final = frozenset({b"I", b"U", b"D"})
 _NO_CHANGES: Mapping[bytes, Change] = {}
 #: Bytes of a frame's start, end and time, which are ahead of a message that is fed with its place.
 FRAME_PLACES = 24
@@ -64,6 +66,7 @@ class Decoder:
         self._source, self._database, self._epoch = source, database, epoch
         self._batcher = batcher
         self._records = records = records or Records()
+        self._largest = records.largest_bytes
         self._messages = MessageRecords(source=source, database=database)
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
             batcher,
@@ -114,6 +117,8 @@ class Decoder:
             change = self._changes.get(message[:8])
             if now_ms != self._now_ms:
                 self._read_at(now_ms)
+            if len(message) > self._largest and message[:1] in _OF_ROWS and self._add_large(message):
+                return
             if change is None:
                 self._others[message[:1]](message)
                 return
@@ -211,6 +216,24 @@ class Decoder:
             and not (self._records.tombstones and is_delete)
         ):
             self._fast[prefix] = self._in_avro(table, prefix, change)
+
+    def _add_large(self, message: bytes) -> bool:
+        """Add the dead letter of a change whose record would be too large, without decoding it; whether it is one.
+
+        Raises NeedsOperator where the edge is to stop there.
+        """
+        self._check_in_transaction()
+        table = self._tables[_INT32(message, 1)[0]]
+        if not table.admitted or (self._splits_keys and message[:1] == b"U"):
+            return False
+        large = find_large(table, message, self._largest)
+        if large is None:
+            return False
+        change = {b"I": table.insert, b"U": table.update, b"D": table.delete}[message[:1]]
+        key, value = change(large.message + PAD, *self._around(table.name))
+        instead_of = large.too_large(value, table)
+        self._writer.add(table, key, value, is_delete=message[:1] == b"D", instead_of=instead_of)
+        return True
 
     def _in_avro(self, table: Table, prefix: bytes, change: Change) -> Change:
         """Return the function that makes Avro at once, where records are in Avro."""

@@ -7,6 +7,7 @@ edge/mysql/envelope.py) up to and including the ordinal, without the closing quo
 
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 from msgspec import json
@@ -106,7 +107,14 @@ class _Rows(msgspec.Struct):
     unchanged: msgspec.Raw = msgspec.Raw()
 
 
-def dead_letter(value: bytes, schema: TableSchema) -> bytes:
+class TooLarge(NamedTuple):
+    """A record's value that is too large to be made: its size in bytes, and the SHA-256 of its row's JSON."""
+
+    size: int
+    digest: str
+
+
+def dead_letter(value: bytes, schema: TableSchema, instead_of: TooLarge | None = None) -> bytes:
     """Return the record that replaces a change which is too large: the same with the key's columns alone.
 
     `too_large` in it has the value's size, and the SHA-256 of the row's JSON: of the new row, of the old one for a delete.
@@ -121,11 +129,13 @@ def dead_letter(value: bytes, schema: TableSchema) -> bytes:
         former = b'"former_key":%b,' % bytes(rows.former_key)
         at += len(former)
     is_delete = after == _NULL
-    digest = sha256(before if is_delete else after).hexdigest().encode()
+    if instead_of is None:
+        instead_of = TooLarge(len(value), sha256(before if is_delete else after).hexdigest())
     left_out = [] if is_delete else [column.name for column in schema.columns if column.name not in schema.key]
     unchanged = b"%b%b," % (_UNCHANGED, json.encode(left_out)) if left_out else b""
     return b'%b%b%b%b,%b%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
-        _BEFORE, _key_columns(before, schema), _AFTER, _key_columns(after, schema), former, unchanged, len(value), digest,
+        _BEFORE, _key_columns(before, schema), _AFTER, _key_columns(after, schema), former, unchanged, instead_of.size,
+        instead_of.digest.encode(),
         value[at:],
     )  # fmt: skip
 

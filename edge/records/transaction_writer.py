@@ -142,10 +142,18 @@ class TransactionWriter(Generic[T]):
         self.skipped += 1
         self._batcher.skip(self.ordinal)
 
-    def add(self, table: Table[T] | None, key: bytes | None, value: bytes, *, is_delete: bool = False) -> None:
+    def add(
+        self,
+        table: Table[T] | None,
+        key: bytes | None,
+        value: bytes,
+        *,
+        is_delete: bool = False,
+        instead_of: envelope.TooLarge | None = None,
+    ) -> None:
         """Add a change of a table, or a message, with the records that go ahead of it; raise as `fitted` does."""
         if table is not None:
-            value = self.fitted(table, value, self.ordinal)
+            value = self.fitted(table, value, self.ordinal, instead_of)
         self._add(key, value, self.ordinal, self._ahead(table, 1), with_tombstone=is_delete and self._with_tombstones)
         if self._with_numbers:
             self._count(table, 1)
@@ -277,9 +285,12 @@ class TransactionWriter(Generic[T]):
         self._batcher.commit(place)
         return has_records
 
-    def fitted(self, table: Table[T], value: bytes, ordinal: int) -> bytes:
-        """Return the value, or the dead letter that replaces one too large for a record; raise NeedsOperator to stop there."""
-        size = len(value)
+    def fitted(self, table: Table[T], value: bytes, ordinal: int, instead_of: envelope.TooLarge | None = None) -> bytes:
+        """Return the value, or the dead letter that replaces one too large for a record; raise NeedsOperator to stop there.
+
+        `instead_of`: what the value would be, where it lacks its large columns.
+        """
+        size = len(value) if instead_of is None else instead_of.size
         if size <= self._largest:
             return value
         assert self.transaction is not None
@@ -289,7 +300,7 @@ class TransactionWriter(Generic[T]):
             raise problem
         _log.warning("%s: a dead letter replaces it", problem.message)
         self._batcher.dead_letters += 1
-        return envelope.dead_letter(value, table.schema)
+        return envelope.dead_letter(value, table.schema, instead_of)
 
     def _add(
         self,

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from edge.postgres import monitor
 from tests.fix_edge import arrive
 from tests.waiting import eventually
 
@@ -41,11 +42,12 @@ def test_a_publication_that_publishes_less_or_a_table_that_left_it_is_found(list
         arrive(interconnect, 3)
 
 
-def test_a_published_table_without_a_key_that_is_made_later_is_a_warning(edge, database):
+def test_a_published_table_without_a_key_that_is_made_later_is_a_warning(edge, database, monkeypatch):
     """Q1: a publication for all tables has it at once, and its updates are refused."""
+    monkeypatch.setattr(monitor, "_HARM_SECONDS", 0.1)
     with edge.running() as agent:
         database.execute("create table sessions (id int)")
-        eventually(lambda: "public.sessions" in agent.figures.warned.get("publication", ""), seconds=120)
+        eventually(lambda: "public.sessions" in agent.figures.warned.get("publication", ""))
 
 
 def test_partitions_that_take_rows_along_under_their_root_are_found_and_new_ones_are_not(edges, database, interconnect):

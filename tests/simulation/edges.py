@@ -29,6 +29,9 @@ class _Idle:
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
+    def save_moved(self) -> None:
+        """Do nothing: no row moves."""
+
     def run_due(self, now: float) -> float:
         """Nothing is due."""
         return 3600.0

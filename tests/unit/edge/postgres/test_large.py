@@ -2,12 +2,26 @@
 
 import hashlib
 import json
+import tracemalloc
 
 import pytest
 
+from edge.postgres import pgoutput, values
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from tests.unit.edge.postgres.messages import COMMIT, EPOCH, INT8, Column, Log, begin, delete, insert, relation, update
+from tests.unit.edge.postgres.messages import (
+    COMMIT,
+    EPOCH,
+    INT8,
+    UNCHANGED,
+    Column,
+    Log,
+    begin,
+    delete,
+    insert,
+    relation,
+    update,
+)
 
 TABLE = relation(Column("id", INT8, key=True), Column("note"), Column("n", INT8))
 FULL = relation(*(Column(name, oid, key=True) for name, oid in (("id", INT8), ("note", 25), ("n", INT8))), identity="f")
@@ -74,3 +88,55 @@ def test_a_table_without_a_key_has_a_dead_letter_without_one():
     log.transaction(relation(Column("note"), identity="n"), insert(HUGE))
     (letter,) = log.changes()
     assert (letter.key, letter.value["after"], letter.value["unchanged"]) == (None, {}, ["note"])
+
+
+_LARGE = "\u00e9\n" * (1 << 20)
+_BINARY = "\\x" + "0aff" * (1 << 19)
+_WITH_BYTES = (Column("id", INT8, key=True), Column("doc", 17), Column("note"), Column("n", INT8))
+
+
+@pytest.mark.parametrize("identity", ["d", "f"])
+@pytest.mark.parametrize("doc", [_BINARY, UNCHANGED, None], ids=["bytea", "unchanged", "null"])
+def test_a_change_that_is_not_decoded_has_the_same_dead_letter(monkeypatch, identity, doc):
+    """G7: decoding a value of 64 MB took 731 MB, before its size was looked at."""
+    columns = [column._replace(key=column.key or identity == "f") for column in _WITH_BYTES]
+    old = {"old": (2, "\\x00" * 1, _LARGE, 5)} if identity == "f" else {"key": (2, None, None, None)}
+    messages = [
+        relation(*columns, identity=identity),
+        insert(1, _BINARY, _LARGE, None),
+        update((2, doc, _LARGE, 5), **old),
+        *([delete(old=(3, _BINARY, _LARGE, 5))] if identity == "f" else []),
+        insert(4, "\\x00", "a", 1),
+    ]
+    letters = []
+    for undecoded in (True, False):
+        if not undecoded:
+            monkeypatch.setattr(pgoutput, "find_large", lambda *_: None)
+        log = a_log(on_too_large="dead-letter")
+        log.transaction(*messages)
+        letters.append([(change.key, change.position, change.value) for change in log.changes()])
+    assert letters[0] == letters[1]
+    assert sum("too_large" in value for _, _, value in letters[0]) == len(messages) - 2
+
+
+def test_a_change_that_would_be_too_large_stops_the_edge_before_it_is_decoded(monkeypatch):
+    """G7: the edge was killed for want of memory at the same row, again and again."""
+    log = a_log()
+    log.feed(begin(), relation(*_WITH_BYTES))
+    with monkeypatch.context() as patch:
+        patch.setattr(values, "binary", lambda _: pytest.fail("decoded"))
+        with pytest.raises(NeedsOperator, match="makes a record of"):
+            log.feed(insert(1, _BINARY, _LARGE, None))
+
+
+def test_decoding_a_large_value_takes_little_more_memory_than_its_message():
+    """G7: eleven times the value before."""
+    log = a_log(on_too_large="dead-letter")
+    log.feed(begin(), relation(*_WITH_BYTES))
+    message = insert(1, "\\x" + "00" * (16 << 20), "a", None)
+    tracemalloc.start()
+    log.feed(message)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert log.batcher.dead_letters == 1
+    assert peak < 12 << 20
