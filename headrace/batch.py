@@ -210,7 +210,7 @@ _Figures = Annotated[
     dict[Annotated[str, Meta(max_length=100)], int | float | Annotated[str, Meta(max_length=_LONGEST_FIGURE)]],
     Meta(max_length=_MOST_FIGURES),
 ]
-_Name = Annotated[str, Meta(pattern=r"^[^\0]{1,250}$")]
+_Name = Annotated[str, Meta(min_length=1, max_length=250)]
 _Headers = Annotated[
     dict[int, Annotated[list[tuple[_Name, bytes]], Meta(max_length=_MOST_HEADERS)]], Meta(max_length=MOST_RECORDS)
 ]
@@ -299,8 +299,7 @@ def _check(batch: Batch, count: int) -> None:
     """Raise CorruptInput unless counts, ends and order of the batch agree with each other."""
     if not len(batch.keys) == len(batch.values) == count == sum(segment[2] for segment in batch.segments):
         raise CorruptInput("the counts of a batch disagree")
-    if any(not 0 <= index < count for index in batch.headers):
-        raise CorruptInput("a header of a batch is of no record in it")
+    _check_headers(batch.headers, count)
     if not batch.segments:
         if not batch.first == batch.last == batch.follows:
             raise CorruptInput("an empty batch does not end where it begins")
@@ -319,3 +318,10 @@ def _check(batch: Batch, count: int) -> None:
         before = (commit, ordinal + length - 1)
     if batch.follows.epoch != epoch or batch.follows >= batch.first:
         raise CorruptInput("a batch does not follow what comes before it")
+
+
+def _check_headers(headers: Headers, count: int) -> None:
+    if any(not 0 <= index < count for index in headers):
+        raise CorruptInput("a header of a batch is of no record in it")
+    if any("\0" in name for each in headers.values() for name, _ in each):
+        raise CorruptInput("the name of a header in a batch has a zero byte")

@@ -136,12 +136,11 @@ def hostile_batches():
 def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: C901 - attack after attack on one bridge.
     # Given what a rogue edge sends with a certificate of its own: first batches,
     rogue = attacked.rogue().attached()
-    messages = [*hostile_batches()]
+    # (those in Avro last: this bridge has no registry, and ends their source's session for a while)
+    messages = sorted(hostile_batches(), key=lambda message: message.properties["version"] == 3)
     for number, message in enumerate(messages):
         rogue.act(lambda peer, number=number, message=message: peer.link.send(message, tag=f"m{number}"))
-    eventually(
-        lambda: rogue.link.unsettled == 0 and len(rogue.rejected) > len(messages) / 2, saying="all have an outcome"
-    )
+    eventually(lambda: rogue.link.unsettled == 0 and len(rogue.rejected) >= 15, saying="all have an outcome")
     attacked.goes_on()
 
     # then bytes that are no messages,
