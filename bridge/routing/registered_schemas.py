@@ -8,6 +8,7 @@ emptied, or in which an id is another schema's by now, stops the records that ho
 import logging
 import threading
 import time
+from collections import deque
 from typing import NamedTuple
 
 from headrace import doors
@@ -21,8 +22,10 @@ _log = logging.getLogger(__name__)
 
 #: How long a lane waits for a registry that answers, in seconds: a new schema then costs its source no new session.
 _WAIT_SECONDS = 0.5
-#: How soon a registry that failed or refused is asked again, and how often ids are looked up again.
-_AGAIN_SECONDS, _LOOK_SECONDS = 2.0, 30.0
+#: How soon a registry that failed or refused is asked again.
+_AGAIN_SECONDS = 2.0
+#: How often each table's ids are looked up again; and the least time between two tables, so that many cost no more than some.
+_LOOK_SECONDS, _LEAST_SECONDS = 30.0, 0.1
 #: Schemas that wait to be registered.
 _MOST_MISSING = 10_000
 
@@ -73,6 +76,8 @@ class RegisteredSchemas:
         self._client = client
         self._changed = threading.Condition()
         self._known: dict[Wanted, Ids] = {}
+        # In which order they are looked up again.
+        self._order: deque[Wanted] = deque()
         # What is to be registered, with why it is not; None before the first answer.
         self._missing: dict[Wanted, ReplicationError | None] = {}
         # What was registered and is not there any more: it never gets other ids.
@@ -110,8 +115,8 @@ class RegisteredSchemas:
     def turn(self, seconds: float) -> None:
         """Register what is missing, and look up again what is known, waiting for something to do at most `seconds`."""
         with self._changed:
-            if not self._due() and time.monotonic() < self._look_at:
-                self._changed.wait(seconds)
+            if not self._due() and (left := self._look_at - time.monotonic()) > 0:
+                self._changed.wait(min(seconds, left))
             due = self._due()
         if due:
             for needed in due:
@@ -121,11 +126,21 @@ class RegisteredSchemas:
                     self._register(needed)
             self._again_at = time.monotonic() + _AGAIN_SECONDS
         if time.monotonic() >= self._look_at:
-            self.look()
+            # One of them: new schemas wait for no more.
+            self._look_at_next()
+            self._look_at = time.monotonic() + max(
+                _LEAST_SECONDS, _LOOK_SECONDS / max(1, len(self._known) + len(self._lost))
+            )
+
+    def _look_at_next(self) -> None:
+        if self._order:
+            self._order.rotate(-1)
+            needed = self._order[-1]
+            if (ids := self._known.get(needed)) is not None:
+                self._look(needed, ids)
 
     def look(self) -> None:
-        """Look up what is known, and forget what the registry has lost, with the reason."""
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+        """Look up all that is known, and forget what the registry has lost, with the reason."""
         for needed, ids in list(self._known.items()):
             self._look(needed, ids)
 
@@ -204,10 +219,13 @@ class RegisteredSchemas:
     def _settle(self, needed: Wanted, ids: Ids | None, error: ReplicationError | None) -> None:
         with self._changed:
             if ids is not None:
+                if needed not in self._known:
+                    self._order.append(needed)
                 self._known[needed] = ids
                 self._missing.pop(needed, None)
             else:
-                self._known.pop(needed, None)
+                if self._known.pop(needed, None) is not None:
+                    self._order.remove(needed)
                 self._missing[needed] = error
             self._changed.notify_all()
 

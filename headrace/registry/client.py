@@ -7,11 +7,10 @@ does not answer or fails, and NeedsOperator, with its reason, where it refuses.
 import json
 import ssl
 from base64 import b64encode
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.parse import quote, urlsplit
 
 from headrace.configuration.sections import Registry
 from headrace.errors import NeedsOperator, NotConnected
@@ -32,10 +31,13 @@ class Incompatible(NeedsOperator):
 
 
 class RegistryClient:
-    """Requests to one registry; used by one thread."""
+    """Requests to one registry, over one connection, which is kept; used by one thread."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._connection: HTTPConnection | None = None
+        # Of the files with which the connection was made.
+        self._stamp: object = None
 
     def register(self, subject: str, schema: str) -> int:
         """Return the id of a schema in a subject, which is registered there unless it is already."""
@@ -69,33 +71,63 @@ class RegistryClient:
         registry = self._registry
         headers = {"Accept": f"{_TYPE}, application/json", "Content-Type": _TYPE} | self._authorization()
         data = json.dumps(body).encode() if body is not None else None
-        request = Request(registry.url.rstrip("/") + path, data, headers, method=method)  # noqa: S310 - its address is http or https.
         try:
-            # No proxy: the address is what the file has, as for every other connection.
-            opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self._context()))
-            with opener.open(request, timeout=registry.timeout_seconds) as answer:
-                found = json.loads(answer.read(_LONGEST))
-        except HTTPError as error:
-            raise self._refusal(error, path) from error
+            status, reason, answer = self._answer(method, urlsplit(registry.url).path.rstrip("/") + path, data, headers)
+            if not 200 <= status < 300:
+                raise self._refusal(status, _reason(answer) or reason, path)
+            parsed = json.loads(answer)
         except ssl.SSLError as error:
             raise self._untrusted(error) from error
-        except URLError as error:
-            if isinstance(error.reason, ssl.SSLError):
-                raise self._untrusted(error.reason) from error
-            raise NotConnected(f"the schema registry at {registry.url} does not answer: {error.reason}") from error
         except (OSError, HTTPException) as error:
             raise NotConnected(f"the schema registry at {registry.url} does not answer: {error}") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._not_one() from error
-        if not isinstance(found, dict):
+        if not isinstance(parsed, dict):
             raise self._not_one()
-        return found
+        return parsed
 
     def _not_one(self) -> NeedsOperator:
         return NeedsOperator(
             f"what answers at {self._registry.url} is no schema registry",
             hint="[registry] url needs the path of Confluent's API: /apis/ccompat/v7 for Apicurio.",
         )
+
+    def _answer(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, str, bytes]:
+        """Return status, reason and body, over the connection that is there, or over another where that one has ended."""
+        stamp = _stamp(self._registry)
+        if stamp != self._stamp:
+            self.close()
+        is_kept = self._connection is not None
+        if self._connection is None:
+            self._connection, self._stamp = self._connected(), stamp
+        try:
+            self._connection.request(method, path, data, headers)
+            answer = self._connection.getresponse()
+            body = answer.read(_LONGEST)
+        except (OSError, HTTPException) as error:
+            self.close()
+            # The registry may have closed it since the last request, each of which may be made twice.
+            if is_kept and isinstance(error, ConnectionError | BadStatusLine):
+                return self._answer(method, path, data, headers)
+            raise
+        if not answer.isclosed():
+            # Longer than any answer: what is left of it would be taken for the next one.
+            self.close()
+        return answer.status, answer.reason, body
+
+    def close(self) -> None:
+        """Give the connection up; the next request makes another one."""
+        gone, self._connection = self._connection, None
+        if gone is not None:
+            gone.close()
+
+    def _connected(self) -> HTTPConnection:
+        """Return a connection to make: no proxy, the address is what the file has, as for every other connection."""
+        parts = urlsplit(self._registry.url)
+        host, seconds = parts.hostname or "", self._registry.timeout_seconds
+        if parts.scheme == "https":
+            return HTTPSConnection(host, parts.port, timeout=seconds, context=self._context())
+        return HTTPConnection(host, parts.port, timeout=seconds)
 
     def _authorization(self) -> dict[str, str]:
         registry = self._registry
@@ -107,7 +139,7 @@ class RegistryClient:
         return {}
 
     def _context(self) -> ssl.SSLContext:
-        """Return the settings of TLS; certificates are read for each request, so a renewed file takes effect at once."""
+        """Return the settings of TLS; certificates are read for each connection, and another is made when a file has changed."""
         registry = self._registry
         try:
             context = ssl.create_default_context(cafile=registry.authority)
@@ -119,31 +151,30 @@ class RegistryClient:
             ) from error
         return context
 
-    def _refusal(self, error: HTTPError, path: str) -> NeedsOperator | NotConnected:
-        reason = _reason(error)
+    def _refusal(self, code: int, reason: str, path: str) -> NeedsOperator | NotConnected:
         where = f"the schema registry at {self._registry.url}"
-        if error.code in _NO_RIGHTS:
+        if code in _NO_RIGHTS:
             for secret in (self._registry.password, self._registry.token):
                 if secret is not None:
                     secret.expire()
             return NeedsOperator(
-                f"{where} refuses the login ({error.code}): {reason}",
+                f"{where} refuses the login ({code}): {reason}",
                 hint="Correct the user, token or certificate in [registry], or what it may do there.",
             )
-        if error.code == _NOT_FOUND:
+        if code == _NOT_FOUND:
             return NotThere(
                 f"{where} has no {path}: {reason}", hint="Look at [registry] url, and at what was removed there."
             )
-        if error.code == _CONFLICT:
+        if code == _CONFLICT:
             return Incompatible(
                 f"{where} refuses {path} as incompatible: {reason}",
                 hint="Allow this change: set the subject's compatibility to NONE in the registry. The bridge tries again by "
                 "itself, and then sets the stream's rule again. Altering the table back does not help: changes in this form "
                 "are in the log.",
             )
-        if error.code >= _FAILED or error.code == _TOO_MANY:
-            return NotConnected(f"{where} fails ({error.code}): {reason}")
-        return NeedsOperator(f"{where} refuses {path} ({error.code}): {reason}", hint="The registry's log has more.")
+        if code >= _FAILED or code == _TOO_MANY:
+            return NotConnected(f"{where} fails ({code}): {reason}")
+        return NeedsOperator(f"{where} refuses {path} ({code}): {reason}", hint="The registry's log has more.")
 
     def _untrusted(self, error: ssl.SSLError) -> NeedsOperator:
         return NeedsOperator(
@@ -152,15 +183,22 @@ class RegistryClient:
         )
 
 
-def _reason(error: HTTPError) -> str:
-    """Return what a registry gives as its reason, in one line."""
+def _stamp(registry: Registry) -> object:
+    """Return what changes whenever one of the certificates' files does."""
+    paths = [path for path in (registry.authority, registry.certificate, registry.key) if path is not None]
     try:
-        text = error.read(_LONGEST).decode(errors="replace")
-    except (OSError, HTTPException):
-        return str(error.reason)
+        return [(found.st_mtime_ns, found.st_ino, found.st_size) for found in map(Path.stat, paths)]
+    except OSError:
+        # Named when they are read.
+        return None
+
+
+def _reason(body: bytes) -> str:
+    """Return what a registry gives as its reason, in one line."""
+    text = body.decode(errors="replace")
     try:
         answer = json.loads(text)
         text = str(answer.get("message") or answer.get("title") or text) if isinstance(answer, dict) else text
     except (ValueError, RecursionError):
         pass
-    return " ".join(text.split())[:2000] or str(error.reason)
+    return " ".join(text.split())[:2000]

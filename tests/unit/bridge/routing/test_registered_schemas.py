@@ -173,3 +173,32 @@ def test_subjects_are_named_by_the_table_alone():
     other = WRITTEN.value.replace("@prefix.public.t", "@prefix.public.accounts")
     needed = wanted("s", WrittenWith(1, "public", "t", None, other), "s", "", of_one_table=False)
     assert needed.value_subject == "s-s.public.t.Envelope"
+
+
+def test_tables_are_looked_up_one_after_the_other_and_a_new_one_waits_for_no_more_than_one(
+    registry, registered, monkeypatch
+):
+    """K8: 1,000 tables took longer than the 30 s between two looks, and a new schema waited for all of them."""
+    now = [1000.0]
+    monkeypatch.setattr("bridge.routing.registered_schemas.time.monotonic", lambda: now[0])
+    tables = [wanted(f"s.public.t{n}", WRITTEN, "s", "", of_one_table=True) for n in range(300)]
+    for each in tables:
+        ask(registered, each)
+    registry.requests, registered._look_at = 0, now[0]
+    # when half a minute passes in turns of a tenth of a second
+    most = 0
+    for _ in range(300):
+        now[0] += 0.1001
+        before = registry.requests
+        registered.turn(0)
+        most = max(most, registry.requests - before)
+    # then each was looked up once, in its own turn
+    assert (registry.requests, most) == (2 * len(tables), 2)
+    # and what a registry lost is noticed, whichever table it is
+    registry.schemas = []
+    for _ in range(300):
+        now[0] += 0.1001
+        registered.turn(0)
+    for each in tables:
+        with pytest.raises(NeedsOperator, match="has lost schema"):
+            registered.ids(each)

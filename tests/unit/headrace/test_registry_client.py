@@ -1,0 +1,107 @@
+"""The client of a schema registry: one connection for many requests, over a server of the test's own."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from headrace.configuration.sections import Registry
+from headrace.errors import NeedsOperator, NotConnected
+from headrace.registry.client import Incompatible, NotThere, RegistryClient
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.server.connections += 1
+
+    def log_message(self, *_arguments):
+        pass
+
+    def do_GET(self):
+        self.server.asked.append((self.command, self.path))
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status, body = self.server.answer
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        if status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(data)
+        # As a registry does that closes connections which were idle: without a word.
+        self.close_connection = self.server.closes
+
+    do_POST = do_PUT = do_GET  # noqa: N815 - the server looks for these names.
+
+
+@pytest.fixture
+def server():
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.daemon_threads = True
+    made.connections, made.asked, made.answer, made.closes = 0, [], (200, {"id": 7, "schema": "{}"}), False
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def client(server):
+    made = RegistryClient(Registry(url=f"http://127.0.0.1:{server.server_port}/apis/ccompat/v7/", timeout_seconds=5))
+    yield made
+    made.close()
+
+
+def test_many_requests_take_one_connection(server, client):
+    """K8: each took a connection and a TLS context of its own."""
+    for _ in range(20):
+        assert client.register("a b/c", "{}") == 7
+        assert client.schema(7) == "{}"
+    assert server.connections == 1
+    assert server.asked[:2] == [
+        ("POST", "/apis/ccompat/v7/subjects/a%20b%2Fc/versions"),
+        ("GET", "/apis/ccompat/v7/schemas/ids/7"),
+    ]
+    assert len(server.asked) == 40
+
+
+def test_a_connection_that_the_registry_closed_is_made_again(server, client):
+    server.closes = True
+    for _ in range(5):
+        assert client.schema(7) == "{}"
+    assert len(server.asked) == 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        ((404, {"message": "no such id"}), NotThere, "has no /schemas/ids/7: no such id"),
+        ((409, {"message": "incompatible"}), Incompatible, "as incompatible: incompatible"),
+        ((401, b"<html>who are you</html>"), NeedsOperator, "refuses the login (401): <html>who are you"),
+        ((503, b""), NotConnected, "fails (503): Service Unavailable"),
+        ((302, b""), NeedsOperator, "refuses /schemas/ids/7 (302)"),
+        ((200, b"<html>a page</html>"), NeedsOperator, "is no schema registry"),
+        ((200, []), NeedsOperator, "is no schema registry"),
+    ],
+)
+def test_what_is_refused_is_named_and_the_connection_is_still_of_use(server, client, answer, error, said):
+    good, server.answer = server.answer, answer
+    with pytest.raises(error) as raised:
+        client.schema(7)
+    assert said in raised.value.message
+    server.answer = good
+    assert client.schema(7) == "{}"
+    assert server.connections == 1
+
+
+def test_a_registry_that_is_away_is_asked_again_later(client, server):
+    assert client.schema(7) == "{}"
+    away = RegistryClient(Registry(url="http://127.0.0.1:1"))
+    with pytest.raises(NotConnected, match="does not answer"):
+        away.schema(7)
