@@ -206,8 +206,8 @@ def _part(
 ) -> tuple[int, Positions | None]:
     """Return up to which version of bronze to read, and up to where all of each source is in bronze there."""
     path = bronze_job.table_path(lake, before.stream)
-    if before.load and before.bronze_version is None:
-        # What is published may need all that bronze has.
+    if before.load and since is None:
+        # All of bronze is read, and would be again for the next part.
         return newest, committed
     version = increment.bounded(spark, path, since, newest, reaches=committed is not None)
     return version, committed if version == newest else bronze_job.reach(spark, lake, before.stream, version)
