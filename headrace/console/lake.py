@@ -140,7 +140,8 @@ class LakeView:
         reached = self.reached.get((step, source))
         if reached is None or committed is None:
             return None
-        if reached.upto.rpartition("/")[0] >= committed.rpartition("/")[0]:
+        transaction = committed.rpartition("/")[0]
+        if reached.upto >= committed or (transaction and reached.upto.startswith(f"{transaction}/")):
             return 0.0
         since = reached.commit_time or reached.finished_at
         return max(0.0, now - since.timestamp())

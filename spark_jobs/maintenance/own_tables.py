@@ -26,7 +26,7 @@ def maintain(session: SparkSession, lake: LakeFile, stream: str) -> None:
     own = [run_log.path(lake), schema_texts.path(lake), report.path(lake), maintained.path(lake)]
     for path in (*own, published.path(lake)):
         if delta_log.is_table(session, path):
-            _unless_overtaken(retention.ensure, session, path, retention.of_own(lake))
+            _unless_overtaken(retention.ensure, session, path, retention.of_own())
             if path in own:
                 _unless_overtaken(session.sql, f"OPTIMIZE {storage.table(path)}")
             session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")

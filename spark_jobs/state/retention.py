@@ -25,7 +25,7 @@ _IGNORED = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 #: VACUUM's own commits change nothing, and would make the published version one that is not the newest.
 _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
-#: Days for which the logs of the lake's own tables are kept: of them the newest version is read alone.
+#: Days for which logs and replaced files of the lake's own tables are kept: of them the newest version is read alone.
 _OWN_DAYS = 2
 
 
@@ -37,21 +37,22 @@ def properties(lake: LakeFile) -> dict[str, str]:
     than that: on a file system each look at a table lists its whole log.
     """
     keep = lake.lake.keep_days
-    return _with_log(lake, keep + (keep + 1) // 2 + 2)
+    return _interval(keep + 1, keep + (keep + 1) // 2 + 2)
 
 
 def of_bronze(lake: LakeFile) -> dict[str, str]:
     """Return the properties of tables of bronze: what came since a table stopped is read by the log, longer ago by the rows."""
-    return _with_log(lake, lake.lake.keep_days + 2)
+    return _interval(lake.lake.keep_days + 1, lake.lake.keep_days + 2)
 
 
-def of_own(lake: LakeFile) -> dict[str, str]:
+def of_own() -> dict[str, str]:
     """Return the properties of the lake's own tables."""
-    return _with_log(lake, _OWN_DAYS)
+    return _interval(_OWN_DAYS, _OWN_DAYS)
 
 
-def _with_log(lake: LakeFile, days: int) -> dict[str, str]:
-    return {FILES: f"interval {lake.lake.keep_days + 1} days", LOG: f"interval {days} days"}
+def _interval(files: int, log: int) -> dict[str, str]:
+    # Delta refuses a log that is kept for a shorter time than files.
+    return {FILES: f"interval {files} days", LOG: f"interval {log} days"}
 
 
 def settings(lake: LakeFile) -> dict[str, str]:
