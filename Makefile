@@ -15,11 +15,13 @@ TARGETS ?= 127.0.0.1:9400 127.0.0.1:9401
 # A call into a library that hangs and lets no other thread run is beyond pytest-timeout: the worker ends, and its test has failed.
 HANGS := -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true
 SHARED := $(HANGS) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-RINGS := tests/simulation tests/contract tests/integration tests/end_to_end
+RINGS := tests/simulation tests/contract tests/integration tests/hostile tests/end_to_end
+# Minutes of `make fuzz`.
+MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +76,9 @@ integration: setup ## Integration tests: one real server at a time
 
 e2e: setup ## End-to-end tests: the whole pipeline, with kills
 	@$(BIN)/python -m pytest -q tests/end_to_end
+
+fuzz: .setup/python ## Foreign bytes inside valid forms, at every decoder: `make fuzz MINUTES=10`, with a new seed, which is printed
+	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
 
 simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
 	@$(BIN)/python -m tests.simulation edge whole --seeds 0:$(SEEDS) --processes $(WORKERS)

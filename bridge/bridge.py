@@ -19,8 +19,7 @@ from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
 from bridge.kafka.client import admin
-from bridge.kafka.leftovers import Leftovers
-from bridge.kafka.producer import opener
+from bridge.kafka.producer import Leftovers, opener
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
 from bridge.lanes.lane import Lane, LaneSettings
@@ -34,13 +33,12 @@ from bridge.source.registry import SourceRegistry
 from bridge.stalls import Stalls
 from bridge.withheld.reader import KafkaReader
 from bridge.withheld.releaser import Releaser
-from headrace.backoff import Backoff
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
 from headrace.registry.client import RegistryClient
-from headrace.stop_request import StopRequest
+from headrace.waiting import Backoff, StopRequest
 
 _log = logging.getLogger(__name__)
 

@@ -2,17 +2,141 @@
 
 They are in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
 is the edge's: raise the limit and copy the rows again (edge/snapshot/dead_letters.py). Reads whole topics; called by the command.
+
+Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or removed it.
 """
 
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
-from bridge.dead_letter_index import DeadLetterIndex
+import msgspec
+
 from bridge.kafka.client import admin
-from bridge.kafka.entries import reading
+from bridge.kafka.entries import reading, records
 from bridge.kafka.topics import topics_of
-from bridge.kafka.whole_partition import records
 from headrace.configuration.bridge import BridgeFile
+
+#: Is in every dead letter. A text that holds the same is escaped.
+_MARK = b'"too_large":{"bytes":'
+_TRUNCATE = b'"op":"t"'
+_MOVING = b'{"before":{'
+
+#: A table of a source, and a row's key in it.
+_Table = tuple[str, str, str]
+_Row = tuple[_Table, bytes]
+
+
+class _Size(msgspec.Struct):
+    bytes: int
+    sha256: str
+
+
+class _Source(msgspec.Struct):
+    name: str
+    position: str
+    schema: str
+    table: str
+    ts_ms: int = 0
+
+    @property
+    def of(self) -> _Table:
+        return self.name, self.schema, self.table
+
+
+class _Change(msgspec.Struct):
+    source: _Source
+    op: str
+    before: dict[str, Any] | None = None
+    unchanged: list[str] = []
+    too_large: _Size | None = None
+
+
+class _Letter(NamedTuple):
+    change: _Change
+    size: _Size
+    key: bytes | None
+    offset: str
+
+
+_CHANGE = msgspec.json.Decoder(_Change)
+
+
+class DeadLetterIndex:
+    """The dead letters among the records that it was fed."""
+
+    def __init__(self) -> None:
+        self._letters: list[_Letter] = []
+        self._keys: set[bytes] = set()
+        # Positions of the last record that replaces a row, and of the last truncate of a table.
+        self._replaced: dict[_Row, str] = {}
+        self._emptied: dict[_Table, str] = {}
+
+    def add(self, key: bytes | None, value: bytes | None, offset: str) -> None:
+        """Note a record; `offset` is where it is, for people. Anything that is no change is passed over."""
+        if value is None:
+            return
+        may_be_letter = _MARK in value
+        may_empty = key is None and _TRUNCATE in value
+        may_replace = bool(self._keys) and (key in self._keys or value.startswith(_MOVING))
+        if not (may_be_letter or may_empty or may_replace):
+            return
+        try:
+            change = _CHANGE.decode(value)
+        except msgspec.MsgspecError:
+            # A schema record, or the mark was in a text of somebody's.
+            return
+        if change.op == "t":
+            _raise(self._emptied, change.source.of, change.source.position)
+        elif change.too_large is not None:
+            self._letters.append(_Letter(change, change.too_large, key, offset))
+            self._keys |= {key} - {None}  # type: ignore[arg-type]
+            self._leaves(change, key)
+        elif key is not None:
+            if key in self._keys and (change.op == "d" or not change.unchanged):
+                _raise(self._replaced, (change.source.of, key), change.source.position)
+            self._leaves(change, key)
+
+    def found(self) -> list[dict[str, Any]]:
+        """Return the contents of each dead letter, in the order in which they were fed, with its `state`: open or replaced."""
+        return [self._shown(letter) for letter in self._letters]
+
+    def _leaves(self, change: _Change, key: bytes | None) -> None:
+        """Note that an update moves its row from the key that it had."""
+        if change.op != "u" or not change.before or key is None:
+            return
+        try:
+            former = msgspec.json.encode({name: change.before[name] for name in msgspec.json.decode(key)})
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            # An old row without its key is that of a key that stays.
+            return
+        if former != key and former in self._keys:
+            _raise(self._replaced, (change.source.of, former), change.source.position)
+
+    def _shown(self, letter: _Letter) -> dict[str, Any]:
+        change, size, key, offset = letter
+        source = change.source
+        return {
+            "state": "open" if self._is_open(change, key) else "replaced",
+            "source": source.name,
+            "position": source.position,
+            "table": f"{source.schema}.{source.table}",
+            "op": change.op,
+            "key": (key or b"").decode(errors="replace") or None,
+            "bytes": size.bytes,
+            "sha256": size.sha256,
+            "committed_ms": source.ts_ms,
+            "offset": offset,
+        }
+
+    def _is_open(self, change: _Change, key: bytes | None) -> bool:
+        of, position = change.source.of, change.source.position
+        later = [self._emptied.get(of, ""), self._replaced.get((of, key), "") if key is not None else ""]
+        return change.op != "d" and max(later) <= position
+
+
+def _raise(known: dict[Any, str], what: Any, position: str) -> None:
+    # Positions sort as their texts do.
+    known[what] = max(known.get(what, ""), position)
 
 
 def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:

@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from bridge.deliveries.doctor import deliveries as look_at_deliveries
-from bridge.group.doctor import look_at_group, look_at_holders
+from bridge.kafka.checks import deliveries as look_at_deliveries
+from bridge.kafka.checks import look_at_group, look_at_holders
+from bridge.kafka.checks import registry as look_at_registry
+from bridge.kafka.checks import requests as look_at_requests
 from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource
 from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.errors import translated
@@ -21,8 +23,6 @@ from bridge.model.ports import Committed
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import check_assignment
 from bridge.positions.survey import positions_of, withheld_tables
-from bridge.requests.doctor import requests as look_at_requests
-from bridge.routing.doctor import registry as look_at_registry
 from headrace import descriptors
 from headrace.amqp.errors import shown
 from headrace.certificates import files

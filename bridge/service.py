@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
-from headrace import __version__
+from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics
 from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, snapshot_of
 
@@ -54,13 +54,14 @@ class BridgeService:
     @cached_property
     def collector(self) -> "Together":
         """What Prometheus reads; its library is imported only for that."""
-        from headrace.metrics.collector import FiguresCollector, Together
+        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together
 
         return Together(
             FiguresCollector(PREFIX, SourceMetrics, self._figures),
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
             FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
             FiguresCollector(CONNECTION_PREFIX, ConnectionMetrics, lambda: self._connections, label="connection"),
+            RefusedCollector(PREFIX, lambda: {door.name: door.refused for door in doors.ALL.values()}),
         )
 
     def live(self) -> Health:

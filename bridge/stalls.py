@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from bridge.model.withheld_tables import Withheld
+from bridge.model.withheld import Withheld
 from bridge.source.state import SourceState
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridge.kafka.entries import reading
-from bridge.kafka.whole_partition import records
+from bridge.kafka.entries import reading, records
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.schema import TableSchema

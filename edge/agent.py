@@ -9,41 +9,63 @@ import select
 import time
 
 from edge.answers.handlers import request_service
-from edge.delivery.heartbeat import Heartbeat
-from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
-from edge.engine import CheckpointChanged, LogTaken
+from edge.delivery.link import Sender
+from edge.delivery.outbox import Heartbeat, Outbox
+from edge.engine import CheckpointChanged, LogTaken, StreamFailed
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
 from edge.observability.service import EdgeService
 from edge.progress.checkpoint import Checkpoint
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
-from edge.progress.spool import Spool
+from edge.progress.spool import Spool, spool_limit
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
-from headrace.backoff import Backoff
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.metrics.endpoint import Endpoint
-from headrace.wakeup import Wakeup
+from headrace.position import Position
+from headrace.waiting import Backoff, Wakeup
 
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 3.0
+#: A session that lasted so long, in seconds, was a success even where nothing was acknowledged, as of an idle source.
+_LONG_SECONDS = 60.0
+#: So many equal failures to decode the log at the same place are an operator's matter: about five minutes.
+_EQUAL_FAILURES = 10
 #: How long a request that is being handled may take at the end, in seconds.
 _REQUESTS_SECONDS = 1.0
+
+
+class _Failures:
+    """How often the server failed to decode its log at the same place, and how long to wait before the next attempt."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, Position] | None = None
+        self._count = 0
+        self._backoff = Backoff(first=1.0, longest=60.0)
+
+    def pause(self, error: StreamFailed, reached: Position) -> float:
+        """Return the seconds to wait; raise NeedsOperator after so many equal failures that it will not pass by itself."""
+        if self._last != (error.message, reached):
+            self._last, self._count = (error.message, reached), 0
+            self._backoff.reset()
+        self._count += 1
+        if self._count >= _EQUAL_FAILURES and not error.may_pass:
+            raise error.lasting() from error
+        return self._backoff.pause()
 
 
 class Agent:
     """One source's edge. `run` blocks; `stop` may be called from any thread or a signal handler.
 
     `stop_seconds`: how long stopping waits for acknowledgements. `patience_seconds`: how long a log that somebody else reads
-    is waited for.
+    is waited for; None for as long as the server may take to notice that a former edge is gone.
     """
 
-    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, patience_seconds: float = 15.0) -> None:
+    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, patience_seconds: float | None = None) -> None:
         self._config = config
         self._stop_seconds = stop_seconds
         self._patience_seconds = patience_seconds
@@ -122,6 +144,12 @@ class Agent:
     def _spooler(self, checkpoint: Checkpoint, outbox: Outbox) -> Spooler:
         """Take up the spool, of which all that the checkpoint relies on has to be there."""
         settings = self._config.spool
+        largest = spool_limit(self._state.folder)
+        if settings.megabytes > largest:
+            raise ConfigurationError(
+                f"[spool] megabytes = {settings.megabytes} is more than the volume of {self._state.folder} can have",
+                hint=f"Set it to at most {largest}, or give the state folder a larger volume.",
+            )
         spool = Spool(self._state.folder, self._config.source.name, settings.megabytes << 20)
         spool.open(checkpoint.position, checkpoint.promised, checkpoint.confirmed)
         if len(spool):
@@ -130,8 +158,9 @@ class Agent:
 
     def _capture(self, progress: Progress, outbox: Outbox, settings: RecordSettings, history: TableHistory) -> None:
         """Run one session after another until stopped."""
-        backoff = Backoff(first=0.1, longest=10.0)
+        backoff, failures = Backoff(first=0.1, longest=10.0), _Failures()
         taken_since, former_pid = 0.0, 0
+        reached, opened_at = progress.checkpoint.tail, 0.0
         while not self._stopping:
             capture = None
             try:
@@ -147,12 +176,13 @@ class Agent:
                     history=history,
                 )
                 taken_since, former_pid = 0.0, capture.pid
-                backoff.reset()
+                opened_at = time.monotonic()
                 capture.run(lambda: self._stopping)
                 capture.finish(self._stop_seconds)
             except LogTaken as error:
                 taken_since = taken_since or time.monotonic()
-                if time.monotonic() - taken_since > self._patience_seconds:
+                patience = error.may_last if self._patience_seconds is None else self._patience_seconds
+                if time.monotonic() - taken_since > patience:
                     raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)
             except CheckpointChanged as error:
@@ -162,7 +192,15 @@ class Agent:
                 except Retryable as full:
                     self._pause(backoff.pause(), full, progress, outbox)
             except (NotConnected, Retryable) as error:
-                self._pause(backoff.pause(), error, progress, outbox)
+                # A session that opened and ended where the one before did was no success.
+                lasted = time.monotonic() - opened_at if capture is not None else 0.0
+                if progress.checkpoint.tail != reached or lasted > _LONG_SECONDS:
+                    backoff.reset()
+                reached = progress.checkpoint.tail
+                pause = backoff.pause()
+                if isinstance(error, StreamFailed):
+                    pause = failures.pause(error, reached)
+                self._pause(pause, error, progress, outbox)
             finally:
                 if capture is not None:
                     capture.close()

@@ -21,9 +21,30 @@ from headrace.position import Position, new_epoch
 class LogTaken(NotConnected):
     """Somebody else reads the log in this source's place."""
 
+    #: For how long that may pass by itself, in seconds: a server may not have noticed yet that a former connection is gone.
+    may_last = 15.0
+
     def lasting(self) -> NeedsOperator:
         """Return the error to end with when that does not pass."""
         return NeedsOperator(self.message, hint="Stop the other edge that reads it.")
+
+
+class StreamFailed(NotConnected):
+    """The server failed to decode its log, and will fail again where that lies in the log."""
+
+    def __init__(self, message: str, *, may_pass: bool) -> None:
+        super().__init__(message)
+        #: Whether it may pass by itself, as a full disk.
+        self.may_pass = may_pass
+
+    def lasting(self) -> NeedsOperator:
+        """Return the error to end with when the server fails again and again at the same place."""
+        return NeedsOperator(
+            f"{self.message}, each time at the same place of its log",
+            hint="The server's own log has its words, which may hold values of rows. Correct what fails: a row filter that "
+            "cannot be computed for some row (alter publication), or a value above 1 GB as text, whose table has to leave the "
+            "publication. Then start the edge again: nothing was skipped or confirmed.",
+        )
 
 
 class CheckpointChanged(Retryable):

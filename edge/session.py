@@ -25,7 +25,7 @@ from edge.snapshot.table_history import TableHistory
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
-from headrace.wakeup import Wakeup
+from headrace.waiting import Wakeup
 
 _log = logging.getLogger(__name__)
 
@@ -133,6 +133,8 @@ class CaptureSession:
             outbox.check_reopening()
             full = outbox.full
             fed = 0 if full else read(time.time_ns() // 1_000_000)
+            if fed and self._snapshots is not None:
+                self._snapshots.save_moved()
             if closed := take():
                 self._put(closed)
             now = time.monotonic()

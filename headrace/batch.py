@@ -33,10 +33,11 @@ its tombstone. All other values are JSON, whose first byte is another one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import zstandard
+from msgspec import Meta
 
 from headrace.errors import CorruptInput
 from headrace.formats import BATCH
@@ -46,6 +47,11 @@ CONTENT_TYPE = "application/vnd.headrace.batch+msgpack"
 CONTENT_ENCODING = "zstd"
 #: No body may grow beyond this when it is unpacked, in bytes: a small hostile message must not fill the memory.
 LARGEST_BODY = 256 * 1024 * 1024
+#: A batch has no more records, and so no more segments: an edge's hold 4 MB of values, or a single change.
+MOST_RECORDS = 128 * 1024
+#: Tables that a batch in Avro may name, the characters of their names, and of a schema.
+_MOST_TABLES, _LONGEST_NAME, _LONGEST_SCHEMA = 4096, 256, 2 << 20
+_MOST_FIGURES, _LONGEST_FIGURE, _MOST_HEADERS = 200, 4096, 64
 
 Segment = tuple[int, int, int]
 Figures = dict[str, int | float | str]
@@ -56,6 +62,8 @@ Headers = dict[int, list[tuple[str, bytes]]]
 AVRO_MARK = b"\0"
 
 _LEVEL = 1
+#: A position has ordinals below this.
+_ORDINALS = 1 << 32
 
 
 class WrittenWith(NamedTuple):
@@ -182,36 +190,59 @@ def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     return properties, zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
 
 
-_BODY = msgspec.msgpack.Decoder(tuple[list[Segment], list[bytes | None], list[bytes | None], Figures])
-_BODY_WITH_HEADERS = msgspec.msgpack.Decoder(
-    tuple[list[Segment], list[bytes | None], list[bytes | None], Figures, Headers]
-)
-_BODY_WITH_AVRO = msgspec.msgpack.Decoder(
-    tuple[list[Segment], list[bytes | None], list[bytes | None], Figures, Headers, list[WrittenWith]],
-)
+class _WrittenWith(NamedTuple):
+    """`WrittenWith` as it comes from an edge: bounded."""
+
+    number: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    schema: Annotated[str, Meta(max_length=_LONGEST_NAME)]
+    table: Annotated[str, Meta(max_length=_LONGEST_NAME)]
+    key: Annotated[str, Meta(max_length=_LONGEST_SCHEMA)] | None
+    value: Annotated[str, Meta(max_length=_LONGEST_SCHEMA)]
 
 
-def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, body: bytes) -> Batch:
-    """Return the batch of a message.
+# What comes in is bounded where it is decoded: a length is compared before the list is made.
+_Records = Annotated[list[bytes | None], Meta(max_length=MOST_RECORDS)]
+_Segments = Annotated[
+    list[tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0, lt=_ORDINALS)], int]],
+    Meta(max_length=MOST_RECORDS),
+]
+_Figures = Annotated[
+    dict[Annotated[str, Meta(max_length=100)], int | float | Annotated[str, Meta(max_length=_LONGEST_FIGURE)]],
+    Meta(max_length=_MOST_FIGURES),
+]
+_Name = Annotated[str, Meta(pattern=r"^[^\0]{1,250}$")]
+_Headers = Annotated[
+    dict[int, Annotated[list[tuple[_Name, bytes]], Meta(max_length=_MOST_HEADERS)]], Meta(max_length=MOST_RECORDS)
+]
+_Written = Annotated[list[_WrittenWith], Meta(max_length=_MOST_TABLES)]
+_BODY = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures])
+_BODY_WITH_HEADERS = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, _Headers])
+_BODY_WITH_AVRO = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, _Headers, _Written])
 
-    Raises CorruptInput, naming what is wrong, when it is none of ours, and NeedsOperator for a version that this release does not
-    read.
+
+def decode(
+    properties: Mapping[str, Any] | None, content_encoding: str | None, body: bytes, largest: int = LARGEST_BODY
+) -> Batch:
+    """Return the batch of a message whose body unpacks to `largest` bytes at most.
+
+    Raises CorruptInput, naming what is wrong, when it is none of ours, TooLarge above `largest`, and NeedsOperator for a version
+    that this release does not read.
     """
     names = _names(properties)
     follows, first, last = (Position.parse(names[name]) for name in ("follows", "first", "last"))
     if content_encoding != CONTENT_ENCODING:
         raise CorruptInput(f"content-encoding is {content_encoding!r}, not {CONTENT_ENCODING!r}")
     try:
-        raw = zstandard.ZstdDecompressor().decompress(_bounded(body))
+        raw = zstandard.ZstdDecompressor().decompress(_bounded(body, largest))
         headers: Headers = {}
-        written: list[WrittenWith] = []
+        written: list[_WrittenWith] = []
         if names["version"] == 1:
             segments, keys, values, figures = _BODY.decode(raw)
         elif names["version"] == 2:
             segments, keys, values, figures, headers = _BODY_WITH_HEADERS.decode(raw)
         else:
             segments, keys, values, figures, headers, written = _BODY_WITH_AVRO.decode(raw)
-    except (zstandard.ZstdError, msgspec.MsgspecError) as error:
+    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error
     batch = Batch(
         source=names["source"],
@@ -223,17 +254,25 @@ def decode(properties: Mapping[str, Any] | None, content_encoding: str | None, b
         values=values,
         figures=figures,
         headers=headers,
-        written=written,
+        written=[WrittenWith(*each) for each in written],
     )
     _check(batch, names["count"])
     return batch
+
+
+def unpacked_size(body: bytes) -> int:
+    """Return the bytes that a body unpacks to, as it says; `decode` keeps to it."""
+    try:
+        return max(0, zstandard.frame_content_size(body))
+    except zstandard.ZstdError:
+        return 0
 
 
 _TYPES = {"version": int, "source": str, "follows": str, "first": str, "last": str, "count": int}
 
 
 def _names(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    given = properties or {}
+    given = properties if isinstance(properties, Mapping) else {}
     version = given.get("version")
     if isinstance(version, int):
         BATCH.check(version, f"a batch of {str(given.get('source'))[:100]}")
@@ -243,10 +282,16 @@ def _names(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return given
 
 
-def _bounded(body: bytes) -> bytes:
+class TooLarge(CorruptInput):
+    """A body unpacks to more than its reader takes."""
+
+
+def _bounded(body: bytes, largest: int) -> bytes:
     size = zstandard.frame_content_size(body)
-    if not 0 <= size <= LARGEST_BODY:
-        raise CorruptInput(f"the body unpacks to {size} bytes, the limit is {LARGEST_BODY}")
+    if size < 0:
+        raise CorruptInput("the body does not say to how many bytes it unpacks")
+    if size > min(largest, LARGEST_BODY):
+        raise TooLarge(f"the body unpacks to {size} bytes, the limit is {min(largest, LARGEST_BODY)}")
     return body
 
 
@@ -269,7 +314,7 @@ def _check(batch: Batch, count: int) -> None:
         raise CorruptInput("the ends of a batch are not those in its properties")
     before = (0, -1)
     for commit, ordinal, length in batch.segments:
-        if (commit, ordinal) < before:
+        if (commit, ordinal) < before or ordinal + length > _ORDINALS:
             raise CorruptInput("the records of a batch are out of order")
         before = (commit, ordinal + length - 1)
     if batch.follows.epoch != epoch or batch.follows >= batch.first:

@@ -17,16 +17,56 @@ _PASSING = {
     errno.ESTALE, errno.ETIMEDOUT,
 }  # fmt: skip
 
+#: A file in a state folder whose space is given up for one that has to be written on a full volume, and its size in bytes.
+RESERVE, RESERVE_BYTES = "reserve", 512 << 10
+
+
+def hold_reserve(folder: Path) -> None:
+    """Have space in the folder that whoever fills the volume does not take; raise as `write_private` does."""
+    path = folder / RESERVE
+    if path.exists():
+        return
+    fresh = path.with_suffix(".new")
+    try:
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            finally:
+                os.close(descriptor)
+            fresh.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise
+    except OSError as error:
+        raise problem(path, "written", error) from error
+
+
+def give_up_reserve(folder: Path) -> bool:
+    """Remove the reserve; return whether there was one."""
+    try:
+        (folder / RESERVE).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
 
 def write_private(path: Path, data: bytes) -> None:
     """Put a file in the place of the old one, durable when this returns.
 
-    Where it fails the old file is there, or the new one, and nothing else. Raises NoSpace when that may pass, else NeedsOperator.
+    Where the volume is full, the reserve next to it is given up for it. Where it fails the old file is there, or the new one,
+    and nothing else. Raises NoSpace when that may pass, else NeedsOperator.
     """
     fresh = path.with_suffix(".new")
     try:
         try:
-            _write(fresh, data)
+            try:
+                _write(fresh, data)
+            except OSError as error:
+                if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not give_up_reserve(path.parent):
+                    raise
+                _write(fresh, data)
             fresh.replace(path)
         except OSError:
             with contextlib.suppress(OSError):

@@ -46,7 +46,7 @@ def run_part(
     Args:
         part: `edge` or `bridge`.
         work: serves until `stop` is called.
-        stop: called on SIGTERM and SIGINT by a signal handler: it takes no lock (headrace/stop_request.py).
+        stop: called on SIGTERM and SIGINT by a signal handler: it takes no lock (headrace/waiting.py).
         sources: the names of the part's sources.
         listen: where metrics, health and status are answered; None for nowhere.
         reload: called on SIGHUP, from the main thread between any two of its steps; without it SIGHUP ends the process.

@@ -1,7 +1,8 @@
 """Logs: for people as lines of text, for machines one JSON object a line.
 
 A command speaks to a person, so it logs text. A part that runs for long (`serve`) logs JSON unless a terminal reads it, and each
-line names its source. No line holds row values or secrets, by a rule for every caller. An error that is expected has no
+line names its source. No line holds row values or secrets, by a rule for every caller; what is not printable in a line is
+written as an escape, so that a name from outside forges no line and steers no terminal. An error that is expected has no
 traceback; one that is not has. Called by the root command, by the `run` of edge and bridge, and by a source's thread.
 """
 
@@ -25,6 +26,10 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 _SOURCE = re.compile(SOURCE_NAME)
+#: What starts a line, steers a terminal, turns text around or has no form in UTF-8: controls, separators, bidi marks, half pairs.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffc\ufffe\uffff\ud800-\udfff]"
+)
 
 _source: ContextVar[str] = ContextVar("source", default="")
 
@@ -41,7 +46,9 @@ class _Setting:
 def configure(form: str, level: str) -> None:
     """Log from this level on, as text for now: a part that runs for long calls `serve`."""
     _Setting.form, _Setting.structured = form, False
-    logging.basicConfig(level=level.upper(), format=_TEXT, stream=sys.stderr)
+    logging.basicConfig(level=level.upper(), stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(TextFormatter(_TEXT))
     if form == "json":
         _to_json()
 
@@ -75,6 +82,23 @@ def _to_json() -> None:
         handler.setFormatter(JsonFormatter())
 
 
+def printable(text: str) -> str:
+    """Return a text in one line: what is not printable as an escape that JSON takes as well."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class TextFormatter(logging.Formatter):
+    """Lines of text; only a traceback has several, and none of them has what is not printable."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name.
+        """Return the line without a traceback."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - as above.
+        """Return a traceback."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, part, source, logger, message, and the fields given with `extra`."""
 
@@ -92,9 +116,10 @@ class JsonFormatter(logging.Formatter):
         fields |= {name: value for name, value in vars(record).items() if name not in _USUAL and value is not None}
         if record.exc_info and record.exc_info[1] is not None and not isinstance(record.exc_info[1], ReplicationError):
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(
+        line = json.dumps(
             {name: value for name, value in fields.items() if value != ""}, ensure_ascii=False, default=str
         )
+        return printable(line)
 
 
 def _begins_with(record: logging.LogRecord) -> str:

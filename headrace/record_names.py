@@ -12,6 +12,8 @@ from headrace.errors import CorruptInput
 
 #: How a record's own `source` begins.
 SOURCE = b'"source":{"version":'
+#: Names of databases are shorter, in characters.
+_LONGEST_NAME = 256
 _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
@@ -27,6 +29,11 @@ def find_names(value: bytes, at: int) -> re.Match[bytes]:
 def schema_and_table(names: re.Match[bytes]) -> tuple[str, str]:
     """Return the names that were found; both are empty for a record that is about no table."""
     try:
-        return json.decode(names[1], type=str), json.decode(names[2], type=str)
-    except DecodeError as error:
+        schema, table = json.decode(names[1], type=str), json.decode(names[2], type=str)
+        # A half of a surrogate pair is no text, and has no form in UTF-8.
+        (schema + table).encode()
+    except (DecodeError, UnicodeError) as error:
         raise CorruptInput("the name of a record's table is no text") from error
+    if max(len(schema), len(table)) > _LONGEST_NAME:
+        raise CorruptInput(f"the name of a record's table has more than {_LONGEST_NAME} characters")
+    return schema, table

@@ -12,8 +12,7 @@ A module imports from the layers below its own, and within its own package (test
     silver/                            changes merged into tables
     bronze/                            records appended, each exactly once
     kafka/                             topics and offsets
-    session_pool                       sessions that loads use again
-    session                            the Spark session
+    session                            Spark sessions, and those that loads use again
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  scratch  sizes  quoting  errors  progress  command_options
+    storage  object_store  scratch  sizes  errors  progress  command_options
 """

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
-from headrace.stop_request import StopRequest
+from headrace.waiting import StopRequest
 from spark_jobs import command_options, query_command
 
 _log = logging.getLogger(__name__)

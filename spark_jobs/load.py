@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
-from headrace.stop_request import StopRequest
+from headrace.waiting import StopRequest
 from spark_jobs import run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze

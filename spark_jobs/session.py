@@ -3,6 +3,8 @@
 Guarantees that nothing is written to the current folder: warehouse and scratch files are in a temporary folder that goes
 with the process. Assumes that the jars were fetched (`make setup`), or that spark-submit was given them. Called by the
 commands, by submit.py and by verification.
+
+Sessions of Spark that loads use again: a load that never ends would make some for each table and cycle permanently.
 """
 
 import atexit
@@ -12,7 +14,10 @@ import shutil
 import tempfile
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
@@ -219,3 +224,32 @@ def _quiet() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # Nothing here uses pandas; PySpark looks at its version all the same.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+
+
+#: What commits set in their session: their note, and the transaction by which Delta takes them once.
+COMMIT_SETTINGS = (
+    "spark.databricks.delta.commitInfo.userMetadata",
+    "spark.databricks.delta.write.txnAppId",
+    "spark.databricks.delta.write.txnVersion",
+)
+#: By application, its cores (which settings follow) and whether they suit few rows, those that nobody uses.
+_idle: dict[tuple[str, int, bool], list[SparkSession]] = {}
+_lock = Lock()
+
+
+@contextmanager
+def borrowed(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
+    """Give a session that nobody else uses meanwhile, whose plans suit few rows or many."""
+    key = (str(spark.sparkContext.applicationId), int(spark.sparkContext.defaultParallelism), few)
+    with _lock:
+        idle = _idle.setdefault(key, [])
+        session = idle.pop() if idle else None
+    if session is None:
+        session = for_few_rows(spark) if few else spark.newSession()
+    try:
+        yield session
+    finally:
+        for name in COMMIT_SETTINGS:
+            session.conf.unset(name)
+        with _lock:
+            idle.append(session)

@@ -1,6 +1,8 @@
 """Small files on the file system of the lake's root: this machine's disk, or any other that Hadoop has a file system for.
 
 Used to see what is at a path and to read the log of a table; tables are read and written by Delta alone.
+
+Names and texts as Spark SQL reads them, whatever characters they hold.
 """
 
 from datetime import UTC, datetime
@@ -72,3 +74,19 @@ def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 def _jvm(spark: SparkSession) -> Any:
     return spark._jvm  # noqa: SLF001 - PySpark offers no other way.
+
+
+def name(plain: str) -> str:
+    """Return a column's name quoted: it may hold dots, spaces and backticks."""
+    return f"`{plain.replace('`', '``')}`"
+
+
+def table(path: str, version: int | None = None) -> str:
+    """Return a Delta table as a statement names it, by its path."""
+    return f"delta.{name(path)}" + ("" if version is None else f" VERSION AS OF {version}")
+
+
+def text(plain: str) -> str:
+    """Return a string literal."""
+    escaped = plain.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -11,8 +11,8 @@ from zlib import crc32
 from bridge.amqp.receiver import Receiver
 from bridge.model.chain import Gap, Next, judge
 from bridge.model.delivery import Accept, Delivery, Inbox, Outcome, Reject, Release
+from edge.delivery.link import Sender
 from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from edge.requests.service import RequestService

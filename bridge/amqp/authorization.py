@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 PREFIX = "cdc/"
-NOT_FOUND = "amqp:not-found"
+NOT_FOUND, NOT_PERMITTED = "amqp:not-found", "amqp:unauthorized-access"
 #: AMQP's sender settle mode of a link whose deliveries nobody acknowledges.
 _SETTLED = 1
 
@@ -23,7 +23,7 @@ class Identities:
         self.demanded = demanded
 
     def use(self, rules: Mapping[str, Sequence[str]]) -> None:
-        """Decide by other rules from now on; links that are attached stay."""
+        """Decide by other rules from now on; whoever calls it looks at the links that are attached."""
         self._rules = rules
 
     def may_send(self, identity: str | None, source: str) -> bool:
@@ -60,11 +60,16 @@ def refusal(
     source = address.removeprefix(PREFIX)
     # Before anything that would show a stranger which sources there are.
     if not identities.may_send(identity, source):
-        return "amqp:unauthorized-access", (
-            f"the certificate of {identity!r} is not for source {source[:100]!r}. Use the source's own, or name this one "
-            "under [interconnect] identities in the bridge's file"
-        )
+        return NOT_PERMITTED, not_for(identity, source)
     return _of_ours(link, source, sources, refused)
+
+
+def not_for(identity: str | None, source: str) -> str:
+    """Return the error for whose certificate is not for a source."""
+    return (
+        f"the certificate of {identity!r} is not for source {source[:100]!r}. Use the source's own, or name this one "
+        "under [interconnect] identities in the bridge's file"
+    )
 
 
 def not_here(source: str) -> str:

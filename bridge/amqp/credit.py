@@ -1,7 +1,8 @@
 """Credit: each source's one living link, what came on it without an outcome yet, and the credit that it may have.
 
 Sans-I/O: it calls links and deliveries that it is given, and imports no AMQP library. The rule of credit: what a link was given
-and what waits for an outcome never exceed `credit` together, so a source that cannot commit costs bounded memory. Called by
+and what waits for an outcome never exceed `credit` together, nor, as far as their sizes can be foreseen, the source's share of
+memory; what comes above that is released at once. So sources that cannot commit cost bounded memory, all together. Called by
 the receiver, in its thread only.
 """
 
@@ -16,6 +17,13 @@ Settle = Callable[[Any, Outcome], None]
 #: Does something after some seconds.
 Later = Callable[[float, Callable[[], None]], None]
 
+#: Bodies that wait, in bytes: of one source, unless it is a single one; and of all, where each source still has an equal share.
+MOST_OF_SOURCE, MOST_OF_ALL = 16 << 20, 64 << 20
+#: Seconds until the credit is given again of a delivery for which there was no memory.
+_FULL_SECONDS = 0.5
+#: How quickly the size that is expected of a source's next message follows those that came.
+_RISES, _FALLS = 0.5, 0.05
+
 
 class Feed:
     """A source's link, and what came on it and has no outcome yet."""
@@ -26,7 +34,11 @@ class Feed:
         self.link = link
         #: Credit to give as soon as the source may have it.
         self.owed = credit
-        self.tickets: set[int] = set()
+        #: Sizes by ticket, in bytes; and their sum.
+        self.tickets: dict[int, int] = {}
+        self.bytes = 0
+        #: What its next message is expected to have, in bytes: at first, that its whole credit fits.
+        self.expected = MOST_OF_SOURCE / credit
 
 
 class CreditManager:
@@ -39,6 +51,8 @@ class CreditManager:
         self._numbers = itertools.count(1)
         self._feeds: dict[str, Feed] = {}
         self._unsettled: dict[int, tuple[Feed, Any]] = {}
+        #: What all feeds hold, in bytes.
+        self.bytes = 0
         #: The session that each source's deliveries go to: none, no credit.
         self._granted: dict[str, Granted] = {}
 
@@ -61,17 +75,28 @@ class CreditManager:
             del self._feeds[feed.source]
         for ticket in feed.tickets:
             self._unsettled.pop(ticket, None)
+        self.bytes -= feed.bytes
         feed.tickets.clear()
+        feed.bytes = 0
         if feed.source in self._granted:
             self._granted[feed.source].inbox.drop(feed.number)
 
     def received(self, feed: Feed, delivery: Any, properties: Any, encoding: str, body: bytes) -> None:
-        """Put a delivery into the inbox of its source's session, with a ticket to settle it by; release it when there is none."""
-        ticket = next(self._numbers)
-        feed.tickets.add(ticket)
+        """Put a delivery into the inbox of its source's session, with a ticket to settle it by.
+
+        Release it when there is no session, or no memory for it.
+        """
+        ticket, size = next(self._numbers), len(body)
+        feed.expected += (size - feed.expected) * (_RISES if size > feed.expected else _FALLS)
+        is_full = self._is_full(feed, size)
         self._unsettled[ticket] = (feed, delivery)
+        feed.tickets[ticket] = size
+        feed.bytes += size
+        self.bytes += size
         session = self._granted.get(feed.source)
-        if session is None or not session.inbox.put(Delivery(ticket, feed.number, properties, encoding, body)):
+        if is_full:
+            self.settle([(ticket, Release(_FULL_SECONDS))])
+        elif session is None or not session.inbox.put(Delivery(ticket, feed.number, properties, encoding, body)):
             self.settle([(ticket, Release())])
 
     def aborted(self, link: Any) -> None:
@@ -88,7 +113,9 @@ class CreditManager:
                 # Its link is gone.
                 continue
             feed, delivery = self._unsettled.pop(ticket)
-            feed.tickets.discard(ticket)
+            size = feed.tickets.pop(ticket)
+            feed.bytes -= size
+            self.bytes -= size
             self._settle(delivery, outcome)
             pause = outcome.pause if isinstance(outcome, Release) else 0.0
             owed[feed.number, pause] = (feed, owed.get((feed.number, pause), (feed, 0))[1] + 1)
@@ -120,5 +147,24 @@ class CreditManager:
 
     def _flow(self, feed: Feed) -> None:
         if feed.owed and feed.source in self._granted:
-            feed.link.flow(feed.owed)
-            feed.owed = 0
+            count = min(feed.owed, self._messages_that_fit(feed))
+            if count > 0:
+                feed.link.flow(count)
+                feed.owed -= count
+
+    def _messages_that_fit(self, feed: Feed) -> int:
+        """Return for how many more messages of a feed there is memory, beyond its present credit; one at least if it has none."""
+        outstanding: int = feed.link.credit
+        limit = MOST_OF_SOURCE if self.bytes <= MOST_OF_ALL // 2 else min(MOST_OF_SOURCE, self._share)
+        count = int((limit - feed.bytes) / max(1.0, feed.expected)) - outstanding
+        return max(count, 0 if outstanding > 0 or feed.tickets else 1)
+
+    def _is_full(self, feed: Feed, size: int) -> bool:
+        """Whether there is no memory for a message of a feed."""
+        if feed.tickets and feed.bytes + size > MOST_OF_SOURCE:
+            return True
+        return bool(self.bytes) and self.bytes + size > MOST_OF_ALL and feed.bytes + size > self._share
+
+    @property
+    def _share(self) -> int:
+        return MOST_OF_ALL // max(1, len(self._feeds))

@@ -11,23 +11,29 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from bridge.amqp.authorization import NOT_FOUND, PREFIX, Identities, not_here, refusal
+from bridge.amqp.authorization import NOT_FOUND, NOT_PERMITTED, PREFIX, Identities, not_for, not_here, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.pending_connections import PendingConnections, key
 from bridge.amqp.request_links import NOT_CARRIED, RequestLinks, source_of
 from bridge.amqp.sender_links import SenderLinks
-from bridge.deliveries.message import encode
+from bridge.deliveries.pending import encode
+from headrace import doors
 from headrace.amqp.connection import Connection
-from headrace.amqp.errors import described
-from headrace.amqp.links import Decoder, close, release, settle
-from headrace.amqp.peer import identity, peer_of
+from headrace.amqp.errors import TOO_LARGE, described
+from headrace.amqp.links import TRANSFER_LIMIT, Arriving, Decoder, close, discard, settle
+from headrace.amqp.peer import abort, identity, name_of, peer_of
 from headrace.amqp.transport import Handler
+from headrace.errors import CorruptInput
 from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
-#: A larger message is refused before it is read, in bytes: ordinary batches have 64 kB.
+#: The link of a larger message is closed, in bytes: ordinary batches have 64 kB.
 _LARGEST_MESSAGE = 64 * 1024 * 1024
+#: Of deliveries that have not come whole so much is kept for all links, in bytes; then the link that has most of it is closed.
+_MOST_ARRIVING = 96 * 1024 * 1024
+#: Links that one connection may attach: a receiver of deliveries has one for each address.
+_MOST_LINKS = 2000
 _ATTACH_AGAIN_SECONDS = 5.0
 
 
@@ -58,6 +64,7 @@ class Links:
         self._pending = pending
         self._later = later
         self._refusal = RateLimitedLog(_log.warning)
+        self._exceeded = RateLimitedLog(_log.error)
         #: The sources whose addresses a bridge that connects out attaches to: those that it serves.
         self._admitted: set[str] = set()
         self._decode = Decoder()
@@ -65,6 +72,11 @@ class Links:
         self._outgoing: Connection | None = None
         self._attached = 0
         self._parting = False
+        #: What is arriving, by the number of the feed, and its size in all.
+        self._arriving: dict[int, Arriving] = {}
+        self._bytes_arriving = 0
+        #: How many links each connection has attached.
+        self._counts: dict[int, int] = {}
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close a source's link, and every one that comes, until it is admitted."""
@@ -83,7 +95,7 @@ class Links:
             self._attach(source)
 
     def use(self, sources: Collection[str]) -> None:
-        """Go on with the sources of a changed file: links of those that left it are closed."""
+        """Go on with the sources of a changed file, and who may send for them; close the links that it allows no more."""
         gone = set(self._sources) - set(sources)
         self._sources = sources
         self.requests.use(sources)
@@ -91,6 +103,11 @@ class Links:
             self.refuse(source, NOT_FOUND, not_here(source))
             # The next one that attaches is refused by name.
             del self._refused[source]
+        for feed in self.credit.all():
+            who = getattr(feed.link, "identity", None)
+            if not self._identities.may_send(who, feed.source):
+                _log.warning("%s: link of %r closed: the bridge's file does not let it send any more", feed.source, who)
+                self._close(feed, NOT_PERMITTED, not_for(who, feed.source))
 
     def attach_by(self, outgoing: Connection) -> None:
         """Attach to the sources' addresses by this connection."""
@@ -110,7 +127,7 @@ class Links:
     def drop_all(self) -> None:
         """Forget all links: their connections are gone."""
         for feed in self.credit.all():
-            self.credit.drop(feed)
+            self._drop(feed)
         self._outgoing = None
         self.deliveries.drop_all()
         self.requests.drop_all()
@@ -120,7 +137,8 @@ class Links:
         for feed in self.credit.all():
             if feed.link.connection == connection:
                 _log.info("%s: link lost", feed.source)
-                self.credit.drop(feed)
+                self._drop(feed)
+        self._counts.pop(key(connection), None)
         if self._outgoing is not None and self._outgoing.connection == connection:
             self._outgoing = None
         self.deliveries.drop(connection)
@@ -129,6 +147,13 @@ class Links:
     def opening(self, link: Any, transport: Any) -> None:
         """Take over the addresses of the other side, unless it is refused, which a target left empty reports."""
         who = identity(transport) if self._identities.demanded else None
+        number = key(link.connection)
+        self._counts[number] = self._counts.get(number, 0) + 1
+        if self._counts[number] > _MOST_LINKS:
+            doors.AMQP.refuse(CorruptInput("too many links"), name_of(link.connection))
+            abort(link.connection, f"it attached more than {_MOST_LINKS} links")
+            return
+        link.identity = who
         asked = source_of(link)
         if asked is not None:
             link.refusal = self.requests.refusal(link, asked, who)
@@ -195,7 +220,7 @@ class Links:
             _log.info("%s: link closed by the other side", source or "?")
         feed = self.credit.of(source or "")
         if feed is not None and feed.link == link:
-            self.credit.drop(feed)
+            self._drop(feed)
         if self._outgoing is not None and source is not None:
             self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
 
@@ -206,19 +231,61 @@ class Links:
         if getattr(link, "answering", None) is not None:
             self.requests.delivered(link, delivery)
             return
-        if delivery.aborted:
+        feed = self.credit.of(getattr(link, "fed", ""))
+        if feed is None or feed.link != link:
+            # Of a link that a newer one has replaced, or that was refused.
+            if delivery.aborted:
+                delivery.settle()
+            elif delivery.readable:
+                discard(link, delivery)
+        elif delivery.aborted:
             # Its sender was lost in the middle of it, behind a router that stays; it used up a credit all the same.
+            self._forget_arriving(feed)
             delivery.settle()
             self.credit.aborted(link)
-        elif delivery.readable and not delivery.partial:
-            data = link.recv(delivery.pending)
-            link.advance()
-            feed = self.credit.of(getattr(link, "fed", ""))
-            if feed is not None and feed.link == link:
-                self.credit.received(feed, delivery, *self._decode(data))
-            else:
-                # Of a link that a newer one has replaced.
-                release(delivery)
+        elif delivery.readable:
+            self._read(feed, link, delivery)
+
+    def _read(self, feed: Feed, link: Any, delivery: Any) -> None:
+        """Read what came of a delivery, and pass it on once it is complete."""
+        arriving = self._arriving.get(feed.number)
+        if arriving is None:
+            arriving = self._arriving[feed.number] = Arriving(_LARGEST_MESSAGE)
+        before = arriving.size
+        try:
+            data = arriving.read(link, delivery)
+        except CorruptInput as error:
+            self._bytes_arriving -= before
+            doors.MEMORY.refuse(error, feed.source)
+            condition = TRANSFER_LIMIT if link.credit < 0 else TOO_LARGE
+            self._log_exceeded(feed, error.message)
+            self._close(feed, condition, error.message)
+            return
+        self._bytes_arriving += arriving.size - before
+        if data is not None:
+            self.credit.received(feed, delivery, *self._decode(data, feed.source))
+        elif self._bytes_arriving > _MOST_ARRIVING:
+            self._close_heaviest()
+
+    def _close_heaviest(self) -> None:
+        """Close the link that has most of what is arriving: its edge sends again."""
+        heaviest = max(self._arriving, key=lambda number: self._arriving[number].size)
+        for feed in self.credit.all():
+            if feed.number == heaviest:
+                error = CorruptInput("too much is arriving at the bridge, and most of it on this link")
+                doors.MEMORY.refuse(error, feed.source)
+                self._log_exceeded(feed, error.message)
+                self._close(feed, "amqp:resource-limit-exceeded", error.message)
+                return
+
+    def _forget_arriving(self, feed: Feed) -> None:
+        arriving = self._arriving.pop(feed.number, None)
+        if arriving is not None:
+            self._bytes_arriving -= arriving.size
+
+    def _drop(self, feed: Feed) -> None:
+        self._forget_arriving(feed)
+        self.credit.drop(feed)
 
     def senders(self, link: Any) -> SenderLinks:
         """Return those among which a link in the other direction is."""
@@ -235,6 +302,9 @@ class Links:
             *reason,
         )
 
+    def _log_exceeded(self, feed: Feed, reason: str) -> None:
+        self._exceeded("%s: link closed: %s", feed.source, reason)
+
     def _attach(self, source: str) -> None:
         if source not in self._admitted or self._outgoing is None or self._parting:
             return
@@ -245,7 +315,7 @@ class Links:
         link.fed = source
 
     def _close(self, feed: Feed, condition: str, description: str) -> None:
-        self.credit.drop(feed)
+        self._drop(feed)
         close(feed.link, condition, description)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from bridge.amqp.authorization import Identities
 from bridge.amqp.links import LinkEvents, Links
 from bridge.amqp.pending_connections import PendingConnections, key
+from headrace import doors
 from headrace.amqp import transport
 from headrace.amqp.errors import described
-from headrace.amqp.peer import close_silent, peer_of
+from headrace.amqp.peer import abort, close_silent, name_of, peer_of
 from headrace.amqp.security import CertificateWatch, server_trust
 from headrace.amqp.transport import Acceptor, EndpointStateHandler, Loop
 from headrace.certificates import files
@@ -25,6 +26,8 @@ FRAME_BYTES = 64 * 1024
 _CLOSE_SECONDS = 1.0
 #: How often connections that stay pending for too long are looked for, in seconds.
 _EXPIRE_SECONDS = 1.0
+#: Sessions that a connection may have at once, less one; ours have one.
+_SESSIONS = 15
 
 
 class Listener(LinkEvents):
@@ -85,12 +88,20 @@ class Listener(LinkEvents):
             self._pending.expire()
             self.loop.after(_EXPIRE_SECONDS, self._expire)
 
+    def refused(self, event: Any, error: Exception) -> None:
+        """Close a connection whose other side sent what cannot be processed."""
+        connection = event.connection
+        doors.AMQP.refuse(error, name_of(connection))
+        if connection is not None:
+            abort(connection, "it sent what cannot be processed")
+
     # What Proton calls.
 
     def on_connection_bound(self, event: Any) -> None:
         """Set what must be set before the first frame."""
         event.transport.idle_timeout = transport.IDLE_SECONDS
         event.transport.max_frame_size = FRAME_BYTES
+        event.transport.channel_max = _SESSIONS
         self._pending.add(key(event.connection), event.connection)
         # Proton would let in who skips SASL, and offer ANONYMOUS in addition to EXTERNAL.
         event.transport.require_auth(self._identities.demanded)

@@ -141,8 +141,9 @@ class Receiver:
 
     def use(self, sources: Collection[str], interconnect: Interconnect) -> None:
         """Go on with the sources of a changed file, and with who may send for them."""
-        self._call(partial(self.links.use, sources))
+        # First, so that links are judged by it.
         self._identities.use(interconnect.identities)
+        self._call(partial(self.links.use, sources))
 
     def _call(self, command: Callable[[], None]) -> None:
         """Have a command done in the receiver's thread; between two connections it waits for the next."""

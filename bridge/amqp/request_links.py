@@ -15,20 +15,29 @@ from bridge.amqp.sender_links import SenderLinks, Sends
 from bridge.model.delivery import Outcome, Release
 from bridge.requests.message import encode
 from bridge.requests.pending import PendingRequests
+from headrace import doors
 from headrace.amqp.connection import Connection
-from headrace.amqp.links import Decoder, close, release, settle
+from headrace.amqp.errors import TOO_LARGE
+from headrace.amqp.links import TRANSFER_LIMIT, Arriving, Decoder, close, discard, settle
+from headrace.errors import CorruptInput
 from headrace.requests.message import ANSWERS, REQUESTS
 
 _log = logging.getLogger(__name__)
 
 #: Parts of answers of one source that may be in transit or not written yet.
 _CREDIT = 16
-#: A larger message is refused before it is read, in bytes: a part has much less.
-_LARGEST_MESSAGE = 1024 * 1024
+#: The link of a larger message is closed, in bytes: a part has less.
+_LARGEST_MESSAGE = 256 * 1024
+#: Parts that wait to be written may have so much in all, in bytes; others are sent again later.
+_MOST_WAITING = 32 * 1024 * 1024
+_FULL_SECONDS = 1.0
 _ATTACH_AGAIN_SECONDS = 5.0
 _SETTLED = 1
 #: Why links are refused by a bridge that carries no requests.
 NOT_CARRIED = ("amqp:not-found", "this bridge carries no requests: its file has no [requests]")
+
+#: Why a link is closed that the bridge's file allows no more.
+_REVOKED = ("amqp:unauthorized-access", "the bridge's file does not allow this link any more")
 
 #: Takes the body of a part in: of a source, with a ticket to settle it by.
 Received = Callable[[str, int, bytes], None]
@@ -72,13 +81,23 @@ class RequestLinks:
         self._received: Received = lambda _source, _ticket, _body: None
         #: The newest link of each source for answers.
         self._answers: dict[str, Any] = {}
-        self._unsettled: dict[int, tuple[Any, Any]] = {}
+        self._unsettled: dict[int, tuple[Any, Any, int]] = {}
+        #: The size of what waits, in bytes.
+        self._waiting = 0
         self._outgoing: Connection | None = None
         self._parting = False
 
     def use(self, sources: Container[str]) -> None:
-        """Go on with the sources of a changed file."""
+        """Go on with the sources of a changed file, and who may be there for them; close the links that it allows no more."""
         self._sources = sources
+
+        def is_allowed(link: Any, source: str) -> bool:
+            return source in sources and self._identities.may_send(getattr(link, "identity", None), source)
+
+        for source, link in list(self._answers.items()):
+            if not is_allowed(link, source):
+                self.refuse(source, *_REVOKED)
+        self.senders.close_unless(lambda link, address: is_allowed(link, address.removeprefix(REQUESTS)), *_REVOKED)
 
     def carry(self, pending: PendingRequests, received: Received) -> None:
         """Carry requests from now on; before, all links are refused."""
@@ -121,6 +140,7 @@ class RequestLinks:
             outgoing.connection, address, f"{self._name}/{address}/{next(self._numbers)}"
         )
         link.answering = source
+        link.arriving = Arriving(_LARGEST_MESSAGE)
         self._answers[source] = link
         link.flow(_CREDIT)
 
@@ -149,6 +169,7 @@ class RequestLinks:
         link.target.copy(link.remote_target)
         link.max_message_size = _LARGEST_MESSAGE
         link.answering = source
+        link.arriving = Arriving(_LARGEST_MESSAGE)
 
     def opened(self, link: Any) -> None:
         """Take a link into use that is up from both sides."""
@@ -177,17 +198,34 @@ class RequestLinks:
     def delivered(self, link: Any, delivery: Any) -> None:
         """Take a part of an answer in, once it is complete."""
         source = link.answering
-        if delivery.aborted:
+        if self._pending is None or self._answers.get(source) != link:
+            if delivery.aborted:
+                delivery.settle()
+            elif delivery.readable:
+                discard(link, delivery)
+        elif delivery.aborted:
+            link.arriving.drop()
             delivery.settle()
             link.flow(1)
-        elif delivery.readable and not delivery.partial:
-            _, _, body = self._decode(link.recv(delivery.pending))
-            link.advance()
-            if self._pending is None or self._answers.get(source) != link:
-                release(delivery)
+        elif delivery.readable:
+            try:
+                data = link.arriving.read(link, delivery)
+            except CorruptInput as error:
+                doors.MEMORY.refuse(error, source)
+                self.refuse(source, TRANSFER_LIMIT if link.credit < 0 else TOO_LARGE, error.message)
                 return
-            ticket = next(self._numbers)
-            self._unsettled[ticket] = (link, delivery)
+            if data is not None:
+                self._take(source, link, delivery, data)
+
+    def _take(self, source: str, link: Any, delivery: Any, data: bytes) -> None:
+        """Pass a part on to who writes it."""
+        _, _, body = self._decode(data, source)
+        ticket = next(self._numbers)
+        self._unsettled[ticket] = (link, delivery, len(body))
+        self._waiting += len(body)
+        if self._waiting > _MOST_WAITING:
+            self.settle(ticket, Release(_FULL_SECONDS))
+        else:
             self._received(source, ticket, body)
 
     def settle(self, ticket: int, outcome: Outcome) -> None:
@@ -196,7 +234,8 @@ class RequestLinks:
         if found is None:
             # Its connection is gone.
             return
-        link, delivery = found
+        link, delivery, size = found
+        self._waiting -= size
         settle(delivery, outcome)
         if isinstance(outcome, Release):
             self._later(outcome.pause, partial(self._give, link))
@@ -214,9 +253,10 @@ class RequestLinks:
         for source, link in list(self._answers.items()):
             if link.connection == connection:
                 del self._answers[source]
-        for ticket, (link, _) in list(self._unsettled.items()):
+        for ticket, (link, _, size) in list(self._unsettled.items()):
             if link.connection == connection:
                 del self._unsettled[ticket]
+                self._waiting -= size
         self.senders.drop(connection)
 
     def drop_all(self) -> None:
@@ -224,6 +264,7 @@ class RequestLinks:
         self._outgoing = None
         self._answers.clear()
         self._unsettled.clear()
+        self._waiting = 0
         self.senders.drop_all()
 
     def _listen_again(self, source: str) -> None:

@@ -13,10 +13,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from bridge.amqp.credit import Later
-from bridge.deliveries.outbox import TOO_LARGE
+from bridge.deliveries.outbox import TOO_LARGE, UNREADABLE
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.receivers import outbox_of, refusal
+from headrace import doors
 from headrace.amqp.connection import Connection
+from headrace.amqp.links import close
 from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
@@ -122,6 +124,14 @@ class SenderLinks:
     def part(self) -> None:
         """Attach no more."""
         self._parting = True
+
+    def close_unless(self, is_allowed: Callable[[Any, str], bool], condition: str, description: str) -> None:
+        """Close the links, each given with its address, that are not allowed any more."""
+        for known in self._all():
+            if not is_allowed(known.link, known.address):
+                known.link.delivering = None
+                close(known.link, condition, description)
+                self._forget(known)
 
     # What the other side does.
 
@@ -238,7 +248,12 @@ class SenderLinks:
         self._send(outbox, address)
 
     def _put(self, known: SenderLink, entry: Entry) -> None:
-        data = self._encode(entry, known.outbox.name)
+        try:
+            data = self._encode(entry, known.outbox.name)
+        except Exception as caught:  # noqa: BLE001 - whatever it raises, it is about this record alone.
+            error = doors.DELIVERY.refuse(caught, known.outbox.name)
+            known.outbox.rejected(entry, UNREADABLE, error.message)
+            return
         most = known.link.remote_max_message_size
         if most and len(data) > most:
             known.outbox.rejected(

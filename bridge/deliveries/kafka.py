@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from bridge.deliveries.record import Record
 from bridge.kafka.client import KafkaException, TopicPartition, delivery_consumer
-from bridge.kafka.commits import call_within
 from bridge.kafka.consuming import events, leave_group
+from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
+from headrace import doors
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected
 
@@ -164,12 +165,12 @@ class TopicReader:
 
 def _record(event: Any) -> Record:
     _, timestamp = event.timestamp()
+    try:
+        headers = tuple(event.headers() or ())
+    except UnicodeDecodeError as error:
+        # Kafka takes any bytes for a header's name. Without its headers it has the address that its key gives, or none.
+        doors.DELIVERY.refuse(error, event.topic())
+        headers = ()
     return Record(
-        event.topic(),
-        event.partition(),
-        event.offset(),
-        event.key(),
-        event.value(),
-        tuple(event.headers() or ()),
-        max(0, timestamp),
+        event.topic(), event.partition(), event.offset(), event.key(), event.value(), headers, max(0, timestamp)
     )

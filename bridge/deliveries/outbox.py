@@ -11,13 +11,14 @@ from collections.abc import Callable
 
 from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.pending import Entry, PartitionOffsets, Pending, State
-from bridge.deliveries.record import Record
-from bridge.deliveries.template import AddressTemplate, Undeliverable
-from headrace.backoff import jittered
+from bridge.deliveries.record import AddressTemplate, Record, Undeliverable
+from headrace import doors
 from headrace.configuration.delivery import Delivery
+from headrace.waiting import jittered
 
 #: Conditions of dead letters that the bridge itself gives.
 NO_ADDRESS, TOO_LARGE, TOO_OLD = "headrace:no-address", "amqp:link:message-size-exceeded", "headrace:expired"
+UNREADABLE = "headrace:unreadable"
 _DESCRIPTION = 500
 #: Waiting addresses that the status names.
 _SHOWN = 5
@@ -75,6 +76,8 @@ class Outbox:
             address, problem = self.template.address(record), ""
         except Undeliverable as error:
             address, problem = "", str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this record alone.
+            address, problem = "", doors.DELIVERY.refuse(error, record.topic).message
         with self._lock:
             offsets = self._offsets.get(record.partition)
             if offsets is None or not offsets.add(record.offset):

@@ -1,6 +1,12 @@
-"""A record to deliver: what Kafka holds, and the id by which a receiver knows it again."""
+"""A record to deliver: what Kafka holds, and the id by which a receiver knows it again.
 
+Addresses of records: a template of the bridge's file, filled from a record's key or headers.
+"""
+
+import re
 from typing import NamedTuple
+
+from headrace.configuration.delivery import FIELD
 
 Headers = tuple[tuple[str, bytes | None], ...]
 #: What keeps its order: records of one key, which are in one partition. Those without a key keep the order of their partition.
@@ -35,3 +41,62 @@ class Record(NamedTuple):
         """Return the bytes of key, value and headers."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
+
+
+_LONGEST = 200
+_SEGMENT = r"[A-Za-z0-9_.@=+~-]+"
+_SEGMENTS = rf"{_SEGMENT}(?:/{_SEGMENT})*"
+_REGION = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+
+
+class Undeliverable(Exception):  # noqa: N818 - a state, which reads best without a suffix.
+    """A record has no address."""
+
+
+class AddressTemplate:
+    """A template such as `alerts/{region}`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        pattern = "".join(
+            re.escape(part) if number % 2 == 0 else (_REGION if part == "region" else _SEGMENTS)
+            for number, part in enumerate(FIELD.split(text))
+        )
+        self._pattern = re.compile(pattern)
+        self._fields = FIELD.findall(text)
+
+    def address(self, record: Record) -> str:
+        """Return a record's address; raise Undeliverable, with the reason and without the value, when it has none."""
+        values = {field: _value(field, record) for field in self._fields}
+        address = FIELD.sub(lambda found: values[found.group(1)], self._text)
+        if len(address) > _LONGEST:
+            raise Undeliverable(f"the address would be longer than {_LONGEST} characters")
+        return address
+
+    def matches(self, address: str) -> bool:
+        """Return whether a record could have this address."""
+        return len(address) <= _LONGEST and self._pattern.fullmatch(address) is not None
+
+
+def _value(field: str, record: Record) -> str:
+    if field.startswith("header."):
+        name = field.removeprefix("header.")
+        # The last of several, as Kafka's own clients take it.
+        found = [value for header, value in record.headers if header == name]
+        return _checked(found[-1] if found else None, f"header {name!r}", _SEGMENTS)
+    if field == "region":
+        key = record.key.partition(b"/")[0] if record.key is not None else None
+        return _checked(key, "region in the key", _REGION)
+    return _checked(record.key, "key", _SEGMENTS)
+
+
+def _checked(value: bytes | None, what: str, pattern: str) -> str:
+    if not value:
+        raise Undeliverable(f"no {what}")
+    try:
+        text = value.decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    if not re.fullmatch(pattern, text):
+        raise Undeliverable(f"the {what} has characters that no address may have")
+    return text

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from itertools import islice
 
 from bridge.model.ports import Committed, PositionReader
-from headrace.backoff import Backoff
 from headrace.errors import NotConnected, ReplicationError, Retryable
+from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 

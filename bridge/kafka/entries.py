@@ -1,10 +1,15 @@
-"""What a consumer group has committed in the partitions of topics: for each an offset, with a position in its metadata."""
+"""What a consumer group has committed in the partitions of topics: for each an offset, with a position in its metadata.
 
-from collections.abc import Collection, Iterator
+Commits of offsets, and calls of Kafka's client that have no time limit of their own: a broker that hangs holds them.
+Reads all that is in a partition now, for commands that look for records in topics.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer, uncommitted_consumer
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
 from bridge.kafka.errors import translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import PositionText, parse
@@ -99,3 +104,73 @@ def _hinted(group: str) -> Iterator[None]:
         # A user who may not see the group gets no answer at all; neither does anybody while a transaction is open.
         error.hint = f"If Kafka is there: the bridge's user must be allowed to read the group {group!r}."
         raise
+
+
+#: How long a broker has to answer, in seconds.
+COMMIT_SECONDS = 20.0
+
+
+def call_within(seconds: float, name: str, call: Callable[[], object]) -> bool:
+    """Call in a thread of its own, and return whether the call ended in time; raise what it raised."""
+    raised: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread.
+            raised.append(error)
+        else:
+            raised.append(None)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not raised:
+        return False
+    if raised[0] is not None:
+        raise raised[0]
+    return True
+
+
+def commit_offsets(
+    connection: KafkaConnection, group: str, offsets: Sequence[Any], seconds: float = COMMIT_SECONDS
+) -> None:
+    """Commit offsets for a group that has no members.
+
+    Raises the client's KafkaException where the group refuses, and NotConnected after so many seconds without an answer: then it
+    is not known whether they were committed.
+    """
+
+    def commit() -> None:
+        with reading(connection, group) as client:
+            client.commit(offsets=list(offsets), asynchronous=False)
+
+    if not call_within(seconds, f"commit {group}", commit):
+        raise NotConnected(
+            f"Kafka: no answer to a commit of positions of group {group} within {seconds:.0f} s",
+            hint="It is not known whether they were committed; doing it again when Kafka answers changes nothing more.",
+        )
+
+
+#: Records asked for at once, and how often in a row none may come.
+_MANY, _TRIES = 5000, 100
+
+
+def records(client: Any, topic: str, partition: int) -> Iterator[Any]:
+    """Yield the records of a partition up to its present end; raise NotConnected, or NeedsOperator."""
+    with translated(f"read {topic}"):
+        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+        client.assign([TopicPartition(topic, partition, low)])
+        tries = 0
+        while low < high and tries < _TRIES:
+            found = client.consume(_MANY, timeout=0.1)
+            tries = 0 if found else tries + 1
+            for record in found:
+                if record.error() is None:
+                    yield record
+                elif record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+                    return
+                else:
+                    raise KafkaException(record.error())
+        if low < high:
+            raise NotConnected(f"Kafka: the end of {topic}[{partition}] could not be read")

@@ -1,15 +1,21 @@
-"""A transactional producer of librdkafka's, behind `TransactionalProducer` (bridge/model/ports.py). One lane has it."""
+"""A transactional producer of librdkafka's, behind `TransactionalProducer` (bridge/model/ports.py). One lane has it.
 
+Transactions that a bridge left open when it died: they hold back the positions in them until Kafka's time limit ends them.
+"""
+
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, producer
+from bridge.kafka.entries import reading
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
+from bridge.model.position_text import parse
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
 
@@ -192,3 +198,46 @@ def opener(connection: KafkaConnection, smallest_limit: Callable[[], int]) -> Op
         return KafkaProducer(connection, transactional_id, smallest_limit())
 
     return open_producer
+
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE = 2.0
+#: A bridge's transactions are not ended again before so many seconds.
+_AGAIN_SECONDS = 15.0
+_SMALLEST = 1 << 20
+
+
+class Leftovers:
+    """What other instances of the group left open."""
+
+    def __init__(self, connection: KafkaConnection, instance: str, lanes: Collection[str]) -> None:
+        self._connection = connection
+        self._instance = instance
+        self._lanes = lanes
+        self._ended: dict[str, float] = {}
+
+    def end(self, group: str, places: Collection[Partition]) -> None:
+        """End the open transactions of the bridges that committed in some partitions last; errors are only logged."""
+        now = time.monotonic()
+        try:
+            for instance in self._instances(group, places) - {self._instance}:
+                if now - self._ended.get(instance, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
+                    continue
+                self._ended[instance] = now
+                _log.warning("positions are held back by open transactions, which end now: bridge %s", instance)
+                for lane in self._lanes:
+                    KafkaProducer(self._connection, f"{self._connection.prefix}.{instance}.{lane}", _SMALLEST).discard()
+        except (KafkaException, ReplicationError) as error:
+            _log.debug("open transactions could not be ended: %s", error)
+
+    def _instances(self, group: str, places: Collection[Partition]) -> set[str]:
+        with reading(self._connection, group, stable=False) as client:
+            found = client.committed([TopicPartition(*place) for place in places], timeout=_PATIENCE)
+        instances = set()
+        for each in found:
+            try:
+                instances.add(parse(each.metadata or "").bridge.split("/", 3)[3])
+            except (ReplicationError, IndexError):
+                continue
+        return instances

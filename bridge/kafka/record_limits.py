@@ -28,6 +28,11 @@ class RecordLimits:
         """The smallest of all topics' limits."""
         return min(self._limits.values(), default=1 << 20)
 
+    @property
+    def largest(self) -> int:
+        """The largest of all topics' limits."""
+        return max(self._limits.values(), default=1 << 20)
+
     def load(self, limits: Mapping[str, int], topics: Mapping[str, Wanted] | None = None) -> None:
         """Take limits that were just read, and which topics there are."""
         with self._lock:

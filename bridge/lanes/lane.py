@@ -22,8 +22,8 @@ from bridge.model.ports import Fenced, OldGeneration, OpenProducer, PartitionsFa
 from bridge.source.ownership import NotOwner
 from bridge.source.registry import SourceRegistry
 from bridge.source.session import Session
-from headrace.backoff import Backoff
 from headrace.errors import NotConnected, ReplicationError, Retryable
+from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ and used by one lane (bridge/lanes/lane.py) for one transaction.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 
 from bridge.kafka.record_limits import RecordLimits
@@ -14,17 +15,25 @@ from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import position_text
-from bridge.model.withheld_release import Released
-from bridge.model.withheld_tables import WithheldTable
+from bridge.model.withheld import Released, WithheldTable
 from bridge.routing.avro_ids import TableRefused
 from bridge.routing.registered_schemas import SchemaIds
 from bridge.routing.withheld_split import divide, whole
 from bridge.source.session import Session
 from bridge.source.state import SourceState
-from headrace.batch import Batch, decode
+from headrace import doors
+from headrace.batch import Batch, TooLarge, decode, unpacked_size
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.logs import printable
 
 _log = logging.getLogger(__name__)
+
+#: By how much a batch may unpack to more than the largest record of its topics, in bytes: an edge has 4 MB besides, and keys.
+_BESIDES_BYTES = 16 << 20
+#: An epoch is when its log was made: no edge's clock is ahead by more, in seconds.
+_CLOCK_SECONDS = 2 * 86_400.0
+#: The pause of an edge whose batch found no memory, in seconds.
+_MEMORY_SECONDS = 1.0
 
 
 class Part:
@@ -43,6 +52,8 @@ class Part:
         #: Records of deliveries; those that are released were counted when they came.
         self.records = 0
         self.bytes = 0
+        #: What their bodies hold once they are unpacked, in bytes.
+        self.unpacked = 0
         #: The partitions that records go to.
         self.partitions: set[Partition] = set()
         self._outcomes: list[tuple[int, Outcome]] = []
@@ -88,6 +99,9 @@ class Part:
             except (NotConnected, Retryable, NeedsOperator, CorruptInput) as error:
                 self.refused = error
                 return ()
+            except Exception as error:  # noqa: BLE001 - whatever it raises, it is about what came in that batch.
+                self.refused = doors.WITHHELD.refuse(error, self.session.source)
+                return ()
             if any(self._limits.exceeded_by(share) for share in found):
                 self.refused = NeedsOperator(
                     f"a withheld record of {step.table} is larger than max.message.bytes of its topic",
@@ -106,19 +120,35 @@ class Part:
         return found
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
-        """Judge one delivery; return the records to write."""
+        """Judge one delivery; return the records to write. Whatever it raises becomes its outcome."""
+        count = len(self._outcomes)
+        try:
+            return self._take(delivery)
+        except MemoryError:
+            del self._outcomes[count:]
+            self._outcomes.append((delivery.ticket, Release(_MEMORY_SECONDS)))
+        except Exception as error:  # noqa: BLE001 - nothing of ours is changed before all of the batch was looked at.
+            del self._outcomes[count:]
+            self._refuse(delivery, error, "headrace:unreadable")
+        return ()
+
+    def _take(self, delivery: Delivery) -> Sequence[Share]:
         figures = self._state.figures
         try:
             batch = self._decode(delivery)
+        except TooLarge as error:
+            figures.hear({}, len(delivery.body))
+            self._too_large(delivery, error)
+            return ()
         except CorruptInput as error:
             figures.hear({}, len(delivery.body))
             figures.undecodable += 1
-            self._reject(delivery, "amqp:decode-error", f"{error.message}. {error.hint}".rstrip(" "))
+            self._refuse(delivery, error, "amqp:decode-error")
             return ()
         except NeedsOperator as error:
             figures.hear({}, len(delivery.body))
             figures.undecodable += 1
-            self._reject(delivery, "headrace:unknown-version", f"{error.message}. {error.hint}")
+            self._refuse(delivery, error, "headrace:unknown-version")
             return ()
         figures.hear(batch.figures, len(delivery.body))
         verdict = judge(self.tail, batch)
@@ -187,13 +217,31 @@ class Part:
         return outcomes
 
     def _decode(self, delivery: Delivery) -> Batch:
-        batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
+        largest = self._limits.largest + _BESIDES_BYTES
+        batch = decode(delivery.properties, delivery.content_encoding, delivery.body, largest)
         if batch.source != self.session.source:
             raise CorruptInput(
                 f"a batch of {batch.source!r} came on the link of {self.session.source!r}",
                 hint="Give every edge its own source name.",
             )
+        known = self.tail.epoch if self.tail is not None else 0
+        if batch.last.epoch > max(time.time() + _CLOCK_SECONDS, known + 1):
+            raise CorruptInput(
+                f"the batch is of epoch {batch.last.epoch:08x}, which is in the future",
+                hint="Correct the clock of the edge's machine, and see 'headrace edge init'.",
+            )
         return batch
+
+    def _too_large(self, delivery: Delivery, error: TooLarge) -> None:
+        """Refuse a batch that unpacks to more than the source's topics can take, unless they take more by now."""
+        topics = self._state.route.topics
+        grown = self._limits.refresh(topics)
+        if grown and unpacked_size(delivery.body) <= self._limits.largest + _BESIDES_BYTES:
+            # The edge sends it again.
+            self._outcomes.append((delivery.ticket, Release()))
+            return
+        hint = f"Raise max.message.bytes on the topic {self._state.route.topic}, then start the edge again."
+        self._refuse(delivery, CorruptInput(error.message, hint=hint), "headrace:record-too-large")
 
     def _next(self, delivery: Delivery, batch: Batch, verdict: Next) -> Sequence[Share]:
         tables = self._state.route.tables
@@ -208,8 +256,11 @@ class Part:
             self._outcomes.append((delivery.ticket, Release()))
             return ()
         except CorruptInput as error:
-            text = f"between {batch.first} and {batch.last} {error.message}. {error.hint}"
-            self._reject(delivery, "headrace:no-table", text)
+            self._refuse(
+                delivery,
+                CorruptInput(f"between {batch.first} and {batch.last} {error.message}", hint=error.hint),
+                "headrace:no-table",
+            )
             return ()
         if tables is not None:
             self._state.figures.without_topic = tables.without_topic
@@ -232,9 +283,16 @@ class Part:
         self.tail, self.withheld = batch.last, withheld
         self._reasons |= reasons
         self.bytes += len(delivery.body)
+        self.unpacked += unpacked_size(delivery.body)
         self.records += len(batch) - verdict.begin
         self.partitions |= {(share.topic, share.partition) for share in found}
         return found
+
+    def _refuse(self, delivery: Delivery, error: Exception, condition: str) -> None:
+        """Reject a delivery that cannot be what it should be, as its door has it."""
+        answer = doors.BATCH.refuse(error, self.session.source)
+        # It may name what came; its receiver's log is another's.
+        self._reject(delivery, condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:
         self._state.figures.rejected += 1

@@ -19,8 +19,8 @@ COMMIT_SECONDS = 8.0
 _MOST_PARTITIONS = 100
 #: Positions alone cost much less.
 _MOST_SOURCES = 1000
-#: A transaction ends at this size however short it has collected, in compressed bytes and in records.
-_LARGEST_BYTES = 2 * 1024 * 1024
+#: A transaction ends at this size however short it has collected, in compressed bytes, in bytes once unpacked, and in records.
+_LARGEST_BYTES, _LARGEST_UNPACKED = 2 * 1024 * 1024, 16 * 1024 * 1024
 _MOST_RECORDS = 10_000
 
 
@@ -33,7 +33,7 @@ class Transaction:
         self._isolated = isolated
         self.parts: list[Part] = []
         self.partitions: set[Partition] = set()
-        self._bytes = self._records = 0
+        self._bytes = self._unpacked = self._records = 0
         #: Whether Kafka's client has begun it.
         self.has_begun = False
 
@@ -48,6 +48,7 @@ class Transaction:
         return (
             self._isolated
             or self._bytes > _LARGEST_BYTES
+            or self._unpacked > _LARGEST_UNPACKED
             or self._records > _MOST_RECORDS
             or len(self.partitions) >= _MOST_PARTITIONS
             or len(self.parts) >= _MOST_SOURCES
@@ -61,6 +62,7 @@ class Transaction:
             self.parts.append(part)
             self._take(part, until)
             self._bytes, self._records = self._bytes + part.bytes, self._records + part.records
+            self._unpacked += part.unpacked
             self.partitions |= part.partitions
             if self.is_full or time.monotonic() >= until:
                 return
@@ -98,6 +100,7 @@ class Transaction:
             if (
                 part.refused is not None
                 or self._bytes + part.bytes > _LARGEST_BYTES
+                or self._unpacked + part.unpacked > _LARGEST_UNPACKED
                 or self._records + part.records > _MOST_RECORDS
                 or time.monotonic() >= until
             ):

@@ -2,7 +2,7 @@
 
 2 POSITION TIME SOURCE BRIDGE      the position `-` while none is known; TIME in ISO 8601, UTC, by the bridge's clock
 3 COMPLETE TIME SOURCE POSITION END TABLES BRIDGE
-                                   of a source that has, or had, withheld tables (bridge/model/withheld_tables.py); up to COMPLETE
+                                   of a source that has, or had, withheld tables (bridge/model/withheld.py); up to COMPLETE
                                    all of it is in its topics, which is what a reader of format 2 wants to know there
 POSITION TIME BRIDGE               in a group of the source's own, by releases up to 0.1
 """
@@ -10,8 +10,8 @@ POSITION TIME BRIDGE               in a group of the source's own, by releases u
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from bridge.model import withheld_tables as tables
-from bridge.model.withheld_tables import NOTHING, Withheld
+from bridge.model import withheld as tables
+from bridge.model.withheld import NOTHING, Withheld
 from headrace.errors import CorruptInput
 from headrace.formats import COMMITTED_POSITION
 from headrace.position import Position

@@ -22,6 +22,9 @@ _ENDS = b'{"status":"'
 
 _log = logging.getLogger(__name__)
 
+#: Names of tables that are remembered, and that are shown as without a topic: records may have any.
+_MOST_NAMES, _MOST_SHOWN = 20_000, 1000
+
 
 class TablePatterns:
     """The rules of one stream, in the file's order: the first one that matches counts."""
@@ -111,6 +114,8 @@ class TableRouter:
         names = find_names(value, at)
         known = self._known.get(names[0])
         if known is None:
+            if len(self._known) >= _MOST_NAMES:
+                self._known.clear()
             known = self._known[names[0]] = self.topics_of(*schema_and_table(names))
         self._names, self._ahead, self._topics = names[0], names.start() - at, known
 
@@ -135,7 +140,7 @@ class TableRouter:
         return (topic, self._found[topic]) if topic is not None and topic in self._found else ("", "")
 
     def _note(self, table: str) -> None:
-        if table not in self.without_topic:
+        if table not in self.without_topic and len(self.without_topic) < _MOST_SHOWN:
             self.without_topic.add(table)
             _log.warning(
                 "table %s has no topic: its records go to %s. To give it one, name it in the stream's tables, run "

@@ -7,8 +7,7 @@ position is read, and written back in the present format, which former bridges r
 import logging
 
 from bridge.kafka.client import TopicPartition
-from bridge.kafka.commits import commit_offsets
-from bridge.kafka.entries import newest_of, read_topics, reading
+from bridge.kafka.entries import commit_offsets, newest_of, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.producer import KafkaProducer
 from bridge.model.ports import Committed

@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition
-from bridge.kafka.commits import commit_offsets
-from bridge.kafka.entries import NOBODY, Entries, committed_of, read_entries, read_topics, reading
+from bridge.kafka.entries import NOBODY, Entries, commit_offsets, committed_of, read_entries, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import parse, position_text
 from bridge.model.route import SourceRoute, routes
-from bridge.model.withheld_tables import NOTHING, Withheld
+from bridge.model.withheld import NOTHING, Withheld
 from bridge.positions.former import read_former
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.kafka.ends import bounds
-from bridge.kafka.whole_partition import records
+from bridge.kafka.entries import records
+from bridge.kafka.last_record import bounds
 from bridge.model.ports import Committed, Partition
 from bridge.model.route import SourceRoute
-from bridge.model.withheld_tables import Withheld
+from bridge.model.withheld import Withheld
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 

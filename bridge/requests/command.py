@@ -55,7 +55,7 @@ def ask(
     Needs nothing but Kafka: the request is a record that the bridge passes on, and the edge's file decides which kinds it answers
     (docs/requests.md). Exit codes are those of the command in the region; and 3 where the edge refuses, 5 where no answer comes.
     """
-    from bridge.requests.topics import AskingTopics
+    from bridge.requests.kafka import AskingTopics
     from headrace.requests import asking
     from headrace.requests.asking import show
     from headrace.requests.message import new_request

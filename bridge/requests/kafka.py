@@ -2,17 +2,21 @@
 
 No group is used and nothing is committed: what is older than the longest deadline is of no more use. Used by the thread of
 requests only; raises errors of headrace/errors.py.
+
+The two topics as who asks uses them; implements `headrace.requests.asking.Topics`.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, request_consumer
 from bridge.kafka.consuming import events
 from bridge.kafka.errors import translated
+from bridge.kafka.writing import RecordWriter
+from headrace.configuration import sections as tls
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ReplicationError
+from headrace.errors import NotConnected, ReplicationError
 from headrace.requests.message import LONGEST_SECONDS
 
 
@@ -60,3 +64,32 @@ class TopicReader:
                 # Not "the end" whenever that is: what is written from now on is read.
                 _, place.offset = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
         return list(found)
+
+
+_MANY = 500
+
+
+class AskingTopics:
+    """The topics from the moment at which it is made."""
+
+    def __init__(self, connection: KafkaConnection, topics: tls.Topics) -> None:
+        self._answers = TopicReader(connection, topics.answers, seconds_ago=0)
+        self._requests = RecordWriter(connection, topics.requests)
+
+    def send(self, key: str, value: bytes, seconds: float) -> None:
+        """Write a request durably."""
+        reports: list[ReplicationError | None] = []
+        self._requests.write(key.encode(), value, reports.append)
+        if not reports:
+            self._requests.flush(seconds)
+        error = reports[0] if reports else NotConnected(f"Kafka did not take the request within {seconds:.0f} s")
+        if error is not None:
+            raise error
+
+    def read(self, seconds: float) -> Iterable[bytes]:
+        """Return the answers that come."""
+        return self._answers.read(_MANY, seconds)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._answers.close()

@@ -12,10 +12,13 @@ from enum import Enum, auto
 
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
-from headrace.requests.message import REQUESTS, Content, Outcome, Part, Request, parts
+from headrace.requests.message import LONGEST_SECONDS, REQUESTS, Content, Outcome, Part, Request, parts
 
-#: Requests of one source, and of all, that are kept at most.
-MOST_OF_SOURCE, _MOST = 64, 10_000
+#: Requests of one source, and of all, that are kept at most; and their size in all, in bytes.
+MOST_OF_SOURCE, _MOST, _MOST_BYTES = 64, 10_000, 32 << 20
+#: By how much clocks may differ, in seconds.
+_CLOCK_SECONDS = 300.0
+_LATE = "If the deadline was meant to be sooner, compare the clocks of who asks and of the bridge."
 #: The pause before a request that came back is sent again, in seconds.
 _AGAIN_SECONDS = 0.5
 
@@ -67,7 +70,7 @@ class PendingRequests:
         self._clock, self._monotonic = clock, monotonic
         self._lock = threading.RLock()
         self._by_source: dict[str, dict[str, Asked]] = {}
-        self._count = 0
+        self._count = self._bytes = 0
         #: Why an address has no link, for the answer to what expires.
         self._notes: dict[str, str] = {}
 
@@ -79,17 +82,23 @@ class PendingRequests:
             known = self._by_source.get(request.source, {})
             if request.id in known:
                 return
-            if request.seconds_left(self._clock()) <= 0:
+            left = request.seconds_left(self._clock())
+            if left <= 0:
                 # What was read late was answered by the bridge of that time.
                 return
+            if left > LONGEST_SECONDS + _CLOCK_SECONDS:
+                # Kept, it would count towards the limits until then.
+                self._reply(request, "refused", f"the deadline is more than {LONGEST_SECONDS:.0f} s ahead", _LATE)
+                return
             waiting = sum(asked.state is not State.ANSWERED for asked in known.values())
-            if waiting >= MOST_OF_SOURCE or self._count >= _MOST:
+            if waiting >= MOST_OF_SOURCE or self._count >= _MOST or self._bytes + len(raw) > _MOST_BYTES:
                 self._reply(request, "busy", f"{waiting} requests wait at the bridge", "Ask again later.")
                 return
             record = Record("", 0, 0, request.source.encode(), raw)
             entry = Entry(record, REQUESTS + request.source)
             self._by_source.setdefault(request.source, {})[request.id] = Asked(request, entry)
             self._count += 1
+            self._bytes += len(raw)
 
     def judge(self, source: str, part: Part) -> str:
         """Return why a part of an answer is not to be written; empty when it is."""
@@ -120,6 +129,7 @@ class PendingRequests:
                 for asked in [each for each in known.values() if each.request.seconds_left(now) <= 0]:
                     del known[asked.request.id]
                     self._count -= 1
+                    self._bytes -= len(asked.entry.record.value or b"")
                     if asked.state is not State.ANSWERED:
                         self._reply(asked.request, "expired", *self._why(asked))
                 if not known:

@@ -14,9 +14,10 @@ from bridge.kafka.writing import RecordWriter
 from bridge.model.delivery import Accept, Outcome, Reject, Release
 from bridge.requests.kafka import TopicReader
 from bridge.requests.pending import PendingRequests
+from headrace import doors
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.sections import Topics
-from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+from headrace.errors import CorruptInput, ReplicationError
 from headrace.logs import RateLimitedLog
 from headrace.requests.message import Part, decode_part, decode_request, encode
 
@@ -109,21 +110,23 @@ class RequestWorker:
     def _request(self, value: bytes) -> None:
         try:
             request = decode_request(value)
-        except (CorruptInput, NeedsOperator) as error:
-            self._dropped("a record of %s is passed over: %s", self._topics.requests, error.message)
-            return
-        # Others are of other bridges, which share the topic.
-        if request.source in self._sources:
-            self.pending.add(request, value)
+            # Others are of other bridges, which share the topic.
+            if request.source in self._sources:
+                self.pending.add(request, value)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this record alone.
+            reason = doors.REQUEST.refuse(error, self._topics.requests).message
+            self._dropped("a record of %s is passed over: %s", self._topics.requests, reason)
 
     def _part(self, source: str, ticket: int, body: bytes) -> None:
         try:
             part = decode_part(body)
-        except (CorruptInput, NeedsOperator) as error:
+        except Exception as caught:  # noqa: BLE001 - whatever it raises, it is about this answer alone.
+            error = doors.ANSWER.refuse(caught, source)
             self._dropped("an answer of %s is rejected: %s", source, error.message)
             self._settle(ticket, Reject("amqp:decode-error", f"{error.message}. {error.hint}".strip()))
             return
         if part.source != source or part.by != "edge":
+            doors.ANSWER.refuse(CorruptInput("another source's"), source)
             self._dropped("an answer of %s that names another source, or a bridge, is rejected", source)
             self._settle(ticket, Reject("amqp:unauthorized-access", f"this address is of the edge of {source}"))
             return

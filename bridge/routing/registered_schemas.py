@@ -5,14 +5,14 @@ register first. What is registered stays known while the bridge runs, and is loo
 emptied, or in which an id is another schema's by now, stops the records that hold the id.
 """
 
-import json
 import logging
 import threading
 import time
 from typing import NamedTuple
 
+from headrace import doors
 from headrace.batch import WrittenWith
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.registry.client import Incompatible, NotThere, RegistryClient
 from headrace.schemas import avro
 from headrace.schemas.avro import Schemas
@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 _WAIT_SECONDS = 0.5
 #: How soon a registry that failed or refused is asked again, and how often ids are looked up again.
 _AGAIN_SECONDS, _LOOK_SECONDS = 2.0, 30.0
+#: Schemas that wait to be registered.
+_MOST_MISSING = 10_000
 
 
 class Ids(NamedTuple):
@@ -41,16 +43,27 @@ class Wanted(NamedTuple):
     value_subject: str
     rule: str
     schemas: Schemas
+    #: What the names of the table's records are in.
+    namespace: str
+
+    @property
+    def is_of_its_table(self) -> bool:
+        """Whether the schemas are those of the table that the names are made of."""
+        parts = ((self.schemas.key, "Key"), (self.schemas.value, "Envelope"))
+        return all(text is None or avro.is_of_table(text, self.namespace, name) for text, name in parts)
 
 
 def wanted(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> Wanted:
-    """Return what a table's records need in a topic; `of_one_table`: no other table's records are there."""
+    """Return what a table's records need in a topic; `of_one_table`: no other table's records are there.
+
+    Names are made of the table's, never of what the schemas say.
+    """
     schemas = Schemas(written.key, written.value).with_prefix(prefix)
+    record = avro.namespace(written.schema, written.table, prefix)
     if of_one_table:
-        return Wanted(topic, f"{topic}-key", f"{topic}-value", rule, schemas)
+        return Wanted(topic, f"{topic}-key", f"{topic}-value", rule, schemas, record)
     # A rule of compatibility is about one record: the name is part of the subject, as Confluent's TopicRecordNameStrategy has it.
-    record = json.loads(schemas.value)["namespace"]
-    return Wanted(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas)
+    return Wanted(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas, record)
 
 
 class RegisteredSchemas:
@@ -73,13 +86,17 @@ class RegisteredSchemas:
         """Return the ids of schemas.
 
         Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
-        answered.
+        answered, CorruptInput where they are not of their table.
         """
         known = self._known.get(needed)
         if known is not None:
             return known
+        if not needed.is_of_its_table:
+            raise CorruptInput("a schema of records in Avro is not of the table that the batch names")
         with self._changed:
             if needed not in self._missing:
+                if len(self._missing) >= _MOST_MISSING:
+                    raise Retryable("too many schemas wait for the registry")
                 self._missing[needed] = None
                 self._changed.notify_all()
             self._changed.wait_for(
@@ -129,6 +146,9 @@ class RegisteredSchemas:
         except NeedsOperator as error:
             self._lost[needed] = ids
             self._settle(needed, None, error)
+        except Exception as error:  # noqa: BLE001 - as in `_register`.
+            self._lost[needed] = ids
+            self._settle(needed, None, doors.REGISTRY.refuse(error, needed.value_subject))
         else:
             self._lost.pop(needed, None)
             self._settle(needed, ids, None)
@@ -152,6 +172,8 @@ class RegisteredSchemas:
             assert value is not None
         except ReplicationError as error:
             self._settle(needed, None, error)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this answer alone.
+            self._settle(needed, None, doors.REGISTRY.refuse(error, needed.value_subject))
         else:
             _log.info("%s: registered as %s and %s", needed.value_subject, key or "no key", value)
             self._settle(needed, Ids(key, value), None)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bridge.model import withheld_records as records
 from bridge.model.ports import Share
 from bridge.model.route import SourceRoute
-from bridge.model.withheld_tables import Withheld, WithheldTable
+from bridge.model.withheld import Withheld, WithheldTable
 from bridge.routing import avro_ids as sharing_out
 from bridge.routing import partitioner
 from bridge.routing.avro_ids import TableRefused

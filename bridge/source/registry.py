@@ -14,8 +14,7 @@ from bridge.model.ports import Committed, GroupMetadata
 from bridge.model.route import SourceRoute
 from bridge.routing.registered_schemas import SchemaIds, Unregistered
 from bridge.source.ownership import Ownership
-from bridge.source.ready import ReadyQueue
-from bridge.source.session import Session
+from bridge.source.session import ReadyQueue, Session
 from bridge.source.state import SourceState
 from headrace.errors import ReplicationError
 

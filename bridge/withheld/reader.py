@@ -7,6 +7,7 @@ from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicParti
 from bridge.kafka.errors import translated
 from bridge.model import withheld_records as records
 from bridge.model.ports import Partition
+from headrace import doors
 from headrace.batch import Batch
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected
@@ -93,7 +94,10 @@ class KafkaReader:
                 at = record.offset() + 1
                 if record.key() == key:
                     where = f"{place[0]}[{place[1]}], offset {record.offset()},"
-                    batch = records.batch_of(record.headers(), record.value(), where)
+                    try:
+                        batch = records.batch_of(record.headers(), record.value(), where)
+                    except Exception as error:
+                        raise doors.WITHHELD.refuse(error, where) from error
                     found.append(Found(record.offset(), batch, len(record.value())))
                     size += found[-1].size
                 if at == end:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
+from bridge.model.withheld import Released
 from bridge.model.withheld_records import key
-from bridge.model.withheld_release import Released
 from bridge.routing.registered_schemas import SchemaIds, wanted
 from bridge.source.registry import SourceRegistry
 from bridge.source.session import Session

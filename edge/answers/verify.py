@@ -20,7 +20,7 @@ from edge.records.column_policy import LeftOut, Policy
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import Request
-from headrace.verify import contract, engines, transfer
+from headrace.verify import contract, engines
 from headrace.verify.contract import IDLE_SECONDS, Reply
 from headrace.verify.engine import Database, Reading, SourceTable
 
@@ -54,7 +54,7 @@ class VerifyRequests:
         try:
             reply = self._reply(asked, request)
         except ReplicationError as error:
-            reply = Reply(state="failed", failure=transfer.failure(error))
+            reply = Reply(state="failed", failure=contract.failure(error))
         return 0, msgspec.to_builtins(reply)
 
     def goes_on(self, request: Request) -> bool:
@@ -120,7 +120,7 @@ def of_policy(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTabl
 
 def _admitted(policy: Policy, table: SourceTable) -> bool:
     # Rows of a partition may leave under the name of the table that it is a partition of.
-    return policy.admits(table.schema, table.name) and not any(map(policy.excludes_name, table.partition_of))
+    return policy.admits_name(f"{table.schema}.{table.name}", sorted(table.partition_of))
 
 
 def _leaving(policy: Policy, table: SourceTable) -> SourceTable:

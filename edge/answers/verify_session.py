@@ -14,7 +14,7 @@ from typing import Any
 
 from edge.progress.checkpoint import Checkpoint
 from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
-from headrace.verify import contract, transfer
+from headrace.verify import contract
 from headrace.verify.contract import IDLE_SECONDS, MOST_COLUMNS, Failure, Reply
 from headrace.verify.engine import Database, SourceSide, SourceTable
 from headrace.verify.engines import Engine
@@ -124,7 +124,7 @@ class Verification:
         except ReplicationError as error:
             if self._database is not None:
                 _log.warning("the snapshot of the verification of %r is lost: %s", self.caller, error.message)
-            self._answer(Reply(state="failed", failure=transfer.failure(error)))
+            self._answer(Reply(state="failed", failure=contract.failure(error)))
         except Exception:  # noqa: BLE001 - the verification fails, the edge goes on.
             _log.exception("a verification failed: unexpected error")
             self._answer(Reply(state="failed", failure=_unexpected()))
@@ -155,7 +155,7 @@ class Verification:
         try:
             return Reply(state="done", rows=self._rows, result=self._result(database, what))
         except ReplicationError as error:
-            return Reply(state="failed", failure=transfer.failure(error))
+            return Reply(state="failed", failure=contract.failure(error))
         except Exception:  # noqa: BLE001 - as above.
             _log.exception("a step of a verification failed: unexpected error")
             return Reply(state="failed", failure=_unexpected())
@@ -189,7 +189,7 @@ class Verification:
             case contract.Count():
                 return side.count()
             case contract.Digests():
-                return transfer.shown(side.digests(what.grid, what.cells))
+                return contract.shown(side.digests(what.grid, what.cells))
             case contract.Hashes():
                 return side.hashes(what.grid, what.cells, what.most)
             case contract.Rows():
@@ -216,7 +216,7 @@ class Verification:
             raise CorruptInput(
                 f"the source has no captured table {asked.name!r} in this snapshot, or it does not leave the region"
             )
-        columns, key = transfer.columns_of(asked, table, database.forms)
+        columns, key = contract.columns_of(asked, table, database.forms)
         return database.side(table, columns, key, on_progress=self._summed)
 
     def _summed(self, rows: int) -> None:

@@ -21,6 +21,7 @@ _LEFT = (
     "snapshot-requests",
     "snapshot.json",
     "snapshot-place.json",
+    "dump-thread.json",
     "records.json",
     "requests.json",
     "tables.json",

@@ -122,7 +122,7 @@ def _show(folder: SnapshotStore, *, watch: bool, as_json: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from edge.snapshot.report import as_dict, as_table, is_quiet
+    from edge.snapshot.store import as_dict, as_table, is_quiet
 
     if as_json:
         click.echo(json.dumps(as_dict(*_now(folder))))

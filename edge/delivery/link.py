@@ -3,6 +3,8 @@
 Guarantees that nothing is sent pre-settled, and that a batch counts as acknowledged by the outcome `accepted` alone: released,
 modified, settled without an outcome and everything lost with the link are sent again, in order, from the oldest batch that is
 not accepted. A connection is used once: after its end the sender makes another. All of it runs in the sender's thread.
+
+Keeps the edge connected to the interconnect, from a thread of its own, and sends what the outbox holds.
 """
 
 import logging
@@ -16,13 +18,14 @@ from edge.records.batcher import SealedBatch
 from edge.requests.links import RequestLinks
 from edge.requests.service import RequestService
 from headrace.amqp.connection import Connection
+from headrace.amqp.connector import Connector
 from headrace.amqp.errors import TOO_LARGE, Role, described
 from headrace.amqp.peer import is_open
 from headrace.amqp.transport import Delivery, Endpoint, Event, Message, symbol
-from headrace.backoff import Backoff
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.configuration.edge import Interconnect
 from headrace.errors import NeedsOperator, ReplicationError
+from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -239,3 +242,36 @@ def rejected(source: str, condition: Any) -> ReplicationError:
         f"the far side rejected a batch of {source}: {described(condition)}",
         hint="See the bridge's log, and 'headrace bridge positions'. Nothing is lost: the batch stays in the slot.",
     )
+
+
+class Sender:
+    """A thread that keeps a link to `cdc/<source>` and sends what the outbox holds."""
+
+    def __init__(
+        self,
+        interconnect: Interconnect,
+        source: str,
+        outbox: Outbox,
+        figures: Figures,
+        requests: RequestService | None = None,
+    ) -> None:
+        def connection(url: str) -> SourceConnection:
+            return SourceConnection(interconnect, url, source, outbox, figures, requests)
+
+        def note(problem: ReplicationError) -> None:
+            figures.interconnect_problem = problem.message
+
+        # What ends it is raised by the capturing thread.
+        self._connector = Connector(interconnect.urls, connection, outbox.fail, name="sender")
+        self._connector.on_problem = note
+        outbox.wake_sender = self._connector.wake
+        if requests is not None:
+            requests.answers.wake = self._connector.wake
+
+    def start(self) -> None:
+        """Start to connect and to send."""
+        self._connector.start()
+
+    def stop(self, seconds: float) -> None:
+        """Close the link and end the thread, waiting at most `seconds`; what is unsettled stays unacknowledged."""
+        self._connector.stop(seconds)

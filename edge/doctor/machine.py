@@ -10,6 +10,7 @@ from edge.delivery.link import SourceConnection
 from edge.delivery.outbox import Outbox
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
+from edge.progress.spool import spool_limit
 from edge.records.column_policy import LeftOut, Policy, PolicyTable, unused_words
 from headrace import descriptors
 from headrace.certificates import files
@@ -43,7 +44,10 @@ def state_folder(config: EdgeFile) -> Iterator[Finding]:
         return
     free, spool = shutil.disk_usage(there).free, config.spool.megabytes << 20
     summary = f"{folder}, {_megabytes(free)} free"
-    if free < _SPACE:
+    if config.spool.megabytes > (largest := spool_limit(there)):
+        fix = f"Set [spool] megabytes to at most {largest}, or give the state folder a larger volume."
+        yield Finding("state folder", "wrong", f"{folder}: the spool's limit is above the size of the volume", fix)
+    elif free < _SPACE:
         yield Finding("state folder", "wrong", summary, "Free some space: the checkpoint could not be written.")
     elif free < spool + _SPACE and not (folder / "spool.sqlite").exists():
         fix = f"Free some space, or set [spool] megabytes to at most {max(0, free - _SPACE) >> 20}."

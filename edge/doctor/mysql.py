@@ -13,6 +13,7 @@ from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
 from edge.mysql.coverage import gaps, unmatched
 from edge.mysql.ddl import tokens
+from edge.mysql.dump_thread import replicas
 from edge.mysql.snapshot_columns import quoted
 from edge.mysql.table_cache import SYSTEM, Chosen, described_columns
 from edge.records.column_policy import Policy
@@ -104,7 +105,7 @@ def server_id(context: CheckContext) -> Iterator[Finding]:
     if number == int(context.database.value("select @@global.server_id")):
         yield Finding("server_id", "wrong", f"{number} is the server's own", "Give the edge another server_id.")
         return
-    hosts = {int(row[0]) for row in checks.replicas(context.database)}
+    hosts = {int(row[0]) for row in replicas(context.database)}
     if number in hosts and not _runs(context):
         yield Finding("server_id", "wrong", f"{number} is used by another replica", "Give the edge another server_id.")
     else:
@@ -177,11 +178,14 @@ def policy(context: CheckContext) -> Iterator[Finding]:
 
 
 def foreign_keys(context: CheckContext) -> Iterator[Finding]:
-    """Look for tables whose rows a foreign key changes: the server does that below its log.
+    """Look for tables whose rows a foreign key changes: the server does that below its log, but for newer releases of MySQL.
 
     What a foreign key does is in `information_schema.referential_constraints`, which is empty for a user that may only SELECT. So
     the table's own statement is read.
     """
+    if (context.database.variable("innodb_native_foreign_keys") or "").upper() == "OFF":
+        yield Finding("foreign keys", "ok", "rows that CASCADE or SET NULL changes are in the log")
+        return
     chosen = Chosen(context.names.databases, context.names.tables, Policy.of(context.config))
     found = [
         table for table in _pairs(context.database.rows(_REFERRING)) if chosen(*table) and _cascades(context, *table)
@@ -191,7 +195,8 @@ def foreign_keys(context: CheckContext) -> Iterator[Finding]:
             "foreign keys",
             "warning",
             f"{len(found)} tables have rows that CASCADE or SET NULL changes, which is not in the log: {_names(found)}",
-            "Let the application change such rows itself, or copy the tables now and then: headrace edge snapshot --replace",
+            "Let the application change such rows itself, or copy the tables now and then: headrace edge snapshot --replace. "
+            "MySQL 9.7 logs them, with innodb_native_foreign_keys = OFF",
         )
     else:
         yield Finding("foreign keys", "ok", "none changes rows of captured tables by CASCADE or SET NULL")

@@ -17,7 +17,7 @@ from edge.mysql.checks import FIRST, log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
 from edge.mysql.replication import LogEnded, ReplicationStream
-from edge.mysql.xa_prepared import Event
+from edge.mysql.xa import Event
 from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NotConnected
 
@@ -25,7 +25,7 @@ from headrace.errors import CorruptInput, NotConnected
 _SILENCE_SECONDS = 60.0
 #: A round waits at most so long for something to arrive, in seconds.
 _ROUND_SECONDS = 0.25
-_BEGINNINGS = frozenset({event.MARIADB_GTID, event.GTID})
+_BEGINNINGS = frozenset({event.MARIADB_GTID, event.GTID, event.GTID_TAGGED})
 _QUERIES = frozenset({event.QUERY, event.QUERY_COMPRESSED})
 _DECISIONS = frozenset({Kind.XA_COMMIT, Kind.XA_ROLLBACK})
 
@@ -142,7 +142,7 @@ def _unpacked(found: bytes, end: int) -> Iterator[Event]:
         yield found, end
         return
     try:
-        for inner in event.compressed_events(found[event.HEADER_SIZE : end]):
+        for inner in event.Payload(found[event.HEADER_SIZE : end]).events():
             yield inner, len(inner)
     except (ValueError, IndexError) as error:
         raise CorruptInput(

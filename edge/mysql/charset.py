@@ -1,10 +1,11 @@
 """Character sets by the server's names, as Python decodes them (MariaDB manual, "Supported Character Sets").
 
 Everything in the log is as the table stores it; records are UTF-8. A character set that no codec of Python's equals is
-refused by name, not guessed.
+refused by name, not guessed. Servers store bytes that are no characters of a column's set: in records U+FFFD takes their place.
 """
 
 import codecs
+from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import NeedsOperator
@@ -18,9 +19,15 @@ _CODECS: Final = {
     "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257", "cp850": "cp850", "cp852": "cp852",
     "cp866": "cp866", "koi8r": "koi8_r", "koi8u": "koi8_u", "tis620": "tis_620", "macroman": "mac_roman",
     "macce": "mac_latin2", "big5": "big5", "gbk": "gbk", "gb2312": "gb2312", "gb18030": "gb18030", "sjis": "shift_jis",
-    "cp932": "cp932", "ujis": "euc_jp", "euckr": "euc_kr", "ucs2": "utf_16_be", "utf16": "utf_16_be",
+    "cp932": "cp932", "ujis": "euc_jp", "euckr": "cp949", "ucs2": "utf_16_be", "utf16": "utf_16_be",
     "utf16le": "utf_16_le", "utf32": "utf_32_be",
 }  # fmt: skip
+#: Characters that Python's codec has in place of the servers'.
+_DIFFERENT: Final = {
+    "cp866": {"\u2116": "\u207f", "\xa4": "\xb2"}, "greek": {"\u2018": "\u02bd", "\u2019": "\u02bc"},
+    "hebrew": {"\xaf": "\u203e"}, "koi8u": {"\u2219": "\u2022"}, "sjis": {"\uff3c": "\\"}, "ujis": {"\uff3c": "\\"},
+}  # fmt: skip
+_OWN: Final = "headrace_"
 #: Most bytes of a character, where it is not one: the log has a column's length in bytes.
 _WIDTHS: Final = {
     "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "big5": 2, "gbk": 2, "gb2312": 2,
@@ -44,14 +51,29 @@ def width(charset: str) -> int:
 
 def decoder(charset: str, column: str) -> str:
     """Return the name of the codec for a character set; raise NeedsOperator, naming the column, when there is none."""
-    if charset == "latin1":
-        return "headrace_latin1"
+    if charset == "latin1" or charset in _DIFFERENT:
+        return _OWN + charset
     if charset in _CODECS:
         return _CODECS[charset]
     raise NeedsOperator(
         f"column {column} has the character set {charset!r}, which this release does not read",
         hint="Convert the column to utf8mb4, or leave its table out of the source's tables.",
     )
+
+
+class Text:
+    """A column's bytes as text, with U+FFFD where they are no characters, which is reported by the column's name."""
+
+    def __init__(self, codec: str, column: str, report: Callable[[str], None]) -> None:
+        self._codec, self._column, self._report = codec, column, report
+
+    def __call__(self, value: bytes) -> str:
+        """Return the text of a value."""
+        try:
+            return str(value, self._codec)
+        except UnicodeDecodeError:
+            self._report(self._column)
+            return str(value, self._codec, "replace")
 
 
 def statement_text(words: bytes, charset: str) -> str:
@@ -62,12 +84,21 @@ def statement_text(words: bytes, charset: str) -> str:
 
 
 def _find(name: str) -> codecs.CodecInfo | None:
-    if name != "headrace_latin1":
+    charset = name.removeprefix(_OWN)
+    if charset == name or charset not in {*_DIFFERENT, "latin1"}:
         return None
+    if charset == "latin1":
+        return codecs.CodecInfo(
+            name=name,
+            encode=lambda text, errors="strict": codecs.charmap_encode(text, errors, codecs.charmap_build(_LATIN1)),
+            decode=lambda data, errors="strict": codecs.charmap_decode(data, errors, _LATIN1),
+        )
+    base, different = _CODECS[charset], str.maketrans(_DIFFERENT[charset])
+    back = {ord(ours): python for python, ours in _DIFFERENT[charset].items() if not ours.isascii()}
     return codecs.CodecInfo(
         name=name,
-        encode=lambda text, errors="strict": codecs.charmap_encode(text, errors, codecs.charmap_build(_LATIN1)),
-        decode=lambda data, errors="strict": codecs.charmap_decode(data, errors, _LATIN1),
+        encode=lambda text, errors="strict": (text.translate(back).encode(base, errors), len(text)),
+        decode=lambda data, errors="strict": (bytes(data).decode(base, errors).translate(different), len(data)),
     )
 
 

@@ -1,8 +1,9 @@
 """What a MariaDB or MySQL source's checkpoint holds in addition to its position: where the binlog is read again, and whose it is.
 
 A place in a binlog is a file's number and an offset in it as one number, which grows as the log does (`number << 32 | offset`).
-A server begins a new file before it begins a transaction beyond `max_binlog_size`, 1 GiB at most, so every transaction begins
-at an offset that fits. A last one may end beyond 4 GiB: its place is then the file's last.
+A server begins a new file once one is larger than `max_binlog_size`, 1 GiB at most. So only one transaction can begin ahead of
+4 GiB and end behind it; but others that were committed together with it follow in the same file, and the log has offsets of 32
+bits alone. From COUNTED on, places are no offsets: they count the transactions, of which each has two, its beginning and its end.
 """
 
 import re
@@ -19,6 +20,8 @@ from headrace.position import Position
 
 _NAME = re.compile(r"(.*)\.(\d{1,9})")
 _LARGEST = 0xFFFFFFFF
+#: The last offset of a file that is a place; behind it transactions are counted.
+COUNTED = 0xFFFF0000
 
 
 def place(file_number: int, offset: int) -> int:
@@ -45,7 +48,7 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
     engine: Literal["mariadb", "mysql"]
     #: GTID set of everything acknowledged or spooled: the log is read again after it.
     gtids: str
-    #: Binlog file and offset at which that set was complete on this server.
+    #: Binlog file and offset at which that set was complete on this server, or the beginning of a file ahead of that.
     file: str
     offset: int
     #: The server's number, and its own name for itself: MariaDB's `server_uid`, MySQL's `server_uuid`.

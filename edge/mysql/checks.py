@@ -4,22 +4,21 @@ Guarantees that nothing is made or changed here: whatever does not fit is a Need
 if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/monitor.py.
 """
 
-import logging
+import re
 from typing import Any, NamedTuple
 
-from edge.mysql.checkpoint import MysqlCheckpoint, split_name
+from edge.mysql.checkpoint import COUNTED, MysqlCheckpoint, split_name
 from edge.mysql.connection import Database
-from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent, ServerIdTaken
+from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent
 from edge.mysql.gtid import MariadbGtids, listed_gtid
-from headrace.errors import NeedsOperator
-
-_log = logging.getLogger(__name__)
-
+from headrace.errors import NeedsOperator, NotConnected
 
 #: The release of MySQL from which on replicas have other words in statements.
 SHOW_REPLICAS = (8, 0, 22)
 #: The release of MySQL from which on another statement shows where its binlog ends.
 _BINARY_LOG_STATUS = (8, 2)
+#: What owns a GTID, in `gtid_owned`.
+_OWNER = re.compile(r"#\d+")
 #: Where the first event of a file is.
 FIRST = 4
 
@@ -183,14 +182,23 @@ def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
 
 def _has_place(database: Database, checkpoint: MysqlCheckpoint) -> bool:
     """Return whether the binlog of a MariaDB has the checkpoint's place, after the same transactions."""
-    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
+    offset = checkpoint.offset if _is_offset(checkpoint) else FIRST
+    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, offset)
     if found is None:
         return False
     at_place = MariadbGtids.parse(str(found))
-    if checkpoint.offset > FIRST:
+    if _is_offset(checkpoint):
         return at_place.is_left_of(checkpoint.gtid_set)
-    # The set is ahead of such a place, as after `init --adopt`.
+    # The set is ahead of such a place.
     return checkpoint.gtid_set.covers(at_place) and not missing(database, checkpoint)
+
+
+def _is_offset(checkpoint: MysqlCheckpoint) -> bool:
+    """Return whether the checkpoint's place is an offset at which its set was complete.
+
+    It is the beginning of a file otherwise, as after `init --adopt`, or so far behind that the log has no offsets there.
+    """
+    return FIRST < checkpoint.offset < COUNTED
 
 
 def missing(database: Database, checkpoint: MysqlCheckpoint) -> str:
@@ -201,23 +209,35 @@ def missing(database: Database, checkpoint: MysqlCheckpoint) -> str:
     if not database.is_mariadb:
         return str(database.value("select gtid_subtract(%s, @@global.gtid_executed)", checkpoint.gtids) or "")
     known = checkpoint.gtid_set
-    reached = MariadbGtids.parse(str(database.value("select @@global.gtid_current_pos") or ""))
-    return known.missing_in(reached) if isinstance(known, MariadbGtids) else ""
+    # The one may lack what the server took over from another, the other what it wrote itself.
+    logged, applied = (
+        MariadbGtids.parse(str(database.value(f"select @@global.{name}") or ""))
+        for name in ("gtid_binlog_pos", "gtid_current_pos")
+    )
+    return known.missing_in(logged.joined(applied)) if isinstance(known, MariadbGtids) else ""
 
 
 def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
     """Raise NeedsOperator when the server lacks transactions of the checkpoint, or has others ahead of the checkpoint's place.
 
     So a log that was reset and has grown as long again is not taken for the former one, nor is a server that was promoted
-    before it had everything.
+    before it had everything. Raises NotConnected while the server still commits what was read from its log, as it may for long
+    when its commits wait for a replica.
     """
-    if lacks := missing(database, checkpoint):
+    is_offset = _is_offset(checkpoint)
+    # Read first: what is committing now is in the one or, when it has committed meanwhile, in the other.
+    owned = "" if database.is_mariadb else _OWNER.sub("", str(database.value("select @@global.gtid_owned") or ""))
+    # What is ahead of an offset of its log, a MariaDB has.
+    lacks = "" if is_offset and database.is_mariadb else missing(database, checkpoint)
+    if lacks and owned and not database.value("select gtid_subtract(%s, %s)", lacks, owned):
+        raise NotConnected(f"the server still commits GTID {lacks}, which the edge has read from its log")
+    if lacks:
         raise NeedsOperator(
             f"the server has not executed what the checkpoint has: it lacks GTID {lacks}. It was promoted before it had them, "
             "reset, or restored from a backup, and the lake has their changes",
             hint=f"If another server has them, connect to that one. Otherwise the lake is ahead of this server. {CAPTURE_AGAIN}",
         )
-    if checkpoint.offset <= FIRST:
+    if not is_offset:
         return
     if not database.is_mariadb:
         _check_next(database, checkpoint)
@@ -251,32 +271,6 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
                 "restored from a backup",
                 hint=CAPTURE_AGAIN,
             )
-
-
-def check_server_id(database: Database, server_id: int, former_pid: int) -> None:
-    """Raise ServerIdTaken while another replica with this number reads the binlog.
-
-    `former_pid` is the server's number of this edge's connection before, 0 for none: the server may not have noticed yet that
-    it is gone, and is ended.
-    """
-    hosts = replicas(database)
-    if server_id == int(database.value("select @@global.server_id")):
-        raise NeedsOperator(
-            f"server_id {server_id} is the server's own", hint="Give the edge a server_id that no server has."
-        )
-    if server_id not in {int(row[0]) for row in hosts}:
-        return
-    dumps = {int(row[0]) for row in database.rows("show processlist") if str(row[4]).startswith("Binlog Dump")}
-    if former_pid not in dumps:
-        raise ServerIdTaken(server_id)
-    _log.info("ending the server's connection %d that was lost", former_pid)
-    database.rows(f"kill {former_pid}")
-
-
-def replicas(database: Database) -> list[tuple[Any, ...]]:
-    """Return the replicas that read the binlog, their numbers first."""
-    newer = not database.is_mariadb and database.release >= SHOW_REPLICAS
-    return database.rows("show replicas" if newer else "show slave hosts")
 
 
 def gtids_at(database: Database, file: str, offset: int) -> str:

@@ -8,7 +8,7 @@ the order and with the lengths of the table map (MySQL manual, "Rows_event").
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from edge.mysql import charset, temporal, types, values
+from edge.mysql import charset, types, values
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
 from edge.records.column_policy import Treatment
@@ -42,13 +42,13 @@ class ColumnCodec(NamedTuple):
 
 #: What every generated function may use.
 SHARED: dict[str, Any] = {
-    "number": int.from_bytes, "dates": temporal.DATES, "days": temporal.DAYS, "times": temporal.TIMES,
-    "timestamp": temporal.timestamp, "old_timestamp": temporal.old_timestamp, "moment": temporal.moment,
-    "old_moment": temporal.old_moment, "server_moment": temporal.server_moment,
-    "duration": temporal.duration, "old_duration": temporal.old_duration,
+    "number": int.from_bytes, "dates": values.DATES, "days": values.DAYS, "times": values.TIMES,
+    "timestamp": values.timestamp, "old_timestamp": values.old_timestamp, "moment": values.moment,
+    "old_moment": values.old_moment, "server_moment": values.server_moment,
+    "duration": values.duration, "old_duration": values.old_duration,
     "float_json": values.float_json, "double_json": values.double_json, "vector": values.vector,
     "inflated": values.inflated, "plain": values.plain, "dated": values.dated, "json_text": json_text,
-    "seconds": temporal.SECONDS,
+    "seconds": values.SECONDS,
 }  # fmt: skip
 _INTEGERS = {types.TINY: "bB", types.SHORT: "hH", types.LONG: "iI", types.LONGLONG: "qQ"}
 _QUOTED = '"%b"'
@@ -61,8 +61,19 @@ _BLOB_NAMES = {
 }
 
 
-def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> ColumnCodec:
-    """Return a column's codec; `kind` is the server's name for what the log shows as bytes, `where` names the column.
+class Place(NamedTuple):
+    """A column, and who is told of bytes in it that are no text."""
+
+    name: str
+    report: Callable[[str], None] = lambda _column: None
+
+    def text(self, codec: str) -> charset.Text:
+        """Return what makes text of its bytes."""
+        return charset.Text(codec, self.name, self.report)
+
+
+def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
+    """Return a column's codec; `kind` is the server's name for what the log shows as bytes.
 
     Raises NeedsOperator for a type or character set that is not read.
     """
@@ -81,7 +92,7 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: str) 
     if (simple := _SIMPLE.get(known)) is not None:
         return simple(field)
     raise NeedsOperator(
-        f"column {where} is of a type that this release does not read ({known})",
+        f"column {where.name} is of a type that this release does not read ({known})",
         hint="Alter the column, or leave its table out of the source's tables.",
     )
 
@@ -97,13 +108,19 @@ def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
 def treated(codec: ColumnCodec, treatment: Treatment) -> ColumnCodec:
     """Return the codec of a column that the edge's policy hides."""
     if treatment.hide is None:
-        return codec._replace(policy=treatment.action)
-    text = "{v}" if codec.is_text else f"plain({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
+        # What is not sent is passed over, whatever it is.
+        return codec._replace(policy=treatment.action, lines=(), form="null", arguments=(), is_text=False)
+    if codec.is_text:
+        hidden: tuple[str, ...] = (
+            "try:", "    {v} = hide_{v}({v})", "except UnicodeDecodeError:", "    {v} = hide_{v}(text_{v}({v}).encode())",
+        )  # fmt: skip
+    else:
+        hidden = (f"{{v}} = hide_{{v}}(plain({codec.form.encode()!r} % ({', '.join(codec.arguments)},)))",)
     return ColumnCodec(
         "TEXT",
         codec.fixed,
         codec.read,
-        (*codec.lines, f"{{v}} = hide_{{v}}({text})"),
+        (*codec.lines, *hidden),
         _QUOTED,
         is_text=True,
         scope=codec.scope | {"hide_{v}": treatment.hide},
@@ -111,7 +128,7 @@ def treated(codec: ColumnCodec, treatment: Treatment) -> ColumnCodec:
     )
 
 
-def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: str) -> ColumnCodec:
+def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
     if kind in values.ADDRESSES and field.type == types.STRING:
         scope = {"address_{v}": values.ADDRESSES[kind]}
         return ColumnCodec(
@@ -138,7 +155,7 @@ def _short(length: int) -> tuple[str, ...]:
 def _characters(
     field: Field,
     charset_of: Callable[[int], str],
-    where: str,
+    where: Place,
     read: tuple[str, ...],
     names: tuple[str, str],
     *,
@@ -156,16 +173,20 @@ def _characters(
         encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
         return ColumnCodec(binary, read=read, lines=(encode,), form=_QUOTED, length=length)
     if of in charset.UTF8:
-        return ColumnCodec(text, read=read, form=_QUOTED, is_text=True, length=length)
-    encode = f"{{v}} = encode(str({{v}}, {charset.decoder(of, where)!r}))"
-    return ColumnCodec(text, read=read, lines=(encode,), form="%b", length=length)
+        scope: dict[str, Any] = {"text_{v}": where.text("utf-8")}
+        return ColumnCodec(text, read=read, form=_QUOTED, is_text=True, length=length, scope=scope)
+    codec = charset.decoder(of, where.name)
+    lines = (
+        "try:", f"    {{v}} = encode(str({{v}}, {codec!r}))", "except UnicodeDecodeError:", "    {v} = encode(text_{v}({v}))",
+    )  # fmt: skip
+    return ColumnCodec(text, read=read, lines=lines, form="%b", length=length, scope={"text_{v}": where.text(codec)})
 
 
-def _membered(field: Field, charset_of: Callable[[int], str], where: str) -> ColumnCodec:
+def _membered(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:
     of = "utf8mb4" if not field.collation else charset_of(field.collation)
     # Members of binary columns are names all the same.
-    codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where)
-    texts = tuple(member.decode(codec) for member in field.members)
+    codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where.name)
+    texts = tuple(map(where.text(codec), field.members))
     scope: dict[str, Any]
     if field.type == types.ENUM:
         scope = {"members_{v}": values.members(texts)}

@@ -7,7 +7,7 @@ names cannot be read, it counts as one that moves rows, which is reported.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
@@ -93,7 +93,7 @@ class Kind(Enum):
     ROLLBACK = "rollback"
     #: Tables lose all their rows: TRUNCATE, DROP, CREATE OR REPLACE.
     EMPTIES = "empties"
-    #: Rows move or vanish without a row event: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged.
+    #: Rows move or vanish without a row event: RENAME TABLE, DROP DATABASE, a partition dropped or exchanged, rows by a query.
     MOVES = "moves"
     #: An XA transaction's rows begin, and end; one that was prepared is decided upon.
     XA_START = "xa start"
@@ -105,15 +105,24 @@ class Kind(Enum):
     REFUSED = "refused"
 
 
+#: Database, empty where the statement leaves it out and none is given, and table.
+Name = tuple[str, str]
+
+
 class Statement(NamedTuple):
-    """A statement's kind, and the tables it empties as (database or "", table)."""
+    """A statement's kind, and the tables that it bears on."""
 
     kind: Kind
-    tables: tuple[tuple[str, str], ...] = ()
+    #: The tables that it empties; of one that changed rows by statement those that it changed, none where they cannot be read.
+    tables: tuple[Name, ...] = ()
     #: Of the statement, its first keywords and the name after them as it is written, for messages: never a value.
     opening: str = ""
     #: Of the XA transaction, as the server writes it.
     xid: str = ""
+    #: Tables whose rows are others now, and the reason.
+    moved: tuple[tuple[Name, str], ...] = ()
+    #: The database that it drops.
+    dropped: str | None = None
 
 
 #: Most of a log's statements are these, as the server writes them.
@@ -125,12 +134,24 @@ _XA = re.compile(r"XA\s+(START|END|COMMIT|ROLLBACK)\s+(X'[0-9A-F]*',X'[0-9A-F]*'
 _XA_KINDS: Final = {"START": Kind.XA_START, "END": Kind.XA_END, "COMMIT": Kind.XA_COMMIT, "ROLLBACK": Kind.XA_ROLLBACK}
 #: What begins a statement that empties tables, without the words that may be between.
 _EMPTYING: Final = (("TRUNCATE", "TABLE"), ("TRUNCATE",), ("DROP", "TABLE"), ("DROP", "TABLES"), ("CREATE", "TABLE"))
-#: Pairs of words by which ALTER TABLE moves rows.
-_MOVING: Final = frozenset({
-    ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("CONVERT", "PARTITION"),
-    ("CONVERT", "TABLE"), ("DISCARD", "TABLESPACE"), ("IMPORT", "TABLESPACE"), ("DISCARD", "PARTITION"),
-    ("IMPORT", "PARTITION"),
-})  # fmt: skip
+#: What ALTER TABLE does to rows by two words, and the reason.
+_MOVING: Final = {
+    ("DROP", "PARTITION"): "a partition was dropped",
+    ("TRUNCATE", "PARTITION"): "a partition was truncated",
+    ("EXCHANGE", "PARTITION"): "a partition was exchanged with a table",
+    ("CONVERT", "PARTITION"): "a partition became a table",
+    ("CONVERT", "TABLE"): "a table became a partition",
+    ("DISCARD", "TABLESPACE"): "its tablespace was discarded",
+    ("IMPORT", "TABLESPACE"): "its tablespace was imported",
+    ("DISCARD", "PARTITION"): "a partition's tablespace was discarded",
+    ("IMPORT", "PARTITION"): "a partition's tablespace was imported",
+}
+#: First words of statements that change rows of tables that follow.
+_CHANGING: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
+#: What may be between the first word of a statement that changes rows and the table.
+_MODIFIERS: Final = frozenset(
+    {"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM", "HISTORY"}
+)
 #: Words with which statements begin, ahead of the name of what they change, and what is between names.
 _OPENING: Final = frozenset({
     "ALTER", "CREATE", "DATA", "DATABASE", "DELETE", "DROP", "EXISTS", "FROM", "IF", "IGNORE", "INSERT", "INTO", "LOAD", "ONLINE",
@@ -150,35 +171,236 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 
 
-def read_statement(text: str, sql_mode: int = 0) -> Statement:
-    """Return what a statement means that was executed under an `sql_mode`."""
+def read_statement(text: str, sql_mode: int = 0, database: str = "", *, lower_case: bool = False) -> Statement:
+    """Return what a statement means that was executed under an `sql_mode`, in a database.
+
+    `lower_case`: the server keeps names of tables in lower case, however statements write them.
+    """
     if bound := _BOUNDS.get(text):
         return bound
     if match := _XA.fullmatch(text.strip("; \n\t")):
         return Statement(
             _XA_KINDS[match[1].upper()], opening=f"XA {match[1].upper()}", xid=match[2].lower().replace("x'", "X'")
         )
-    return _read(list(tokens(text, sql_mode)))
+    return _Reader(list(tokens(text, sql_mode)), database, lower_case=lower_case).statement()
 
 
-def _read(found: list[Token]) -> Statement:
-    words = [token.keyword for token in found[:6]]
-    opening = _opening(found)
-    word = words[0] if words else ""
-    if word in _BOUNDS or words[:2] == ["START", "TRANSACTION"]:
-        return Statement(_BOUNDS[word].kind if word in _BOUNDS else Kind.BEGIN, opening=opening)
-    if words[:2] == ["SET", "STATEMENT"]:
-        # MariaDB's SET STATEMENT variable = value FOR statement.
-        after = next((number for number, token in enumerate(found) if token.keyword == "FOR"), None)
-        return Statement(Kind.REFUSED, opening=opening) if after is None else _read(found[after + 1 :])
-    tables = _emptied(found)
-    if tables is not None:
-        if not tables or any(_UNREADABLE in name for named in tables for name in named):
+class _Reader:
+    """Reads one statement."""
+
+    def __init__(self, found: list[Token], database: str, *, lower_case: bool) -> None:
+        self._tokens, self._database, self._lower_case = found, database, lower_case
+        self._words = [token.keyword for token in found]
+
+    def statement(self) -> Statement:
+        """Return what it means."""
+        words = self._words
+        word = words[0] if words else ""
+        if word in _BOUNDS or words[:2] == ["START", "TRANSACTION"]:
+            kind = _BOUNDS[word].kind if word in _BOUNDS else Kind.BEGIN
+            return Statement(kind, opening=_opening(self._tokens))
+        if words[:2] == ["SET", "STATEMENT"]:
+            # MariaDB's SET STATEMENT variable = value FOR statement.
+            return self._rest(words.index("FOR") + 1).statement() if "FOR" in words else self._refused()
+        if word == "ANALYZE" and (inner := [at for at, of in enumerate(words[:5]) if of in _CHANGING]):
+            # MariaDB's, which executes what it analyses.
+            return self._rest(inner[0]).statement()
+        moving = self._moving()
+        if moving is not None:
+            return moving
+        return Statement(Kind.HARMLESS, opening=_opening(self._tokens)) if word in _HARMLESS else self._refused()
+
+    def _moving(self) -> Statement | None:
+        """Return a statement that empties tables, or moves rows without row events; None for any other one."""
+        words = self._words
+        if self._is("CREATE", "TABLE") and self._has_query():
+            return self._created()
+        tables = self._emptied()
+        if tables is not None:
+            return self._moves(tables=tables) if tables else Statement(Kind.MOVES, opening=_opening(self._tokens))
+        if words[:1] == ["RENAME"] and words[1:2] != ["USER"]:
+            return self._renamed(list(self._pairs()))
+        if words[:1] == ["DROP"] and words[1:2] in (["DATABASE"], ["SCHEMA"]):
+            return self._dropped()
+        return self._altered() if words[:1] == ["ALTER"] and "TABLE" in words[1:4] else None
+
+    def _rest(self, at: int) -> "_Reader":
+        return _Reader(self._tokens[at:], self._database, lower_case=self._lower_case)
+
+    def _is(self, *words: str) -> bool:
+        """Whether the statement begins with these words, with OR REPLACE behind the first one or without."""
+        rest = self._words[3:] if self._words[1:3] == ["OR", "REPLACE"] else self._words[1:]
+        return self._words[:1] == [words[0]] and rest[: len(words) - 1] == list(words[1:])
+
+    def _name(self, at: int) -> tuple[Name | None, int]:
+        """Return the table that is named at a place, None where no name is, and the place after it."""
+        found = self._tokens[at : at + 3]
+        if not found or found[0].form not in {Form.WORD, Form.NAME}:
+            return None, at
+        if len(found) < 2 or not found[1].is_sign("."):
+            return self._resolved(self._database, found[0].text), at + 1
+        if len(found) < 3:
+            return None, at
+        return self._resolved(found[0].text, found[2].text), at + 3
+
+    def _resolved(self, database: str, table: str) -> Name:
+        return (database.lower(), table.lower()) if self._lower_case else (database, table)
+
+    def _after(self, at: int, *words: str) -> int:
+        """Return the place after words that may be there, in this order."""
+        return at + len(words) if self._words[at : at + len(words)] == list(words) else at
+
+    def _moves(
+        self,
+        *,
+        tables: Iterable[Name] = (),
+        moved: Iterable[tuple[Name, str]] = (),
+        dropped: str | None = None,
+        several: bool = False,
+    ) -> Statement:
+        """Return a statement that empties tables, or moves rows; one whose names cannot be read names none."""
+        tables, moved = tuple(tables), tuple(moved)
+        opening = _opening(self._tokens, several=several)
+        names = [*tables, *(name for name, _ in moved), ("", dropped or "")]
+        if any(_UNREADABLE in part for name in names for part in name):
             return Statement(Kind.MOVES, opening=opening)
-        return Statement(Kind.EMPTIES, tables, opening)
-    if _moves(words, found):
-        return Statement(Kind.MOVES, opening=_opening(found, several=words[:1] == ["RENAME"]))
-    return Statement(Kind.HARMLESS if word in _HARMLESS else Kind.REFUSED, opening=opening)
+        kind = Kind.EMPTIES if tables and not moved else Kind.MOVES
+        return Statement(kind, tables, opening, moved=moved, dropped=dropped)
+
+    def _refused(self) -> Statement:
+        """Return a statement that changed rows, with the table that it changed where it is only one."""
+        words, opening = self._words, _opening(self._tokens)
+        name: Name | None = None
+        at = 1
+        if words[:1] == ["LOAD"] and "INTO" in words:
+            at = words.index("INTO") + 1
+            name, at = self._name(self._after(at, "TABLE"))
+        elif words[:1] and words[0] in _CHANGING:
+            while words[at : at + 1] and words[at] in _MODIFIERS:
+                at += 1
+            name, at = self._name(at)
+            if words[0] == "DELETE" and name is not None and at == len(words) and "FROM" in words:
+                # All rows: so servers log what empties a table in memory when they start.
+                return self._moves(tables=[name])
+            head = words[at : words.index("SET")] if words[0] == "UPDATE" and "SET" in words else words[at:]
+            signs = self._tokens[at : at + len(head)] if words[0] == "UPDATE" else self._tokens[at : at + 1]
+            joins = words[0] == "UPDATE" and {"JOIN", "STRAIGHT_JOIN"} & set(head)
+            if joins or any(token.is_sign(",") for token in signs) or (words[0] == "DELETE" and "USING" in head):
+                name = None
+            elif words[0] == "DELETE" and "FROM" not in words[1:at]:
+                # DELETE a FROM b AS a …
+                name = None
+        readable = name is not None and not any(_UNREADABLE in part for part in name)
+        return Statement(Kind.REFUSED, (name,) if readable and name is not None else (), opening)
+
+    def _has_query(self) -> bool:
+        """Whether a CREATE TABLE takes its rows from a query."""
+        rest = self._words[2:]
+        is_other = any(first == "VALUES" and second == "ROW" for first, second in pairwise(rest))
+        return "SELECT" in rest or is_other
+
+    def _created(self) -> Statement:
+        replaces = self._words[1:3] == ["OR", "REPLACE"]
+        name, _ = self._name(self._after(4 if replaces else 2, "IF", "NOT", "EXISTS"))
+        if name is None:
+            return Statement(Kind.MOVES, opening=_opening(self._tokens))
+        reason = "rows came with CREATE TABLE … SELECT, which was logged as a statement"
+        return self._moves(tables=[name] if replaces else [], moved=[(name, reason)])
+
+    def _emptied(self) -> tuple[Name, ...] | None:
+        """Return the tables that a statement empties; None where it empties none."""
+        words = self._words
+        replaces = words[:3] == ["CREATE", "OR", "REPLACE"]
+        head = (words[0], words[3]) if replaces and len(words) > 3 else tuple(words[:2])
+        if head[:1] == ("CREATE",) and not replaces:
+            return None
+        if head in _EMPTYING:
+            at = 4 if replaces else 2
+        elif head[:1] == ("TRUNCATE",):
+            at = 1
+        else:
+            return None
+        at = self._after(at, "IF", "EXISTS")
+        names = []
+        while True:
+            name, at = self._name(at)
+            if name is not None:
+                names.append(name)
+            if name is None or head[0] != "DROP" or not self._tokens[at : at + 1] or not self._tokens[at].is_sign(","):
+                return tuple(names)
+            at += 1
+
+    def _pairs(self) -> Iterator[tuple[Name, Name]]:
+        """Yield former and new name of RENAME TABLE."""
+        at = self._after(2, "IF", "EXISTS")
+        while True:
+            former, at = self._name(at)
+            while at < len(self._words) and self._words[at] != "TO":
+                # MariaDB's WAIT n and NOWAIT.
+                at += 1
+            name, at = self._name(at + 1)
+            if former is None or name is None:
+                return
+            yield former, name
+            if not self._tokens[at : at + 1] or not self._tokens[at].is_sign(","):
+                return
+            at += 1
+
+    def _renamed(self, pairs: list[tuple[Name, Name]]) -> Statement:
+        """Return what renames do one after another: who has no table any more is emptied, who has another one needs a copy."""
+        present: dict[Name, Name | None] = {}
+        existed: list[Name] = []
+        for former, name in pairs:
+            if former not in present:
+                existed.append(former)
+            present[name] = present.get(former, former)
+            present[former] = None
+        emptied = [name for name in existed if present[name] is None]
+        moved = [
+            (name, f"table {'.'.join(filter(None, former))} was renamed to it")
+            for name, former in present.items()
+            if former not in {None, name} and former is not None
+        ]
+        return self._moves(tables=emptied, moved=moved, several=True)
+
+    def _dropped(self) -> Statement:
+        at = self._after(2, "IF", "EXISTS")
+        name = self._tokens[at].text if at < len(self._tokens) else _UNREADABLE
+        return self._moves(dropped=name.lower() if self._lower_case else name)
+
+    def _altered(self) -> Statement | None:
+        """Return what ALTER TABLE does to rows without row events; None where it does nothing."""
+        words = self._words
+        start = words.index("TABLE") + 1
+        table, at = self._name(self._after(start, "IF", "EXISTS"))
+        if table is None:
+            return Statement(Kind.MOVES, opening=_opening(self._tokens))
+        emptied: list[Name] = []
+        moved = [(table, "ALTER IGNORE may have changed and deleted rows")] if "IGNORE" in words[1:start] else []
+        for place in range(at, len(words) - 1):
+            pair = words[place], words[place + 1]
+            if pair in _MOVING:
+                moved.append((table, _MOVING[pair]))
+                other = self._other(pair, place)
+                if other is not None and pair == ("CONVERT", "TABLE"):
+                    emptied.append(other)
+                elif other is not None:
+                    moved.append((other, f"{_MOVING[pair]}: of {table[1]}"))
+            elif pair[0] == "RENAME" and pair[1] not in _RENAMED_WITHIN:
+                at = place + 1
+                if words[at] in {"TO", "AS"} or self._tokens[at].is_sign("="):
+                    at += 1
+                name, _ = self._name(at)
+                return self._renamed([(table, name)]) if name else Statement(Kind.MOVES, opening=_opening(self._tokens))
+        return self._moves(tables=emptied, moved=moved) if emptied or moved else None
+
+    def _other(self, pair: tuple[str, str], place: int) -> Name | None:
+        """Return the table that takes part in what an ALTER TABLE does with a partition."""
+        if pair == ("CONVERT", "TABLE"):
+            return self._name(place + 2)[0]
+        if pair in {("EXCHANGE", "PARTITION"), ("CONVERT", "PARTITION")} and "TABLE" in self._words[place:]:
+            return self._name(self._words.index("TABLE", place) + 1)[0]
+        return None
 
 
 def _opening(found: list[Token], *, several: bool = False) -> str:
@@ -197,54 +419,3 @@ def _opening(found: list[Token], *, several: bool = False) -> str:
             break
     names = "".join(f" {part} " if part == "TO" else f"{part} " if part == "," else part for part in parts)
     return " ".join([*keywords, *filter(None, [names.strip()])])
-
-
-def _emptied(found: list[Token]) -> tuple[tuple[str, str], ...] | None:
-    """Return the tables that a statement empties; None where it empties none."""
-    words = [token.keyword for token in found[:4]]
-    replaces = words[:3] == ["CREATE", "OR", "REPLACE"]
-    head = (words[0], words[3]) if replaces and len(words) == 4 else tuple(words[:2])
-    if head[:1] == ("CREATE",) and not replaces:
-        return None
-    if head in _EMPTYING:
-        at = 4 if replaces else 2
-    elif head[:1] == ("TRUNCATE",):
-        at = 1
-    else:
-        return None
-    if [token.keyword for token in found[at : at + 2]] == ["IF", "EXISTS"]:
-        at += 2
-    return tuple(_names(iter(found[at:]), several=head[0] == "DROP"))
-
-
-def _names(rest: Iterator[Token], *, several: bool) -> Iterator[tuple[str, str]]:
-    """Yield the tables that are named, as (database or "", table), up to what is no name."""
-    token = next(rest, None)
-    while token is not None and token.form in {Form.WORD, Form.NAME}:
-        database, table = "", token.text
-        token = next(rest, None)
-        if token is not None and token.is_sign("."):
-            second = next(rest, None)
-            if second is None:
-                return
-            database, table = table, second.text
-            token = next(rest, None)
-        yield database, table
-        if not several or token is None or not token.is_sign(","):
-            return
-        token = next(rest, None)
-
-
-def _moves(words: list[str], found: list[Token]) -> bool:
-    """Return whether rows move or vanish without row events."""
-    if words[0:1] == ["RENAME"]:
-        return words[1:2] != ["USER"]
-    if words[0:1] == ["DROP"]:
-        return words[1:2] in (["DATABASE"], ["SCHEMA"])
-    if words[0:1] != ["ALTER"] or "TABLE" not in words[1:4]:
-        return False
-    pairs = [(first.keyword, second) for first, second in pairwise(found)]
-    return any(
-        (word, after.keyword) in _MOVING or (word == "RENAME" and after.keyword not in _RENAMED_WITHIN)
-        for word, after in pairs
-    )

@@ -10,19 +10,19 @@ followed by edge/mysql/xa.py.
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from edge.mysql import errors, events
-from edge.mysql.checkpoint import Mark, file_name, place, split_name
+from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Statement
-from edge.mysql.debezium_envelope import DebeziumTransaction
-from edge.mysql.envelope import Transaction
+from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.events import Group
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
-from edge.mysql.xa import XaTransactions
-from edge.mysql.xa_prepared import PreparedReader
+from edge.mysql.tagged import tagged_group
+from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.records import Records
@@ -61,26 +61,30 @@ class Decoder:
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
             batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table, history=history
         )
-        self._truncates = records.truncates
+        self._truncates, self._history = records.truncates, history
         self._transaction = DebeziumTransaction if records.envelope == "debezium" else Transaction
         # None where the rows of an event are added together.
         self._single = SingleRows(self._writer, records) if SingleRows.are_wanted(records) else None
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
+        # Bytes of the present transaction, without its GTID event.
+        self._size = 0
         self._now_ms = 0
         self._mapped: dict[int, Table | None] = {}
         #: What XA transactions have prepared and decided.
-        self.xa = xa = XaTransactions(prepared_reader, feed=self.feed, end=self._end, where=self._where)
+        self.xa = xa = XaTransactions(prepared_reader, feed=self.feed, end=self._end_xa, where=self._where)
         self._handlers: dict[int, Callable[[bytes, int], None]] = {
             **dict.fromkeys(events.PASSED, self._pass), events.TABLE_MAP: self._map,
             **dict.fromkeys(events.INSERTS | events.UPDATES | events.DELETES, self._rows),
             events.ROTATE: self._rotate, events.HEARTBEAT: self._beat, events.MARIADB_GTID: self._begin, events.GTID: self._begin,
+            events.GTID_TAGGED: self._begin,
             events.QUERY: self._query, events.QUERY_COMPRESSED: self._query, events.XID: self._end,
             events.TRANSACTION_PAYLOAD: self._payload, events.XA_PREPARE: xa.prepare,
+            events.PARTIAL_UPDATE: self._partial_rows, events.EXECUTE_LOAD: self._load,
         }  # fmt: skip
         self._statements: dict[Kind, Callable[[bytes, Statement], None]] = {
-            Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back, Kind.REFUSED: self._refuse,
+            Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back,
             Kind.XA_START: self._xa_start, Kind.XA_END: self._xa_end, Kind.XA_COMMIT: xa.commit, Kind.XA_ROLLBACK: xa.roll_back,
         }  # fmt: skip
 
@@ -95,6 +99,7 @@ class Decoder:
         if intercept is not None and intercept(found, end):
             return
         self._now_ms = self._writer.now_ms = now_ms
+        self._size += len(found)
         try:
             self._handlers.get(found[4], self._unknown)(found, end)
         except MissingColumns as error:
@@ -136,6 +141,11 @@ class Decoder:
                 keys, values = table.deletes(images, at, until, transaction, first, now_ms)
             writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
 
+    def _partial_rows(self, found: bytes, _end: int) -> None:
+        """Pass over rows of a table that is not captured; those of others lack what did not change."""
+        if self._mapped[int.from_bytes(found[19:25], "little")] is not None:
+            raise errors.partial_json(self._where(found))
+
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are sent; none of a table that is not captured."""
         kind = found[4]
@@ -167,18 +177,21 @@ class Decoder:
         if not self.in_transaction:
             _, number = _split(found[events.HEADER_SIZE : end].decode())
             if number == self._number:
-                self.passed = max(self.passed, place(number, int.from_bytes(found[13:17], "little")))
+                self.passed = max(self.passed, place(number, min(int.from_bytes(found[13:17], "little"), COUNTED)))
 
     def _begin(self, found: bytes, end: int) -> None:
-        timestamp, _kind, server_id, size, log_pos, _flags = events.HEADER(found)
+        timestamp, kind, server_id, size, log_pos, _flags = events.HEADER(found)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
-        group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
-        committed = 0 if self._mariadb else events.mysql_committed(found, end)
-        commit = place(self._number, log_pos)
+        if kind == events.GTID_TAGGED:
+            group, committed = tagged_group(found, end)
+        else:
+            group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
+            committed = 0 if self._mariadb else events.mysql_committed(found, end)
+        commit = self._place_of(log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
-        self._group, self._explicit = group, False
+        self._group, self._explicit, self._size = group, False, 0
         transaction = self._transaction(
             epoch=self._epoch,
             commit=commit,
@@ -198,18 +211,38 @@ class Decoder:
         transaction, group = self._writer.transaction, self._group
         if transaction is None or group is None:
             raise ValueError("a transaction ends that did not begin")
-        log_pos = int.from_bytes(found[13:17], "little")
-        # A transaction that ends beyond 4 GiB is its file's last; its offset is too large for the header.
-        end = place(self._number, log_pos if log_pos > transaction.commit & 0xFFFFFFFF else 0xFFFFFFFF)
+        log_pos, start = int.from_bytes(found[13:17], "little"), transaction.commit & 0xFFFFFFFF
+        if start > COUNTED:
+            end = transaction.commit + 1
+        else:
+            is_whole = start < log_pos < COUNTED and start + self._size < COUNTED
+            end = place(self._number, log_pos if is_whole else COUNTED)
         self.passed = end
         self.marks.append(Mark(end, group))
         self._group = None
         self._mapped.clear()
         self._writer.end(end)
 
+    def _end_xa(self, found: bytes) -> None:
+        """End a transaction whose rows may have come from elsewhere."""
+        self._size = 0
+        self._end(found)
+
+    def _place_of(self, offset: int) -> int:
+        """Return the place of a transaction whose GTID event ends at an offset, of which the log has the lowest 32 bits."""
+        passed = self.passed & 0xFFFFFFFF if self.passed >> 32 == self._number else 0
+        if max(passed, offset) < COUNTED:
+            return place(self._number, offset)
+        counted = max(passed, COUNTED) + 1
+        if counted >= 0xFFFFFFFF:
+            raise ValueError("a file has more transactions behind 4 GiB than there are places for")
+        return place(self._number, counted)
+
     def _query(self, found: bytes, end: int) -> None:
         query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
         _, statement = self._tables.statement(query)
+        if statement.kind is Kind.REFUSED and self._tables.is_changed_by(statement):
+            raise errors.by_statement(statement, self._where(found))
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
@@ -221,7 +254,7 @@ class Decoder:
         if statement.kind in self._statements:
             self._statements[statement.kind](found, statement)
             return
-        self._apply(statement, query.database)
+        self._apply(statement)
         if group.standalone or not (self._mariadb or self._explicit):
             self._end(found)
 
@@ -239,38 +272,80 @@ class Decoder:
     def _commit(self, found: bytes, _statement: Statement) -> None:
         self._end(found)
 
-    def _refuse(self, found: bytes, statement: Statement) -> None:
-        raise errors.by_statement(statement, self._where(found))
+    def _load(self, found: bytes, end: int) -> None:
+        """Pass over LOAD DATA that was logged as a statement, unless it is about a captured table."""
+        _, statement = self._tables.statement(events.loading_query(found, end))
+        if self._tables.is_changed_by(statement):
+            raise errors.by_statement(statement, self._where(found))
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
-        """End a transaction that has no rows; a part of one (ROLLBACK TO a savepoint) or one with rows cannot be followed."""
-        if self._writer.ordinal or " " in statement.opening:
+        """End a transaction that has no rows; one with rows, or a part of them (ROLLBACK TO a savepoint), cannot be followed."""
+        if self._writer.ordinal:
             raise errors.rolled_back(self._where(found))
-        self._end(found)
+        if " " not in statement.opening:
+            self._end(found)
 
-    def _apply(self, statement: Statement, database: str) -> None:
-        if statement.kind is Kind.MOVES:
+    def _apply(self, statement: Statement) -> None:
+        """Empty the captured tables that a statement empties, and note those whose rows it moved."""
+        transaction, history, tables = self._writer.transaction, self._history, self._tables
+        assert transaction is not None
+        if statement.kind is Kind.MOVES and not (statement.tables or statement.moved or statement.dropped):
             _log.warning(
-                "%s in database %s: rows moved or vanished, and the log does not show which; copy the tables that it names again",
-                statement.opening, database,
-            )  # fmt: skip
-        for named, table_name in statement.tables:
-            table = self._tables.emptied(named or database, table_name)
-            transaction = self._writer.transaction
-            if table is not None and transaction is not None and self._truncates:
-                numbers = self._writer.next_numbers(table.name)
-                emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms, *numbers)
-                self._writer.add(table, None, emptied)
+                "%s: rows moved or vanished, and the names of the tables cannot be read; copy those that it names again",
+                statement.opening,
+            )
+        emptied = list(statement.tables)
+        if statement.dropped and history is not None:
+            prefix = f"{statement.dropped}."
+            names = history.names(prefix, transaction.commit)
+            emptied += [(statement.dropped, name.removeprefix(prefix)) for name in names]
+        for database, name in emptied:
+            # What sent no row has none at the far side either.
+            known = history is None or history.knows(f"{database}.{name}", transaction.commit)
+            if known and tables.captures(database, name):
+                self._empty(tables.emptied(database, name), transaction)
+        for (database, name), reason in statement.moved:
+            if history is not None and tables.captures(database, name):
+                history.move(f"{database}.{name}", reason, transaction.commit)
+                tables.renew_schema(database, name)
+
+    def _empty(self, table: Table, transaction: Transaction) -> None:
+        if self._history is not None:
+            self._history.empty(table.description.name)
+        if self._truncates:
+            numbers = self._writer.next_numbers(table.name)
+            emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms, *numbers)
+            self._writer.add(table, None, emptied)
 
     def _payload(self, found: bytes, end: int) -> None:
-        """Feed the events that a compressed transaction of MySQL's holds; they have no checksums."""
-        for inner in events.compressed_events(found[events.HEADER_SIZE : end]):
-            if inner[4] == events.TRANSACTION_PAYLOAD:
-                raise ValueError("a compressed transaction within another")
-            if inner[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
-                # The transaction ends where the payload does.
-                inner = inner[:13] + found[13:17] + inner[17:]  # noqa: PLW2901
-            self.feed(inner, len(inner), self._now_ms)
+        """Feed the events that a compressed transaction of MySQL's holds; of a large one round by round."""
+        packed = events.Payload(found[events.HEADER_SIZE : end])
+        inner = self._unpacked(packed, found)
+        first = next(inner, None)
+        if first is None:
+            return
+        is_xa = first[0][4] == events.QUERY and events.query(*first, compressed=False).words.startswith(b"XA ")
+        if packed.size > ROUND_BYTES and not is_xa:
+            self.xa.decode_in_rounds(chain([first], inner))
+            return
+        for event, size in chain([first], inner):
+            self.feed(event, size, self._now_ms)
+
+    def _unpacked(self, packed: events.Payload, found: bytes) -> Iterator[tuple[bytes, int]]:
+        """Yield the events that an event has compressed; raise CorruptInput where they are damaged."""
+        size = self._size
+        try:
+            for event in packed.events():
+                if event[4] == events.TRANSACTION_PAYLOAD:
+                    raise ValueError("a compressed transaction within another")
+                if event[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
+                    # The transaction ends where the payload does.
+                    event = event[:13] + found[13:17] + event[17:]  # noqa: PLW2901
+                yield event, len(event)
+                # What the file has is the payload.
+                self._size = size
+        except ValueError as error:
+            raise self._corrupt(found, "cannot be decoded") from error
 
     def _where(self, found: bytes) -> str:
         # What was prepared may be in another file, and has only the offset of its end.
@@ -285,8 +360,10 @@ class Decoder:
         return f"at position {Position(self._epoch, transaction.commit, self._writer.ordinal)}, GTID {self._group.text}{ends}"
 
     def _corrupt(self, found: bytes, wrong: str) -> CorruptInput:
+        table = self._mapped.get(int.from_bytes(found[19:25], "little")) if found[4] in events.ROWS else None
+        of = f" of {table.schema.schema}.{table.schema.table}" if table is not None else ""
         return CorruptInput(
-            f"an event of type {found[4]}, {len(found)} bytes long, {wrong} {self._where(found)}",
+            f"an event of type {found[4]}{of}, {len(found)} bytes long, {wrong} {self._where(found)}",
             hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, look "
             "whether the server is of a kind that this release reads (docs/mariadb.md), and report it.",
         )

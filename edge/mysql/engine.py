@@ -9,17 +9,18 @@ from edge.engine import Adoption, DecodedLog
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
-from edge.mysql.checks import check_gtids, check_identity, check_log, check_server_id, check_settings, log
+from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log
 from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.coverage import check_logged
+from edge.mysql.dump_thread import check_server_id, note, noted
 from edge.mysql.gtid import MysqlGtids
-from edge.mysql.key_predicate import condition
 from edge.mysql.monitor import Watch
 from edge.mysql.replication import ReplicationStream
 from edge.mysql.retirement import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
-from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import SnapshotReader
+from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_table import condition
 from edge.mysql.table_cache import Chosen, TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
@@ -54,8 +55,14 @@ class MysqlEngine:
             check_identity(database, checkpoint)
             check_log(database, checkpoint)
             check_gtids(database, checkpoint)
-            check_server_id(database, self._names.server_id, former_pid)
+            folder = self.state.folder
+            check_server_id(database, self._names.server_id, former_pid or noted(folder, database))
             stream = ReplicationStream(self._names, source)
+            try:
+                note(folder, database, stream.pid)
+            except BaseException:
+                stream.close()
+                raise
         except BaseException:
             database.close()
             raise
@@ -152,6 +159,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             kinds_of=self._kinds_of,
             type_of=self._type_of,
             filled_of=self._filled_of,
+            warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))

@@ -9,7 +9,7 @@ from typing import Final
 
 from edge.engine import LogTaken
 from edge.mysql import events
-from edge.mysql.ddl import Kind, Statement
+from edge.mysql.ddl import Statement
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 #: What to do when changes are lost to the source.
@@ -155,14 +155,6 @@ def no_gtid(where: str) -> NeedsOperator:
     )
 
 
-def tagged_gtid(where: str) -> NeedsOperator:
-    """Return the error of a GTID with a tag."""
-    return NeedsOperator(
-        f"a transaction has a tagged GTID {where}, which this release does not read",
-        hint="Leave gtid_next at AUTOMATIC, without a tag.",
-    )
-
-
 def partial_json(where: str) -> NeedsOperator:
     """Return the error of an update without the whole of its values."""
     return NeedsOperator(
@@ -171,15 +163,9 @@ def partial_json(where: str) -> NeedsOperator:
     )
 
 
-def load_data(where: str) -> NeedsOperator:
-    """Return the error of rows that came as a file."""
-    return by_statement(Statement(Kind.REFUSED, opening="LOAD DATA"), where)
-
-
 #: The errors that follow from an event's type alone.
 EVENTS: Final[dict[int, Callable[[str], NeedsOperator]]] = {
-    events.INCIDENT: lost_events, events.ANONYMOUS_GTID: no_gtid, events.GTID_TAGGED: tagged_gtid,
-    events.PARTIAL_UPDATE: partial_json, events.BEGIN_LOAD: load_data, events.EXECUTE_LOAD: load_data,
+    events.INCIDENT: lost_events, events.ANONYMOUS_GTID: no_gtid,
 }  # fmt: skip
 
 

@@ -71,6 +71,14 @@ class MariadbGtids:
         known = whole._last  # noqa: SLF001 - of one kind.
         return self._last.items() <= known.items() and bool(self._last or not known)
 
+    def joined(self, other: "MariadbGtids") -> Self:
+        """Return the set that reaches as far as either does, in each domain."""
+        last = dict(self._last)
+        for domain, (origin, number) in other._last.items():  # noqa: SLF001 - of one kind.
+            if domain not in last or last[domain][1] < number:
+                last[domain] = origin, number
+        return type(self)(last)
+
     def missing_in(self, other: "MariadbGtids") -> str:
         """Return the transactions up to which another set, of the same domains, does not reach; empty for none."""
         there = other._last  # noqa: SLF001 - of one kind.

@@ -7,11 +7,12 @@ the number of elements on, and are of two or four bytes. Bytes that are none rai
 
 import struct
 from base64 import b64encode
+from decimal import Decimal
 from typing import Final
 
 from msgspec import json
 
-from edge.mysql import temporal, types, values
+from edge.mysql import types, values
 
 _OBJECT, _LARGE_OBJECT, _ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
@@ -89,9 +90,22 @@ class _Document:
 
 
 def _double(number: float) -> str:
-    """Return a double as the server prints it: whole ones with a point, so that they stay doubles."""
+    """Return a double as the server prints it: the shortest digits, whole ones with a point, so that they stay doubles.
+
+    Numbers below 1e-15, and whole ones from 1e15 on, have an exponent.
+    """
     text = repr(number)
-    return text.replace("e+", "e") if "e" in text else text
+    if "e" not in text and (abs(number) < 1e15 or not text.endswith(".0")):
+        return text
+    sign, parts, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    digits = "".join(map(str, parts)).rstrip("0")
+    # Of 0.DIGITS.
+    power = len(parts) + exponent
+    if -15 < power < 1:
+        return f"{'-' * sign}0.{'0' * -power}{digits}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{'-' * sign}{digits[0]}{fraction}e{power - 1}"
 
 
 def _opaque(kind: int, data: bytes) -> str:
@@ -110,7 +124,7 @@ def _moment(kind: int, packed: int) -> str:
     if kind == types.TIME:
         hour, minute, second = whole >> 12 & 0x3FF, whole >> 6 & 63, whole & 63
         return f"{sign}{hour:02}:{minute:02}:{second:02}.{micro:06}"
-    date = temporal.DAYS[whole >> 17].decode()[:10]
+    date = values.DAYS[whole >> 17].decode()[:10]
     if kind == types.DATE:
         return date
-    return f"{date} {temporal.TIMES[whole & 0x1FFFF].decode()}.{micro:06}"
+    return f"{date} {values.TIMES[whole & 0x1FFFF].decode()}.{micro:06}"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from edge.mysql.checkpoint import MysqlCheckpoint, split_name
+from edge.mysql.checkpoint import COUNTED, MysqlCheckpoint, split_name
 from edge.mysql.checks import FIRST, check_gtids, check_identity, check_log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
@@ -63,7 +63,7 @@ class MysqlRetirement:
             for file, _ in found.files:
                 if split_name(file)[1] < number:
                     continue
-                start = checkpoint.offset if file == checkpoint.file else FIRST
+                start = checkpoint.offset if file == checkpoint.file and checkpoint.offset < COUNTED else FIRST
                 if why := self._in_file(file, start, until, checkpoint.gtid_set):
                     return why
         except (NeedsOperator, NotConnected) as error:
@@ -102,10 +102,11 @@ def concerned(kind: str, info: str, chosen: Callable[[str, str], bool]) -> str:
         return "a compressed transaction"
     if kind.startswith("Query"):
         used = _USE.match(info)
-        statement = read_statement(info[used.end() :] if used else info)
         database = used[1].replace("``", "`") if used else ""
-        if statement.kind is Kind.EMPTIES and any(
-            chosen(named or database, table) for named, table in statement.tables
+        statement = read_statement(info[used.end() :] if used else info, 0, database)
+        tables = [*statement.tables, *(name for name, _ in statement.moved)]
+        if statement.kind in {Kind.EMPTIES, Kind.MOVES} and (
+            statement.dropped or any(chosen(*table) for table in tables)
         ):
             return f"a statement ({statement.opening})"
     return ""

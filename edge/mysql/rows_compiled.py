@@ -83,7 +83,7 @@ def _compiled(names: list[bytes], codes: list[ColumnCodec], key: list[int], null
                 texts.append(name)
             forms.append((code.form, [argument.replace("{v}", name) for argument in code.arguments]))
     flush()
-    body += _escaping(texts)
+    body += _escaping(texts, [name for name in texts if f"text_{name}" in scope])
     row_code = _object(names, forms, (number for number, code in enumerate(codes) if code.policy != "exclude"))
     body.append(f"return p, {_object(names, forms, key) if key else None}, {row_code}")
     parameters = "m, p" if nulls is not None else "m, p, nulls"
@@ -100,7 +100,8 @@ def _either(number: int, name: str, code: ColumnCodec, scope: dict[str, Any]) ->
         scope[f"read_{name}"] = layout.unpack_from
         lines = [f"{name}, = read_{name}(m, p)", f"p += {layout.size}", *lines]
     if code.is_text:
-        lines.append(f"{name} = encode(str({name}, 'utf-8'))")
+        lines += ["try:", f"    {name} = encode(str({name}, 'utf-8'))"]
+        lines += ["except UnicodeDecodeError:", f"    {name} = encode(text_{name}({name}))"]
     else:
         arguments = ", ".join(argument.replace("{v}", name) for argument in code.arguments)
         lines.append(f"{name} = {code.form.encode()!r} % ({arguments},)")
@@ -112,14 +113,21 @@ def _either(number: int, name: str, code: ColumnCodec, scope: dict[str, Any]) ->
     ]
 
 
-def _escaping(texts: list[str]) -> list[str]:
-    """Return the statements that make texts fit between quotes: all at once where nothing is to escape."""
+def _escaping(texts: list[str], given: list[str]) -> list[str]:
+    """Return the statements that make texts fit between quotes: all at once where nothing is to escape.
+
+    Of those `given` as they are stored, bytes may be no text.
+    """
     if not texts:
         return []
     listed = ", ".join(texts) + ","
     return [
-        f"t = comma(({listed}))" if len(texts) > 1 else f"t = {texts[0]}",
-        "if len(encode(str(t, 'utf-8'))) - len(t) != 2:",
+        "try:",
+        f"    t = comma(({listed}))" if len(texts) > 1 else f"    t = {texts[0]}",
+        "    if len(encode(str(t, 'utf-8'))) - len(t) != 2:",
+        f"        {listed} = escape(({listed}))",
+        "except UnicodeDecodeError:",
+        *(f"    {name} = text_{name}({name}).encode()" for name in given),
         f"    {listed} = escape(({listed}))",
     ]
 

@@ -1,7 +1,7 @@
 """Making a MariaDB or MySQL source: nothing is made in the server, so there is a checkpoint and what it is based on.
 
-Guarantees that a new epoch begins at the end of the binlog as it is now, that GTID set and place agree, and that a checkpoint is
-taken to another server only on request (`adopt`), after the last transaction that is acknowledged.
+Guarantees that a new epoch begins at the end of the binlog as it is now, that nothing behind its GTID set is ahead of its place,
+and that a checkpoint is taken to another server only on request (`adopt`), after the last transaction that is acknowledged.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def initialise(
 ) -> MysqlCheckpoint:
     """Make or only verify the source's checkpoint, and return it; `report` takes what was made."""
     check_settings(database, mariadb=engine == "mariadb")
-    check_logged(database, names, new=True)
+    check_logged(database, names, new=checkpoint is None)
     for line in unmatched(database, names):
         report(f"Nothing to capture yet: {line}")
     if adoption is not None:

@@ -5,8 +5,7 @@ For `[records] envelope = "debezium"` and `key_change = "delete-create"`. Other 
 """
 
 from edge.mysql import envelope
-from edge.mysql.debezium_envelope import DebeziumTransaction
-from edge.mysql.envelope import Transaction
+from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.rows import Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records

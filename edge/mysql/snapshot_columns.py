@@ -58,6 +58,10 @@ class Catalogued(NamedTuple):
     charset: str | None
     collation: str | None
 
+    def as_logged(self, *, mariadb: bool) -> Self:
+        """Return the column as the log has it: a vector of MariaDB's is bytes there."""
+        return self._replace(data_type="varbinary") if mariadb and self.data_type == "vector" else self
+
 
 #: What is queried for a Catalogued.
 CATALOGUED = (
@@ -108,9 +112,6 @@ def _coded(column: Catalogued, kind: str) -> tuple[int | None, int]:
         coded = types.NEWDECIMAL, precision << 8 | (column.scale or 0)
     elif kind == "bit":
         coded = types.BIT, precision // 8 << 8 | precision % 8
-    elif kind == "vector" and octets:
-        # MariaDB's are bytes in the log.
-        coded = types.VARCHAR, octets
     return coded
 
 
@@ -144,7 +145,7 @@ def taken(codec: ColumnCodec, known: Field, column: Catalogued, where: str) -> C
     elif kind in {types.FLOAT, types.DOUBLE}:
         lines, form = ("{v} = float({v})", *codec.lines), "%b"
     elif kind in {types.ENUM, types.SET, types.JSON}:
-        lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}))",), "%b"
+        lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}, 'replace'))",), "%b"
     else:
         lines, form = (), "%b"
     return codec._replace(fixed="", read=(), lines=lines, form=form, arguments=("{v}",), scope={})

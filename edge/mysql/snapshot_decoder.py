@@ -2,7 +2,7 @@
 
 A watermark is a place that the binlog had reached when it was queried. It comes back between the first two transactions of the
 stream behind that place; on an idle server at once, or with a heartbeat. What was sent before is ahead of that place, or at
-it with other ordinals (edge/mysql/snapshot_ordinals.py): no position is used twice. A chunk is a transaction of its own, without
+it with other ordinals (edge/mysql/snapshot_rows.py): no position is used twice. A chunk is a transaction of its own, without
 a GTID; on reading the log again it is not there.
 """
 
@@ -18,12 +18,11 @@ from edge.mysql.decoder import Decoder
 from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
 from edge.mysql.rows import Table
-from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
+from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Copied
-from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import LogTable
-from edge.snapshot.ports import Chunk, Moved, Put
+from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import TableSchema

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
-from edge.mysql.column_codec import ColumnCodec, code, treated, without_zero_dates
+from edge.mysql.column_codec import ColumnCodec, Place, code, treated, without_zero_dates
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
@@ -23,7 +23,7 @@ from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
-from edge.mysql.table_map import TableMap, parse, parse_names
+from edge.mysql.table_map import Field, TableMap, parse, parse_names
 from edge.records.alterations import Catalog
 from edge.records.column_policy import LeftOut, Policy, PolicyTable
 from headrace.configuration.edge import Mysql
@@ -104,13 +104,17 @@ class TableCache:
         type_of: Callable[[str, str], str],
         lower_case: bool = False,
         filled_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
+        warn: Callable[[str, str], None] = lambda _name, _words: None,
     ) -> None:
         """`type_of`: what kind of table the catalog has under a database and a name, empty where it has none.
 
         `filled_of`: of each of a table's columns, whether rows that are there when it is added have a value in it.
 
         `lower_case`: the server keeps names of tables in lower case, however statements write them.
+
+        `warn`: takes a warning for the status, with its name.
         """
+        self._warn, self._replaced = warn, set[str]()
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
         self._records = records
@@ -164,17 +168,29 @@ class TableCache:
         # Every client's character set has ASCII.
         charset = "ascii" if query.collation is None or words.isascii() else self._charset_of(query.collation)
         text = statement_text(words, charset)
-        return text, read_statement(text, query.sql_mode)
+        return text, read_statement(text, query.sql_mode, query.database, lower_case=self._lower_case)
 
-    def emptied(self, database: str, table: str) -> Table | None:
-        """Return a captured table that loses its rows, None when it is not captured or its schema is not known yet.
+    def captures(self, database: str, table: str) -> bool:
+        """Return whether changes of a table that a statement names are captured."""
+        return self.chosen(database, table) and (database, table) not in self._sequences
+
+    def is_changed_by(self, statement: Statement) -> bool:
+        """Return whether a statement that changed rows may have changed those of a captured table."""
+        if not statement.tables:
+            return True
+        return any(database not in SYSTEM and self.captures(database, table) for database, table in statement.tables)
+
+    def renew_schema(self, database: str, table: str) -> None:
+        """Have the schema record of a table go ahead of its next change again."""
+        known = self._current.get((database, table))
+        if known is not None:
+            known.schema_sent = False
+
+    def emptied(self, database: str, table: str) -> Table:
+        """Return a captured table that loses its rows.
 
         A table that no change of this session came from is described by nothing but its name.
         """
-        if self._lower_case:
-            database, table = database.lower(), table.lower()
-        if not self.chosen(database, table) or (database, table) in self._sequences:
-            return None
         known = self._current.get((database, table))
         if known is None:
             bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
@@ -192,8 +208,8 @@ class TableCache:
         described = source.described
         codecs = []
         for field, column in zip(described.fields, source.columns, strict=True):
-            where, of = f"{described.database}.{described.table}.{field.name}", column.charset or BINARY
-            codecs.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where))  # type: ignore[misc]
+            where, of = self._place(described, field), column.charset or BINARY
+            codecs.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where.name))  # type: ignore[misc]
         codecs = self._hidden(described, codecs)
         table = self._made(described, codecs)
         return Copied(source, table, Rows([field.name for field in described.fields], codecs, list(source.places)))
@@ -242,10 +258,13 @@ class TableCache:
             for field in described.fields
         ):
             kinds = self._kinds_of(described.database, described.table)
+        left_out = self._left_out(described)
         codes = [
-            code(field, self._charset_of, kinds.get(field.name, ""), f"{where}.{field.name}")
+            # Nothing of a column that is left out has to be understood but where it ends.
+            code(replace(field, collation=types.BINARY) if field.name in left_out else field, self._charset_of,
+                 kinds.get(field.name, ""), self._place(described, field))
             for field in described.fields
-        ]
+        ]  # fmt: skip
         shown = self._hidden(described, codes)
         found = period(described, kinds) if versioned else None
         if found is None:
@@ -256,6 +275,26 @@ class TableCache:
         key = tuple(name for name in described.key if name != described.fields[end].name)
         versions = SystemVersioning(codes, start, end)
         return self._made(replace(described, key=key), shown, versions, depends_on_catalog=True)
+
+    def _place(self, described: TableMap, field: Field) -> Place:
+        return Place(f"{described.database}.{described.table}.{field.name}", self._report_replaced)
+
+    def _report_replaced(self, column: str) -> None:
+        """Report once a column that holds bytes which are no characters of its character set."""
+        if column not in self._replaced:
+            self._replaced.add(column)
+            words = f"column {column} holds bytes that are no characters of its character set: records have U+FFFD in their place"
+            _log.warning("%s", words)
+            self._warn(f"text of {column}", words)
+
+    def _left_out(self, described: TableMap) -> set[str]:
+        names = [field.name for field in described.fields]
+        treatments = self._policy.treatments(described.database, described.table, names, described.key)
+        return {
+            name
+            for name, treatment in zip(names, treatments, strict=True)
+            if treatment is not None and treatment.action == "exclude"
+        }
 
     def _made(
         self,

@@ -1,22 +1,133 @@
 """XA transactions: what was prepared becomes changes when it commits, at the place and under the GTID of the commit.
 
-The log has their rows ahead of the decision: they are held (edge/mysql/xa_prepared.py) and decoded when the commit comes; a
+The log has their rows ahead of the decision: they are held (edge/mysql/xa.py) and decoded when the commit comes; a
 rollback drops them. So positions follow the order of commits and depend on the log alone, and nothing of an undecided
 transaction is sent. The rows are looked for and decoded in rounds, while the events behind the commit wait: the capturing thread
 gets its turn after each. Called by edge/mysql/decoder.py, which it gives the events to decode.
+
+XA transactions that are prepared and not decided: their rows, or where the log has them.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Generator, Iterator
+from typing import Final, Protocol
 
 from edge.mysql import errors, events
 from edge.mysql.ddl import Statement
 from edge.mysql.events import Group
-from edge.mysql.xa_prepared import Event, NotPrepared, PreparedReader, PreparedTransactions
+
+#: An event and where it ends without its checksum.
+Event = tuple[bytes, int]
+#: Of all that is held, in bytes.
+_MOST = 32 << 20
+
+
+class PreparedReader(Protocol):
+    """Reads parts of the log again; yields None wherever it has to wait, or has read for long enough."""
+
+    def rows(self, start: int) -> Iterator[Event | None]:
+        """Yield the rows, with what describes them, of the transaction that begins at a place."""
+
+    def find(self, xid: str, before: int) -> Generator[None, None, dict[str, int]]:
+        """Return where transactions begin that are undecided at a place, at least from where this one was prepared on."""
+
+    def first(self) -> str:
+        """Return the log's oldest file."""
+
+
+class NotPrepared(LookupError):  # noqa: N818 - a state, which reads best without a suffix.
+    """The log has the rows of a transaction nowhere."""
+
+
+class _Held:
+    """A transaction's rows."""
+
+    def __init__(self, start: int) -> None:
+        self.start, self.size = start, 0
+        #: None for one that is to be read again.
+        self.events: list[Event] | None = []
+
+
+class PreparedTransactions:
+    """Transactions by their ids."""
+
+    def __init__(self, again: PreparedReader, most: int = _MOST) -> None:
+        self._again, self._most = again, most
+        self._size = 0
+        self._open: _Held | None = None
+        # In the order in which they were prepared.
+        self._held: dict[str, _Held] = {}
+
+    def begin(self, start: int) -> None:
+        """Begin to hold the rows of a transaction, which begins at a place in the log."""
+        self._open = _Held(start)
+
+    def hold(self, found: bytes, end: int) -> None:
+        """Hold an event of it."""
+        held = self._open
+        assert held is not None
+        if held.events is None:
+            return
+        size = len(found)
+        held.events.append((found, end))
+        held.size += size
+        self._size += size
+        if self._size > self._most:
+            self._make_room(held)
+
+    def end(self, xid: str) -> None:
+        """Keep it until it is decided."""
+        assert self._open is not None
+        self.drop(xid)
+        self._held[xid], self._open = self._open, None
+
+    def drop(self, xid: str) -> None:
+        """Forget a transaction."""
+        held = self._held.pop(xid, None)
+        if held is not None:
+            self._release(held)
+
+    def take(self, xid: str, before: int) -> Iterator[Event | None]:
+        """Yield the rows of a transaction whose commit begins at a place, and forget it.
+
+        Raises NotPrepared when the log has it nowhere.
+        """
+        if xid not in self._held:
+            found = yield from self._again.find(xid, before)
+            for other, start in found.items():
+                if other not in self._held:
+                    self._held[other] = known = _Held(start)
+                    known.events = None
+        held = self._held.pop(xid, None)
+        if held is None:
+            raise NotPrepared(xid)
+        yield from self._rows(held)
+
+    def take_last(self) -> Iterator[Event | None]:
+        """Return the rows of the transaction that was begun last, which commits in one phase, and forget it."""
+        held, self._open = self._open, None
+        assert held is not None
+        return self._rows(held)
+
+    def _rows(self, held: _Held) -> Iterator[Event | None]:
+        events = held.events
+        self._release(held)
+        return self._again.rows(held.start) if events is None else iter(events)
+
+    def _make_room(self, last: _Held) -> None:
+        """Release rows until the others fit, the oldest first."""
+        for oldest in (*self._held.values(), last):
+            self._release(oldest)
+            if self._size <= self._most:
+                break
+
+    def _release(self, held: _Held) -> None:
+        self._size -= held.size
+        held.size, held.events = 0, None
+
 
 #: A round of decoding ends after so many bytes.
-_ROUND_BYTES: Final = 1 << 20
+ROUND_BYTES: Final = 1 << 20
 #: So many decided transactions are remembered, for those that are in the log and not visible yet.
 _DECIDED: Final = 4096
 
@@ -57,7 +168,7 @@ class XaTransactions:
     @property
     def decision(self) -> bytes | None:
         """The event of the commit whose rows are decoded now; None at any other time."""
-        return None if self._replayed is None else self._decision
+        return self._decision or None if self._replayed is not None else None
 
     def replay(self, now_ms: int) -> int:
         """Decode a round of what was prepared, and then the events that wait; return how many, at least 1 while it goes on."""
@@ -68,7 +179,8 @@ class XaTransactions:
                 self.intercept = self._wait
                 return fed
             self._replayed = None
-            self._end(self._decision)
+            if self._decision:
+                self._end(self._decision)
         while self._waiting and self._replayed is None:
             found, end = self._waiting.popleft()
             self._feed(found, end, now_ms)
@@ -87,7 +199,7 @@ class XaTransactions:
                 found, end = event_or_pause
                 self._feed(found, end, now_ms)
                 size += end
-                if size >= _ROUND_BYTES:
+                if size >= ROUND_BYTES:
                     return steps, False
         except NotPrepared as error:
             raise errors.not_prepared(str(error), self._reader.first(), self._where(self._decision)) from error
@@ -134,6 +246,10 @@ class XaTransactions:
         self._prepared.end(prepared.xid)
         self.decided.pop(prepared.xid, None)
         self._end(found)
+
+    def decode_in_rounds(self, transaction: Iterator[Event | None]) -> None:
+        """Decode the events of a large transaction, whose end is among them, round by round."""
+        self._begin_replay(transaction, b"")
 
     def _decide(self, xid: str) -> None:
         self.decided[xid] = None

@@ -7,18 +7,22 @@ two rows may have the same one, so records by it could replace another row's. Po
 either.
 
 Columns are read when a table is announced that is not known, or is not as it was (edge/snapshot/table_history.py): their numbers
-last through renaming, and it is known which rows have values in them.
+last through renaming, and it is known which rows have values in them. So are the tables that a table is a partition of, whose
+policy is its own; what was seen of that is kept, as the log may have changes of a partition that is none any more.
 """
 
+import logging
 from collections.abc import Iterator
 
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.relations import Relation
-from edge.records.alterations import Catalog
+from edge.records.alterations import Catalog, Published
 from edge.records.column_policy import PolicyTable
 from headrace.errors import NeedsOperator
+
+_log = logging.getLogger(__name__)
 
 
 def publication_oid(database: Database, name: str) -> int:
@@ -122,6 +126,95 @@ def enum_labels(database: Database) -> dict[str, dict[str, str]]:
 def table_names(database: Database) -> dict[str, str]:
     """Return the names `schema.table` of all tables, by OID."""
     return dict(database.rows(_TABLES))
+
+
+_PUBLISHES = """
+select concat_ws(', ', case when pubinsert then 'insert' end, case when pubupdate then 'update' end,
+                 case when pubdelete then 'delete' end, case when pubtruncate then 'truncate' end), pubviaroot
+from pg_publication where pubname = %s
+"""
+#: Tables that a publication lists, with what another listing of the same table would have otherwise.
+_LISTED = """
+select n.nspname || '.' || c.relname,
+       concat_ws(' ', r.oid, to_jsonb(r) ->> 'prattrs', md5(to_jsonb(r) ->> 'prqual'))
+from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
+where p.pubname = %s
+"""
+#: The partitions of tables of which partitions arrive under the root's name. One that was made in another transaction than it
+#: became a partition had rows before, which never arrive.
+_PARTITIONS = """
+select n.nspname || '.' || c.relname, (
+    select string_agg(t.relid::oid::text || case when i.xmin = own.xmin then '' else '+' end, ' ' order by t.relid::oid)
+    from pg_partition_tree(c.oid) t
+    join pg_inherits i on i.inhrelid = t.relid join pg_class p on p.oid = t.relid join pg_type own on own.oid = p.reltype
+)
+from pg_publication_tables p
+join pg_namespace n on n.nspname = p.schemaname join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+where p.pubname = %s and c.relkind = 'p'
+"""
+
+
+def published(database: Database, name: str) -> Published:
+    """Return what a publication publishes, so that what is altered of it is found: the log has no record of that."""
+    rows = database.rows(_PUBLISHES, name)
+    if not rows:
+        # Who checks the publication finds that.
+        return Published("", {}, {})
+    kinds, via_root = rows[0]
+    partitions = database.rows(_PARTITIONS, name) if via_root else []
+    listed = {table: listing or "" for table, listing in database.rows(_LISTED, name)}
+    return Published(f"{kinds}; {via_root}", listed, {table: oids or "" for table, oids in partitions})
+
+
+#: The table itself, and all that it is a partition of or inherits from.
+_LINEAGE = """
+with recursive lineage as (
+    select oid, oid = %s::int8::oid as is_own from pg_class where oid = %s::int8::oid
+    union select i.inhparent, false from lineage l join pg_inherits i on i.inhrelid = l.oid
+)
+select l.is_own, n.nspname::text, c.relname::text
+from lineage l join pg_class c on c.oid = l.oid join pg_namespace n on n.oid = c.relnamespace
+"""
+_ABOVE = """
+with recursive lineage as (
+    select inhrelid as oid, inhparent as above from pg_inherits
+    union select l.oid, i.inhparent from lineage l join pg_inherits i on i.inhrelid = l.above
+)
+select n.nspname || '.' || c.relname, array_agg(an.nspname || '.' || a.relname)
+from lineage l join pg_class c on c.oid = l.oid join pg_namespace n on n.oid = c.relnamespace
+join pg_class a on a.oid = l.above join pg_namespace an on an.oid = a.relnamespace
+group by 1
+"""
+
+
+class Lineages:
+    """The tables that each table is a partition of, or inherits from; kept over sessions."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, set[tuple[str, str]]] = {}
+
+    def above(self, database: Database, relation: Relation) -> list[tuple[str, str]] | None:
+        """Return schema and name of all that were ever seen above a table, in order; None for a table that was never seen."""
+        rows = database.rows(_LINEAGE, relation.oid, relation.oid)
+        if rows:
+            self._seen.setdefault(relation.oid, set()).update(
+                (schema, name) for is_own, schema, name in rows if not is_own
+            )
+        seen = self._seen.get(relation.oid)
+        if seen is None:
+            _log.warning(
+                "table %s.%s was dropped, so it is not known whether it was a partition of one that [policy] names: nothing of "
+                "it leaves where exclude_tables is given, and rules hold for columns of the same name in any table",
+                relation.schema,
+                relation.table,
+            )
+        return sorted(seen) if seen is not None else None
+
+
+def tables_above(database: Database) -> dict[str, list[str]]:
+    """Return the tables, `schema.table`, that each table is a partition of or inherits from; none for one that is neither."""
+    return dict(database.rows(_ABOVE))
 
 
 def _name(kind: str) -> str:

@@ -29,6 +29,8 @@ _SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
 }
+#: Of an ordinary connection, which is idle for as long as nothing has to be looked up.
+_ORDINARY = {"statement_timeout": "60s", "idle_session_timeout": "0"}
 #: A peer that vanished without closing its connection is noticed within about 25 s.
 _KEEPALIVES = {
     "keepalives": 1,
@@ -41,7 +43,7 @@ _KEEPALIVES = {
 
 def connect(config: Postgresql, source: str, **more: Any) -> psycopg.Connection[tuple[Any, ...]]:
     """Return a new connection, on which each statement commits by itself."""
-    settings = _SETTINGS if more else _SETTINGS | {"statement_timeout": "60s"}
+    settings = _SETTINGS if more else _SETTINGS | _ORDINARY
     try:
         return psycopg.connect(
             **config.parameters(),  # type: ignore[arg-type]

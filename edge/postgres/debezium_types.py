@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from edge.postgres import debezium_temporal as temporal
 from edge.postgres import debezium_values, values
-from edge.postgres.debezium_arrays import array
-from edge.postgres.types import NAMES, OIDS
+from edge.postgres.debezium_values import array
+from edge.postgres.values import NAMES, OIDS
 from headrace.configuration.records import Records
 
 PLACEHOLDER: Final = b"__debezium_unavailable_value"

@@ -1,6 +1,5 @@
 """PostgreSQL as an engine of the agent (edge/engine.py): ties slot, publication, log stream and decoder together."""
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,12 +8,20 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, DecodedLog
 from edge.observability.figures import Figures
 from edge.postgres import setup
-from edge.postgres.catalog import check_publication, columns_of, enum_labels, primary_key, table_names
+from edge.postgres.catalog import (
+    Lineages,
+    check_publication,
+    columns_of,
+    enum_labels,
+    primary_key,
+    published,
+    table_names,
+)
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
-from edge.postgres.failover import follow, guard
+from edge.postgres.errors import SlotTaken
+from edge.postgres.failover import KnownCatalog, Watch, follow, guard
 from edge.postgres.key_predicate import condition
-from edge.postgres.monitor import KnownLabels, Watch
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import (
@@ -25,16 +32,18 @@ from edge.postgres.slot import (
     find_slot,
     log_end,
     retained_bytes,
+    sender_timeout,
 )
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.snapshot_reader import SnapshotReader
 from edge.postgres.visibility import Unseen
+from edge.postgres.walsender import Walsender
 from edge.progress.checkpoint import State
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile, Postgresql
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 
 
@@ -46,18 +55,22 @@ class PostgresEngine:
         self._names = names
         self.address = str(names)
         self.state = State(config.resolve(config.state.folder), PostgresCheckpoint)
-        self._labels = KnownLabels()
+        self._known = KnownCatalog()
         # Over all sessions: what one decoded may become visible when another one copies.
         self._unseen = Unseen()
         self._outbox: Outbox | None = None
         self._left_out: dict[str, str] = {}
+        self._lineages = Lineages()
+        self._walsender = Walsender(self.state.folder)
 
-    def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":
-        """Return a session whose stream and slot agree with the checkpoint."""
+    def open(self, checkpoint: PostgresCheckpoint, former_pid: int) -> "PostgresSession":  # noqa: ARG002 - of the port.
+        """Return a session whose stream and slot agree with the checkpoint; the former one is known by the state folder."""
         source = self._config.source.name
         sent = self._outbox.sent.commit if self._outbox is not None else 0
-        stream, database = open_stream(self._names, source, checkpoint, former_pid, sent)
-        return PostgresSession(self._config, self._names, stream, database, self._labels, self._unseen, self._left_out)
+        stream, database = open_stream(self._names, source, checkpoint, self._walsender, sent)
+        return PostgresSession(
+            self._config, self._names, stream, database, self._known, self._unseen, self._left_out, self._lineages
+        )
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
@@ -66,7 +79,7 @@ class PostgresEngine:
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
         self._outbox = outbox
-        return Watch(self._config, self._database, checkpoint, figures, outbox, self._left_out, self._labels)
+        return Watch(self._config, self._database, checkpoint, figures, outbox, self._left_out, self._known)
 
     def initialise(
         self, checkpoint: PostgresCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
@@ -110,9 +123,10 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         names: Postgresql,
         stream: ReplicationStream,
         database: Database,
-        labels: KnownLabels,
+        known: KnownCatalog,
         unseen: Unseen,
         left_out: dict[str, str],
+        lineages: Lineages,
     ) -> None:
         self._source = config.source.name
         self._names = names
@@ -120,8 +134,9 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         self._policy = Policy.of(config, left_out)
         self._stream = stream
         self._database = database
-        self._labels = labels
+        self._known = known
         self._unseen = unseen
+        self._lineages = lineages
         self.pid = stream.pid
         self.fileno, self.confirm, self.flush = stream.fileno, stream.confirm, stream.flush
 
@@ -136,9 +151,11 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         if history is not None:
             labels = enum_labels(self._database)
             history.labels(labels)
-            # What is renamed from now on is found by a look, the first one included.
-            self._labels.newest = labels
             history.forget_dropped(table_names(self._database))
+            what = published(self._database, names.publication)
+            history.publication(what)
+            # What is altered from now on is found by a look, the first one included.
+            self._known.labels, self._known.published = labels, what
         self._decoder = SnapshotDecoder(
             unseen=self._unseen,
             source=self._source,
@@ -150,8 +167,12 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             policy=self._policy,
             history=history,
             catalog_of=partial(columns_of, self._database),
+            above_of=partial(self._lineages.above, self._database),
         )
-        self._stream.start(names.slot, names.publication, checkpoint.confirmed)
+        try:
+            self._stream.start(names.slot, names.publication, checkpoint.confirmed)
+        except SlotTaken as error:
+            raise error.held_for(sender_timeout(self._database)) from error
 
     def reader(self) -> SnapshotReader:
         """Return a reader of chunks with a connection of its own."""
@@ -177,6 +198,8 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         """Decode the messages that have arrived."""
         if self._unseen.is_look_due:
             self._unseen.look()
+        if self._unseen.lost:
+            raise NotConnected(f"the connection to {self._names} that shows what readers see was lost")
         decoder = self._decoder
         if decoder.wants_places:
             return self._stream.read(decoder.feed_placed, now_ms, with_place=True)
@@ -188,16 +211,13 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         self._database.close()
 
 
-_log = logging.getLogger(__name__)
-
-
 def open_stream(
-    config: Postgresql, source: str, checkpoint: PostgresCheckpoint, former_pid: int, sent: int = 0
+    config: Postgresql, source: str, checkpoint: PostgresCheckpoint, walsender: Walsender, sent: int = 0
 ) -> tuple[ReplicationStream, Database]:
     """Return a checked replication connection, and an ordinary one next to it.
 
-    `former_pid` is the server's process of this edge's connection before, 0 for none: the server may not have noticed yet
-    that it is gone, and is ended. `sent` is the greatest commit LSN that this process has sent. Raises NeedsOperator,
+    `walsender` has the server's process of this edge's stream before: the server may not have noticed yet that it is gone, so it
+    is ended. `sent` is the greatest commit LSN that this process has sent. Raises NeedsOperator,
     NotConnected, or CheckpointChanged.
     """
     if (config.slot, config.publication, config.database) != (
@@ -221,12 +241,15 @@ def open_stream(
                 raise changed
             check_log_end(system.lsn, checkpoint, sent)
             check_publication(database, checkpoint)
-            slot = check_slot(database, checkpoint)
+            try:
+                slot = check_slot(database, checkpoint)
+            except SlotTaken as error:
+                walsender.end(database, system.identifier, error.pid)
+                raise error.held_for(sender_timeout(database)) from error
             if (changed := guard(database, slot, checkpoint)) is not None:
                 raise changed
-            if former_pid and slot.active_pid == former_pid:
-                _log.info("ending the server's process %d of the connection that was lost", former_pid)
-                database.value("select pg_terminate_backend(%s)", former_pid)
+            walsender.end(database, system.identifier, slot.active_pid)
+            walsender.note(database, system.identifier, stream.pid)
         except BaseException:
             stream.close()
             raise

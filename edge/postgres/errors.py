@@ -2,12 +2,13 @@
 
 Errors of an open connection are known by their SQLSTATE. While connecting libpq gives words only: known sentences are an
 operator's matter, everything else is tried again. Messages of the server are passed on by their first line, which names
-objects and holds no row values.
+objects and holds no row values; of classes whose words may hold them, only the SQLSTATE is passed on.
 """
 
 import re
+from typing import Self
 
-from edge.engine import LogTaken
+from edge.engine import LogTaken, StreamFailed
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
 #: What to do when changes are lost to the slot.
@@ -23,6 +24,10 @@ NEW_EPOCH = (
 )
 
 
+#: Where wal_sender_timeout is off, TCP's keepalives of the server end the process of an edge that is gone, after any time.
+_FORGOTTEN_SECONDS = 600.0
+
+
 class SlotTaken(LogTaken):
     """Another process of the server reads the slot."""
 
@@ -32,6 +37,11 @@ class SlotTaken(LogTaken):
         #: The server's process that has the slot; 0 when the server did not name it.
         self.pid = pid
 
+    def held_for(self, sender_timeout: float) -> Self:
+        """Return itself, with how long a server whose wal_sender_timeout is this, in seconds, may keep what a dead edge held."""
+        self.may_last = _FORGOTTEN_SECONDS if sender_timeout <= 0 else sender_timeout * 2 + type(self).may_last
+        return self
+
     def lasting(self) -> NeedsOperator:
         """Return the error with how to end the process."""
         return NeedsOperator(
@@ -39,6 +49,14 @@ class SlotTaken(LogTaken):
             hint=f"Stop the other edge that reads it, or end the process: select pg_terminate_backend({self.pid});",
         )
 
+
+#: Classes of SQLSTATE whose words may hold values of rows: data exceptions, and constraints.
+_OF_VALUES = {"22", "23"}
+_WITHHELD = (
+    "SQLSTATE {state}: a value of a row cannot be converted, computed or stored (the server's log has its words)"
+)
+#: Classes that are of the connection or of an operator's intervention, not of what the log holds.
+_PASSING = {"00", "08", "28", "57"}
 
 #: Sentences of a refused connection, and what to do.
 _REFUSED = (
@@ -73,7 +91,7 @@ def connecting(words: str, address: str, user: str, database: str) -> Replicatio
 
 def running(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a statement or stream that ended with this SQLSTATE and these words."""
-    line = _first_line(words)
+    line = _first_line(words) if state is None or state[:2] not in _OF_VALUES else _WITHHELD.format(state=state)
     if state == "55006":
         slot, pid = re.search(r'slot "([^"]*)"', words), re.search(r"PID (\d+)", words)
         return SlotTaken(f"database {address}: {line}", slot[1] if slot else "", int(pid[1]) if pid else 0)
@@ -103,6 +121,14 @@ _STATEMENT_WRONG = {
     "42P01": "names a table that does not exist",
     "42883": "uses an operator or function that does not exist for these types",
 }
+
+
+def stream_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
+    """Return the error of a stream that ended, with this SQLSTATE and these words."""
+    error = running(state, words, address, user)
+    if type(error) is not NotConnected or state is None or state[:2] in _PASSING:
+        return error
+    return StreamFailed(error.message, may_pass=state[:2] == "53")
 
 
 def statement_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:

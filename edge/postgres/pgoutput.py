@@ -7,13 +7,11 @@ decoder and a new batcher.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from edge.postgres import errors, rows_compiled
-from edge.postgres.debezium_envelope import DebeziumTransaction
-from edge.postgres.envelope import Around, Transaction
-from edge.postgres.logical_message import LogicalMessage, MessageRecords
+from edge.postgres.envelope import Around, DebeziumTransaction, LogicalMessage, MessageRecords, Transaction
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
@@ -57,6 +55,7 @@ class Decoder:
         policy: Policy | None = None,
         history: History | None = None,
         catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
+        above_of: Callable[[Relation], Sequence[tuple[str, str]] | None] = lambda _: (),
     ) -> None:
         #: Position that the last transaction with records, fed whole, reaches to; None before there is one.
         self.committed: Position | None = None
@@ -81,6 +80,7 @@ class Decoder:
             records=records,
             policy=policy or Policy(Section()),
             catalog_of=catalog_of,
+            above_of=above_of,
         )
         self._tables = self._announced.tables
         #: Whether records have the LSN of their change: `feed_placed` then takes the place of `feed`.

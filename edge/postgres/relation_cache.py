@@ -7,7 +7,7 @@ queries a table's key where the log does not have it.
 import hashlib
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import json
 
@@ -15,7 +15,7 @@ from edge.postgres import envelope, unavailable
 from edge.postgres.debezium_types import DebeziumType, debezium_type
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
-from edge.postgres.types import OIDS
+from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
 from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
@@ -40,12 +40,16 @@ class RelationCache:
         records: Records,
         policy: Policy,
         catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
+        above_of: Callable[[Relation], Sequence[tuple[str, str]] | None] = lambda _: (),
     ) -> None:
-        """`catalog_of`: what the catalog has of a table's columns now; None where it has others."""
+        """`catalog_of`: what the catalog has of a table's columns now; None where it has others.
+
+        `above_of`: schema and name of the tables that a table is a partition of, or inherits from; None where that is not known.
+        """
         self.tables: dict[int, Table] = {}
         self._source, self._database = source, database
         self._key_of, self._records, self._policy = key_of, records, policy
-        self._catalog_of = catalog_of
+        self._catalog_of, self._above_of = catalog_of, above_of
         self._types: dict[int, str] = {}
         # From a domain's OID to that of the built-in type beneath.
         self._domains: dict[int, int] = {}
@@ -54,12 +58,13 @@ class RelationCache:
         """Note a relation, new or as it is from now on; None for a mere repeat. Raises as Relation.parse does."""
         relation = Relation.parse(message, self._domains)
         name, key = (relation.schema, relation.table), self._key(relation)
-        admitted = self._policy.admits(*name)
+        above = self._above_of(relation) if self._policy.has_rules else ()
+        admitted = self._policy.admits(*name, above)
         columns = [column.name for column in relation.columns]
         treatments: list[Treatment | None] = [None] * len(columns)
         if admitted:
             try:
-                treatments = self._policy.treatments(*name, columns, key)
+                treatments = self._policy.treatments(*name, columns, key, above)
             except LeftOut as problem:
                 _log.warning("%s. %s", problem.message, problem.hint)
                 admitted = False
@@ -75,7 +80,7 @@ class RelationCache:
         required = self._required(relation)
         schema = table_schema(relation, key, self._types, debezium_types, actions, required)
         known = self.tables.get(relation.oid)
-        if known is not None and known.relation == relation and known.schema == schema:
+        if known is not None and (known.relation, known.schema, known.admitted) == (relation, schema, admitted):
             return None
         shared = self.shared(relation.schema, relation.table)
         table = Table(relation, schema, shared, debezium_types, admitted=admitted)

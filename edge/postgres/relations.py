@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from edge.postgres.debezium_types import DebeziumType
-from edge.postgres.types import NAMES as TYPE_NAMES
+from edge.postgres.values import NAMES as TYPE_NAMES
 from edge.records.alterations import KnownColumn
 from headrace.schema import Column, TableSchema
 
 _INT32 = struct.Struct(">I").unpack_from
 _IDENTITY_AND_COUNT = struct.Struct(">BH").unpack_from
 _TYPE = struct.Struct(">Ii").unpack_from
+#: The first OID that does not belong to a built-in type: from here on the log names types in Type messages.
+FIRST_NAMED_TYPE = 10_000
 
 
 class RelationColumn(NamedTuple):
@@ -108,11 +110,14 @@ def known_columns(
 ) -> tuple[KnownColumn, ...]:
     """Return the relation's columns as the source has them, but for those that the edge's policy excludes."""
     plain = (
-        _column(column, 0, (), types, None)
+        (column.type_oid, _column(column, 0, (), types, None))
         for column, action in zip(relation.columns, policy, strict=True)
         if action != "exclude"
     )
-    return tuple(KnownColumn(it.name, it.type_name, it.length, it.scale) for it in plain)
+    return tuple(
+        KnownColumn(it.name, it.type_name, it.length, it.scale, type_number=oid if oid >= FIRST_NAMED_TYPE else None)
+        for oid, it in plain
+    )
 
 
 def _treated(column: RelationColumn, position: int, filled: Collection[str], action: str) -> Column:

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 
 from edge.postgres.checkpoint import format_lsn, parse_lsn
 from edge.postgres.connection import Diagnostic, Error, connect, pq, text
-from edge.postgres.errors import CAPTURE_AGAIN, quoted, running
+from edge.postgres.errors import CAPTURE_AGAIN, quoted, running, stream_failed
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
 
@@ -161,7 +161,7 @@ class ReplicationStream:
             result = self._raw.get_result()
         message = result.get_error_message() if result is not None else ""
         state = result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None
-        raise running(text(state) or None, message or "the server ended the stream", self._address, self._user)
+        raise stream_failed(text(state) or None, message or "the server ended the stream", self._address, self._user)
 
     def _noticed(self, diagnostic: Diagnostic) -> None:
         words = diagnostic.message_primary or ""

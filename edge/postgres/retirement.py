@@ -86,6 +86,8 @@ class PostgresRetirement:
         if slot.lost:
             return f"slot {slot.name} is lost: the server removed log from {format_lsn(slot.confirmed)} on that was not sent"
         try:
+            # As long as decoding what the slot retains takes.
+            self._database.rows("set statement_timeout = 0")
             count = self._database.value(_UNSENT, slot.name, self._publication, checkpoint.confirmed_lsn)
         except (NeedsOperator, NotConnected) as error:
             return f"whether slot {slot.name} still holds changes could not be read: {error.message}"

@@ -48,6 +48,20 @@ def initialise(
         return SourceSetup(source, names, state, system, database, report).run(checkpoint, adoption)
 
 
+#: Transactions of any database that have written, the oldest first.
+_WRITING = """
+select * from (
+    select 'process ' || pid || ' (' || coalesce(nullif(application_name, ''), usename::text, 'unknown') || ')',
+           to_char(xact_start, 'YYYY-MM-DD HH24:MI:SS') as began
+    from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()
+    union all
+    select 'prepared transaction ' || quote_literal(gid) || ' of database ' || database,
+           to_char(prepared, 'YYYY-MM-DD HH24:MI:SS')
+    from pg_prepared_xacts
+) writing order by began limit 5
+"""
+
+
 class SourceSetup(NamedTuple):
     """What setting up one source needs."""
 
@@ -135,6 +149,10 @@ class SourceSetup(NamedTuple):
     def _make_slot(self) -> Slot:
         name = self.names.slot
         self.report(f"Making slot {name} (waits for the transactions that run now)")
+        for waited in self.database.rows(_WRITING):
+            self.report("Waits for {}, which has been writing since {}".format(*waited))
+        # It takes as long as they do, and prepared ones end when somebody ends them.
+        self.database.rows("set statement_timeout = 0")
         more = ", failover => true" if self.names.failover else ""
         lsn = self.database.value(
             f"select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput'{more})",  # noqa: S608 - ours.

@@ -2,7 +2,7 @@
 
 Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that names
 what happened, what is lost if anything is, and what to run. Called at each connection and, while the log streams, by
-edge/postgres/monitor.py.
+edge/postgres/failover.py.
 """
 
 from typing import Any, NamedTuple
@@ -153,6 +153,11 @@ def check_failover(names: Postgresql, database: Database) -> None:
             "came with 17",
             hint="Leave failover out; after a failover the tables are then copied again.",
         )
+
+
+def sender_timeout(database: Database) -> float:
+    """Return after how many seconds the server ends a stream whose reader is silent; 0 for never."""
+    return int(database.value("select setting from pg_settings where name = 'wal_sender_timeout'")) / 1000
 
 
 def timeline(database: Database) -> int:

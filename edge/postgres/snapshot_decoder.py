@@ -10,16 +10,15 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.postgres import rows_compiled, snapshot_reader
-from edge.postgres.logical_message import LogicalMessage
+from edge.postgres.envelope import LogicalMessage
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.visibility import Unseen, hidden
 from edge.records.envelope import AVRO_MARK
-from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
-from edge.snapshot.ports import Chunk, Moved, Put
+from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
 from headrace.position import Position
 from headrace.schema import TableSchema
 

@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Callable
 
+from edge.postgres.catalog import tables_above
 from edge.postgres.connection import Database
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD
@@ -115,7 +116,9 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
 
     def published(self) -> list[str]:
         """Return the tables of the publication."""
-        return list(filter(self._policy.admits_name, published(self._database, self._publication)))
+        above = tables_above(self._database) if self._policy.has_rules else {}
+        names = published(self._database, self._publication)
+        return [name for name in names if self._policy.admits_name(name, above.get(name, ()))]
 
     def named(self, name: str) -> list[str]:
         """Return the names under which the publication carries a table."""
@@ -123,7 +126,8 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table, with the planner's estimate of its rows."""
-        if not self._policy.admits_name(name):
+        above = tables_above(self._database) if self._policy.has_rules else {}
+        if not self._policy.admits_name(name, above.get(name, ())):
             raise NeedsOperator(
                 f"table {name} does not leave the region: [policy] keeps it",
                 hint="Name it in [policy] include_tables, or take it out of exclude_tables.",

@@ -11,12 +11,10 @@ from typing import Any
 
 from edge.postgres.connection import Database
 from edge.postgres.errors import quoted
+from edge.postgres.relations import FIRST_NAMED_TYPE
 from edge.snapshot.chunk_reader import where_clause
 from edge.snapshot.plan import Key
 from headrace.errors import NeedsOperator
-
-#: The first OID that does not belong to a built-in type: from here on the log names types in Type messages.
-_FIRST_NAMED_TYPE = 10_000
 
 _PUBLISHED = "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s order by 1"
 _PARTITIONS = """
@@ -262,7 +260,7 @@ def _relation_message(
 
 def _type_messages(database: Database, types: list[int]) -> list[bytes]:
     """Byte1('Y') Int32(oid) String(namespace) String(name): of a domain, the type beneath."""
-    oids = sorted({oid for oid in types if oid >= _FIRST_NAMED_TYPE})
+    oids = sorted({oid for oid in types if oid >= FIRST_NAMED_TYPE})
     rows = database.rows(_TYPES, oids) if oids else []
     return [b"Y" + struct.pack(">I", oid) + _string(schema) + name.encode() + b"\0" for oid, schema, name in rows]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from edge.postgres import values
 from edge.postgres.debezium_types import PLACEHOLDER, DebeziumType
-from edge.postgres.types import OIDS
+from edge.postgres.values import OIDS
 from headrace.configuration.records import Records
 from headrace.schema import Column
 

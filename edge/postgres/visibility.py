@@ -53,13 +53,15 @@ class Unseen:
         self._due = _DUE
         self._database: Database | None = None
         self._timeline = 0
+        #: Whether a look failed: nothing leaves the list until another session begins, so none may be added for long.
+        self.lost = False
 
     def begin(self, database: Database, timeline: int, known: Iterable[int]) -> None:
         """Go on with a connection of a new session, whose checkpoint knows these transactions to be unseen."""
         if timeline != self._timeline:
             # A standby that was promoted has applied all of its log: readers see every commit in it.
             self._xids.clear()
-        self._database, self._timeline = database, timeline
+        self._database, self._timeline, self.lost = database, timeline, False
         self._xids.update(known)
         self._look(database)
 
@@ -84,8 +86,8 @@ class Unseen:
             try:
                 self._look(self._database)
             except ReplicationError:
-                # Whoever reads the log reports it. This connection is of no more use; the next session has another one.
-                self._database, self._due = None, len(self._xids) + _DUE
+                # This connection is of no more use. Who reads the log ends the session, and the next one has another.
+                self._database, self.lost = None, True
         return self.xids
 
     def _look(self, database: Database) -> None:

@@ -7,6 +7,7 @@ Knows batches and positions alone, no engine. Not for several threads at once: e
 
 import contextlib
 import logging
+import shutil
 import sqlite3
 import time
 import zlib
@@ -19,7 +20,8 @@ import msgspec
 
 from edge.progress.spool_file import SpoolFile, may_pass
 from edge.records.batcher import SealedBatch
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace import files
+from headrace.errors import CorruptInput, NeedsOperator, NoSpace
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -28,6 +30,11 @@ _NAME = "spool.sqlite"
 _ROWS_AT_ONCE = 256
 _DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput)
 _READ = "select id, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
+
+
+def spool_limit(folder: Path) -> int:
+    """Return how many megabytes a spool in this folder may have at most: as many as its volume, without the reserve."""
+    return max(0, shutil.disk_usage(folder).total - files.RESERVE_BYTES) >> 20
 
 
 class Kept(NamedTuple):
@@ -119,6 +126,7 @@ class Spool:
 
         Raises NoSpace, with nothing of them kept, when they do not fit.
         """
+        self._hold_reserve()
         row = self.last_row
         try:
             with self._file.transaction() as connection:
@@ -131,7 +139,11 @@ class Spool:
                         "insert into batch values (?, ?, ?, ?, ?, ?, ?, ?)",
                         (row, str(batch.first), str(batch.last), confirm, put_at, _checksum(head, body), head, body),
                     )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, NoSpace) as error:
+            if not len(self):
+                files.give_up_reserve(self.path.parent)
+            if isinstance(error, NoSpace):
+                raise
             raise self._file.problem(error, sum(len(batch.body) for batch, _, _ in batches)) from error
         self.last_row = row
         for batch, _, _ in batches:
@@ -170,6 +182,8 @@ class Spool:
                 row, size = self._acknowledged_rows(acknowledged)
                 if row < self.first_row:
                     return
+                # Deleting writes too, and returns nothing to the volume until the last row goes with the file.
+                self._hold_reserve()
                 with self._file.transaction() as connection:
                     connection.execute("delete from batch where id <= ?", (row,))
             except sqlite3.Error as error:
@@ -179,7 +193,8 @@ class Spool:
 
     def rewind(self, confirmed: int) -> None:
         """Leave out the newest batches whose changes all commit at the confirmed place or after it: they are read again."""
-        if not self._file.is_open:
+        # The file is open, and has no row, where the first batch did not fit.
+        if not self._file.is_open or not len(self):
             return
         try:
             self._measure(self.first_row, self.last_row, confirmed)
@@ -247,9 +262,17 @@ class Spool:
             row, size = number, size + length
         return row, size
 
+    def _hold_reserve(self) -> None:
+        """Have space for the checkpoint, without which no row ever goes, behind whatever is written here; NoSpace without it."""
+        try:
+            files.hold_reserve(self.path.parent)
+        except NoSpace as error:
+            raise NoSpace(f"the disk of {self.path.parent} takes no more ({error.message})") from error
+
     def _drop(self) -> None:
         """Remove the file, of which nothing is needed any more."""
         self._file.remove()
+        files.give_up_reserve(self.path.parent)
         self.first_row, self.bytes, self.end = self.last_row + 1, 0, None
 
 

@@ -17,6 +17,18 @@ _WIDER = (
 )
 #: Types whose declared length, precision or scale may grow without a change of their values.
 _NARROWS = frozenset({"varchar", "varbit", "time", "timetz", "timestamp", "timestamptz", "interval"})
+#: Of MariaDB and MySQL, whose names are in upper case: types, and those that take all their values unchanged, or refuse them.
+_INTEGERS = frozenset(
+    f"{name}{sign}" for name in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT") for sign in ("", " UNSIGNED")
+)
+_TEXTS = frozenset({"VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"})
+_BLOBS = frozenset({"VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"})
+_HOLDS = (
+    (_INTEGERS | {"YEAR"}, _INTEGERS | {"DECIMAL"}),
+    (_TEXTS | {"CHAR", "ENUM", "SET"}, _TEXTS),
+    (_BLOBS | {"BINARY"}, _BLOBS),
+    (frozenset({"DATETIME"}), frozenset({"TIMESTAMP"})),
+)
 
 
 class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -28,6 +40,9 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     scale: int | None = None
     #: The database's own number of the column, which does not change with its name; None where there is none, or it is not known.
     number: int | None = None
+    #: The database's own number of its type, which does not change with the type's name; None where there is none, or it is not
+    #: known.
+    type_number: int | None = None
 
     @property
     def shown(self) -> tuple[str, str, int | None, int | None]:
@@ -45,6 +60,18 @@ class Catalog(NamedTuple):
     newest: int = 0
     #: Columns that are NOT NULL.
     required: frozenset[str] = frozenset()
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server publishes of which tables, as far as alterations of it show."""
+
+    #: Of which kinds of changes, and how.
+    kinds: str
+    #: By `schema.table`: of a table that is listed its columns and row filter, with the number of the listing.
+    tables: dict[str, str]
+    #: By `schema.table`: of a table whose partitions arrive under its name, the numbers of these, with `+` where one had rows
+    #: before it became a partition.
+    partitions: dict[str, str]
 
 
 class TableDescription(NamedTuple):
@@ -85,7 +112,7 @@ def alterations(
 ) -> list[str] | None:
     """Return why existing rows changed, nothing where they did not; None where that is not known.
 
-    `types`: whether a change of a type is a reason. An engine that refuses values that do not fit needs none.
+    `types`: whether every change of a type is a reason. Of an engine that refuses values that do not fit only one that rounds is.
     `newest` and `left_out` are those of the old description; a column that was there then may be new to the records alone.
     """
     renamed = _renamed(old, new)
@@ -104,7 +131,7 @@ def alterations(
         elif None not in (former.number, column.number) and former.number != column.number:
             reasons.append(f"column {column.name} was dropped and added again")
         elif not _keeps(former, column):
-            if types:
+            if types or _rounds(former, column):
                 reasons.append(f"the type of column {column.name} was changed")
             is_known = False
     return reasons if reasons or is_known else None
@@ -132,6 +159,10 @@ def _keeps(old: KnownColumn, new: KnownColumn) -> bool:
     """Return whether values of a column are the same in its new type."""
     if old.shown[1:] == new.shown[1:]:
         return True
+    if None not in (old.type_number, new.type_number) and old.type_number == new.type_number and old.type != new.type:
+        # The type itself was renamed.
+        old = msgspec.structs.replace(old, type=new.type)
+        return old.shown[1:] == new.shown[1:]
     if old.type != new.type:
         wider: Callable[[tuple[str, ...]], bool] = lambda row: (  # noqa: E731 - one condition, used once.
             old.type in row and new.type in row and row.index(old.type) < row.index(new.type)
@@ -142,3 +173,13 @@ def _keeps(old: KnownColumn, new: KnownColumn) -> bool:
     if old.type in _NARROWS:
         return new.length is None or (old.length is not None and new.length >= old.length)
     return False
+
+
+def _rounds(old: KnownColumn, new: KnownColumn) -> bool:
+    """Return whether MariaDB and MySQL, which refuse what does not fit, make other values of a column's in its new type."""
+    if old.type == "DECIMAL" == new.type:
+        return (new.scale or 0) < (old.scale or 0)
+    if old.type != new.type and not any(old.type in given and new.type in taking for given, taking in _HOLDS):
+        return old.type.isupper()
+    # Digits of a second.
+    return new.type in {"TIME", "DATETIME", "TIMESTAMP"} and (new.length or 0) < (old.length or 0)

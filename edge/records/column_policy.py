@@ -68,29 +68,47 @@ class Policy:
         """Whether there is any pattern."""
         return bool(self._section.include_tables or self._section.exclude_tables or self._section.columns)
 
-    def admits(self, schema: str, table: str) -> bool:
-        """Whether changes of a table leave the region."""
-        included, name = self._section.include_tables, (schema, table)
-        return (not included or _matches(name, included)) and not self._excludes(name)
+    def admits(self, schema: str, table: str, above: Sequence[tuple[str, str]] | None = ()) -> bool:
+        """Whether changes of a table leave the region.
 
-    def admits_name(self, name: str) -> bool:
+        `above` are the tables that it is a partition of, whose rules are its own too; None where that is not known: then a table
+        may be one of those that stay.
+        """
+        names = [(schema, table), *(above or ())]
+        included, excluded = self._section.include_tables, self._section.exclude_tables
+        if above is None and excluded:
+            return False
+        return (not included or any(_matches(name, included) for name in names)) and not any(map(self._excludes, names))
+
+    def admits_name(self, name: str, above: Sequence[str] = ()) -> bool:
         """Whether changes of `schema.table` leave; where more dots leave open which table that is, whether those of all do."""
-        return all(self.admits(*parts) for parts in _readings(name))
+        readings = [parts for each in above for parts in _readings(each)]
+        return all(self.admits(*parts, readings) for parts in _readings(name))
 
     def treats_name(self, name: str, columns: Sequence[str]) -> bool:
         """Whether anything is done to one of these columns of `schema.table`, whichever table that is."""
-        return any(self._treatment((*parts, column)) for parts in _readings(name) for column in columns)
+        return any(self._treatment([parts], column) for parts in _readings(name) for column in columns)
 
     def excludes_name(self, name: str) -> bool:
         """Whether `exclude_tables` names `schema.table`, whichever table that is."""
         return any(map(self._excludes, _readings(name)))
 
-    def treatments(self, schema: str, table: str, columns: Sequence[str], key: Sequence[str]) -> list[Treatment | None]:
+    def treatments(
+        self,
+        schema: str,
+        table: str,
+        columns: Sequence[str],
+        key: Sequence[str],
+        above: Sequence[tuple[str, str]] | None = (),
+    ) -> list[Treatment | None]:
         """Return what is done to each column of a table, None for nothing.
 
-        Raises LeftOut when a rule would make two rows of the table one: when it masks, truncates or excludes a column of the key.
+        `above` are the tables that it is a partition of, whose rules are its own too; None where that is not known: then the
+        rules of a column's name hold, whatever their table. Raises LeftOut when a rule would make two rows of the table one: when
+        it masks, truncates or excludes a column of the key.
         """
-        found = [self._treatment((schema, table, column)) for column in columns]
+        names = None if above is None else [(schema, table), *above]
+        found = [self._treatment(names, column) for column in columns]
         for column, treatment in zip(columns, found, strict=True):
             if treatment is not None and column in key and treatment.action != "hash":
                 problem = LeftOut(
@@ -126,9 +144,14 @@ class Policy:
     def _excludes(self, name: tuple[str, str]) -> bool:
         return _matches(name, self._section.exclude_tables, any_case=self._any_case)
 
-    def _treatment(self, column: tuple[str, str, str]) -> Treatment | None:
+    def _treatment(self, tables: Sequence[tuple[str, str]] | None, column: str) -> Treatment | None:
+        """Return what the first rule does that matches a column of one of these tables; of any table for None."""
         for rule in self._section.columns:
-            if _matches(column, rule.columns, any_case=self._any_case):
+            if (
+                _matches((column,), [pattern.split(".")[-1] for pattern in rule.columns], any_case=self._any_case)
+                if tables is None
+                else any(_matches((*table, column), rule.columns, any_case=self._any_case) for table in tables)
+            ):
                 return Treatment(rule.action, self._function(rule))
         return None
 

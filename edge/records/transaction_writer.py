@@ -76,6 +76,21 @@ class History(Protocol):
         cannot be made durable.
         """
 
+    def knows(self, table: str, place: int) -> bool:
+        """Return whether a table of this name may have sent records ahead of a place; unknown ones did not."""
+
+    def names(self, prefix: str, place: int) -> list[str]:
+        """Return the names, in order, that begin with a prefix, of tables that sent records ahead of a place."""
+
+    def move(self, table: str, reason: str, place: int) -> None:
+        """Note that a transaction at a place changed a table's rows without records: its next schema record has the reason.
+
+        Raises NoSpace or NeedsOperator where that cannot be made durable.
+        """
+
+    def empty(self, table: str) -> None:
+        """Note that a table has no rows any more, and so needs no copy."""
+
 
 _NOTHING_KNOWN = Announcement(None, 0)
 

@@ -10,16 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 from edge.requests.service import RequestService
-from headrace.amqp.errors import described
-from headrace.amqp.links import Decoder, Release, settle
+from headrace import doors
+from headrace.amqp.errors import TOO_LARGE, described
+from headrace.amqp.links import Arriving, Decoder, Release, close, settle
 from headrace.amqp.transport import Delivery, Endpoint, Loop, Message, symbol
+from headrace.errors import CorruptInput
 from headrace.logs import RateLimitedLog
-from headrace.requests.message import ANSWER_CONTENT_TYPE, ANSWERS, REQUESTS, Part
+from headrace.requests.message import ANSWER_CONTENT_TYPE, ANSWERS, LARGEST_REQUEST, REQUESTS, Part
 
 _log = logging.getLogger(__name__)
 
 #: Requests that may be in transit to this edge or unsettled.
 _CREDIT = 8
+#: The link of a larger message is closed, in bytes: a request and what AMQP adds.
+_LARGEST_MESSAGE = LARGEST_REQUEST + 16 * 1024
 #: When links that were refused or closed are attached again, and parts that were given back are sent again, in seconds.
 ATTACH_AGAIN_SECONDS, _SEND_AGAIN_SECONDS = 60.0, 1.0
 _EXPIRY_SECONDS = 60.0
@@ -39,6 +43,7 @@ class RequestLinks:
         self._is_over = False
         self._attach_is_due = False
         self._decode = Decoder()
+        self._arriving = Arriving(_LARGEST_MESSAGE)
 
     def attach(self) -> None:
         """Attach those that are not."""
@@ -52,6 +57,7 @@ class RequestLinks:
             name = f"headrace requests {self._source}"
             self._receiver = self._loop.attach_receiver(self._connection, REQUESTS + self._source, name)
             self._receiver.flow(_CREDIT)
+            self._arriving = Arriving(_LARGEST_MESSAGE)
 
     def owns(self, link: Any) -> bool:
         """Return whether a link is one of the two."""
@@ -93,14 +99,25 @@ class RequestLinks:
         if link == self._sender:
             self._answered(delivery)
         elif delivery.aborted:
+            self._arriving.drop()
             delivery.settle()
             link.flow(1)
-        elif delivery.readable and not delivery.partial:
-            _, _, body = self._decode(link.recv(delivery.pending))
-            link.advance()
-            outcome = self._service.receive(body)
-            settle(delivery, outcome)
-            self._later(outcome.pause if isinstance(outcome, Release) else 0.0, lambda: self._give(link))
+        elif delivery.readable:
+            try:
+                data = self._arriving.read(link, delivery)
+            except CorruptInput as error:
+                doors.MEMORY.refuse(error, REQUESTS)
+                # The other side's close follows, and then it is attached again.
+                close(link, TOO_LARGE, error.message)
+                return
+            if data is not None:
+                self._take(link, delivery, data)
+
+    def _take(self, link: Any, delivery: Any, data: bytes) -> None:
+        _, _, body = self._decode(data, REQUESTS)
+        outcome = self._service.receive(body)
+        settle(delivery, outcome)
+        self._later(outcome.pause if isinstance(outcome, Release) else 0.0, lambda: self._give(link))
 
     def _give(self, link: Any) -> None:
         if link == self._receiver:

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from edge.requests.known import KnownRequests
-from edge.requests.outbox import AnswerOutbox
+from edge.requests.answer_queue import AnswerOutbox, KnownRequests
+from headrace import doors
 from headrace.amqp.links import Accept, Outcome, Reject, Release
-from headrace.errors import UNEXPECTED, CorruptInput, NeedsOperator, ReplicationError
+from headrace.errors import UNEXPECTED, ReplicationError
 from headrace.logs import RateLimitedLog
 from headrace.requests import message
-from headrace.requests.message import LONGEST_SECONDS, Content, Request, decode_request, parts
+from headrace.requests.message import LONGEST_SECONDS, REQUESTS, Content, Request, decode_request, parts
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,8 @@ class RequestService:
             return Release(_FULL_SECONDS)
         try:
             request = decode_request(body)
-        except (CorruptInput, NeedsOperator) as error:
+        except Exception as caught:  # noqa: BLE001 - whatever it raises, it is about this request alone.
+            error = doors.REQUEST.refuse(caught, REQUESTS + self._source)
             self._refused("a request is rejected: %s", error.message)
             return Reject("amqp:decode-error", f"{error.message}. {error.hint}".strip())
         if request.source != self._source:
@@ -147,8 +148,10 @@ class RequestService:
             _log.info("request %s (%s) failed: %s", request.id, request.kind, error.message)
             content = Content(exit_code=error.exit_code, message=error.message, hint=error.hint)
             self.answers.put(parts(request, "failed", content), request.deadline)
-        except Exception:  # noqa: BLE001 - one request fails, the edge goes on.
-            _log.exception("request %s (%s) failed: unexpected error", request.id, request.kind)
+        except Exception as caught:  # noqa: BLE001 - one request fails, the edge goes on.
+            # Its text may hold what was asked about.
+            where = f"{type(caught).__name__} at {doors.place_of(caught)}"
+            _log.error("request %s (%s) failed: unexpected error: %s", request.id, request.kind, where)
             content = Content(exit_code=UNEXPECTED, message="unexpected error", hint="See the edge's log.")
             self.answers.put(parts(request, "failed", content), request.deadline)
         else:

@@ -28,7 +28,10 @@ class ActivePlan:
         self.plan: Plan = folder.plan()
         self._dirty = self.plan.enter(epoch) and bool(self.plan.tables)
         self._saved_at = 0.0
-        self._is_full = False
+        self._is_full = self._has_moved = False
+        # The keys of one table's list of rows that are read once more.
+        self._noted_in: list[Key] = []
+        self._noted: set[tuple[str, ...]] = set()
         # Requests that took effect, to be removed once the plan is written.
         self._taken: list[Path] = []
 
@@ -85,9 +88,18 @@ class ActivePlan:
         self.save()
 
     def moved(self, table: TablePlan, key: Key) -> None:
-        """Note a row that has to be read once more; durable before the log behind it can be confirmed."""
-        if key not in table.again:
+        """Note a row that has to be read once more; `save_moved` makes it durable."""
+        # The list is another one whenever rows were read or settled.
+        if self._noted_in is not table.again or len(self._noted) != len(table.again):
+            self._noted_in, self._noted = table.again, set(map(tuple, table.again))
+        if tuple(key) not in self._noted:
             table.again.append(key)
+            self._noted.add(tuple(key))
+            self._has_moved = True
+
+    def save_moved(self) -> None:
+        """Make rows durable that have to be read once more: before the log behind their changes can be confirmed."""
+        if self._has_moved:
             self.save()
 
     def ended(self, table: TablePlan, state: State, problem: str = "") -> None:
@@ -121,7 +133,7 @@ class ActivePlan:
         """Write the plan, and then remove the requests that it follows from; raise NoSpace or NeedsOperator."""
         self._dirty = True
         self._folder.save(self.plan)
-        self._dirty = self._is_full = False
+        self._dirty = self._is_full = self._has_moved = False
         while self._taken:
             self._folder.taken(self._taken[0])
             self._taken.pop(0)

@@ -2,16 +2,24 @@
 
 An engine adds how a statement is run at one moment of the database (`snapshot_reader` of edge/postgres
 and edge/mysql).
+
+A thread that reads chunks while the log is read: one job at a time, its outcome taken by the capturing thread.
 """
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from edge.database import Database
 from edge.snapshot.plan import Key
-from edge.snapshot.ports import Chunk
+from edge.snapshot.ports import Chunk, Reader
 from headrace.errors import NeedsOperator
+
+_NO_LIMIT = 1 << 62
 
 
 class Statements(Protocol):
@@ -38,9 +46,15 @@ class ChunkReader(ABC, Generic[D, T]):
         """Return the next rows in key order, at most `count`, fewer when they grow beyond `limit_bytes`."""
         return self._read(table, self._statements(table).select_after(where, after, count), count, limit_bytes)
 
-    def read_keys(self, table: T, where: str | None, keys: list[Key]) -> Chunk:
-        """Return the rows of these keys that are there."""
-        return self._read(table, self._statements(table).select_keys(where, keys), len(keys), 1 << 62)
+    def read_keys(self, table: T, where: str | None, keys: list[Key], limit_bytes: int) -> Chunk:
+        """Return the rows of the first of these keys, of as many as do not grow beyond `limit_bytes`, at least one."""
+        while True:
+            statement = self._statements(table).select_keys(where, keys)
+            chunk = self._read(table, statement, len(keys), limit_bytes if len(keys) > 1 else _NO_LIMIT)
+            if chunk.size <= limit_bytes or len(keys) == 1:
+                return replace(chunk, keys=len(keys))
+            # The statement was cancelled, and which rows it had not reached is not known.
+            keys = keys[: len(keys) // 2]
 
     def close(self) -> None:
         """Close the connection."""
@@ -87,3 +101,58 @@ def where_clause(conditions: Sequence[str | None]) -> str:
     # A line comment at the end of a condition must not swallow what comes behind it.
     given = [f"({one}\n)" for one in conditions if one]
     return f" where {' and '.join(given)}" if given else ""
+
+
+#: Something to do with the reader.
+Job = Callable[[Reader], Any]
+
+
+class Worker:
+    """Runs jobs in order; `wake` is called after each."""
+
+    def __init__(self, connect: Callable[[], Reader], wake: Callable[[], None]) -> None:
+        self._connect = connect
+        self._wake = wake
+        self._jobs: SimpleQueue[tuple[Job, Callable[[Any], None]] | None] = SimpleQueue()
+        self._outcomes: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._thread: threading.Thread | None = None
+        #: Jobs whose outcome was not taken yet.
+        self.busy = 0
+
+    def do(self, job: Job, then: Callable[[Any], None]) -> None:
+        """Do a job, then call `then` with its result, or with the exception that it raised, from `take`."""
+        self.busy += 1
+        self._jobs.put((job, then))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
+            self._thread.start()
+
+    def take(self) -> None:
+        """Hand over the outcomes that are there."""
+        while self._outcomes:
+            then, outcome = self._outcomes.popleft()
+            self.busy -= 1
+            then(outcome)
+
+    def stop(self, seconds: float) -> None:
+        """End the thread; a job that hangs ends with the process."""
+        self._jobs.put(None)
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        reader: Reader | None = None
+        while (waiting := self._jobs.get()) is not None:
+            job, then = waiting
+            try:
+                reader = reader or self._connect()
+                outcome = job(reader)
+            except Exception as error:  # noqa: BLE001 - the capturing thread decides what it means.
+                outcome = error
+                if reader is not None:
+                    reader.close()
+                reader = None
+            self._outcomes.append((then, outcome))
+            self._wake()
+        if reader is not None:
+            reader.close()

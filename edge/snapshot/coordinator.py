@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from edge.snapshot.active_plan import ActivePlan
-from edge.snapshot.dedup_window import DedupWindow
+from edge.snapshot.chunk_reader import Job, Worker
 from edge.snapshot.plan import Key, LogTable, TablePlan
-from edge.snapshot.ports import Chunk, Described, Reader, Source
+from edge.snapshot.ports import Chunk, DedupWindow, Described, Reader, Source
 from edge.snapshot.store import Request
 from edge.snapshot.table_copy import TableCopy
-from edge.snapshot.worker import Job, Worker
-from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator, NoSpace, NotConnected, Retryable
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS
+from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +106,7 @@ class SnapshotCoordinator:
     def run_due(self, now: float) -> float:
         """Do what is due at a time of a monotonic clock; return the seconds until something may be due again."""
         self._now = now
+        self._active.save_moved()
         self._worker.take()
         if now - self._looked_at >= _REQUEST_SECONDS:
             self._looked_at = now
@@ -292,6 +292,10 @@ class SnapshotCoordinator:
             return self._stream.mark_copy(copy.table, COPY_ENDS)
         assert copy.plan.marked_schema is not None
         return self._stream.mark_copy_of_gone(copy.plan.marked_schema, COPY_ENDS)
+
+    def save_moved(self) -> None:
+        """Make durable which rows have to be read once more, before anything behind their changes is sent."""
+        self._active.save_moved()
 
     def _follow_moved_rows(self) -> None:
         self._stream.follow(self._active.followed, self._on_row_moved)

@@ -3,16 +3,69 @@
 The reader has a connection of its own, and a thread of its own uses it. The stream belongs to the decoder of the running session
 and is used by the capturing thread alone, mostly from within `read` of that session: a watermark that was written comes back
 in the log, and the decoder calls `on_watermark` at its place.
+
+What the log has of a table while a chunk of it was read: sans-I/O, and of no engine.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from edge.snapshot.dedup_window import DedupWindow
 from edge.snapshot.plan import Key, LogTable
 from headrace.position import Position
 from headrace.schema import TableSchema
+
+
+class DedupWindow:
+    """Open from a watermark to the next, again and again, while a table's snapshot runs."""
+
+    def __init__(self) -> None:
+        #: Keys, as records have them, of rows that changed.
+        self._changed: set[bytes] = set()
+        #: Those of them of which the log did not have all columns.
+        self._partly: set[bytes] = set()
+        #: Whether changes are noted.
+        self.is_open = False
+        #: Whether the table was emptied, and whether it was altered.
+        self.truncated = False
+        self.altered = False
+
+    def open(self) -> None:
+        """Start again at a watermark: what is noted from here on counts."""
+        self._changed, self._partly = set(), set()
+        self.truncated = self.altered = False
+        self.is_open = True
+
+    def close(self) -> None:
+        """Note no more."""
+        self.open()
+        self.is_open = False
+
+    def change(self, key: bytes, former: bytes | None = None, *, whole: bool = True) -> None:
+        """Note a change of a row: its key, its former one when that is another, and whether the log had all columns."""
+        if not self.is_open:
+            return
+        self._changed.add(key)
+        if former is not None:
+            self._changed.add(former)
+        if not whole:
+            self._partly.add(key)
+
+    def truncate(self) -> None:
+        """Note that the table was emptied: what a chunk read before is gone."""
+        self.truncated = True
+
+    def alter(self) -> None:
+        """Note that the table has another shape: a chunk that was read before may not fit."""
+        self.altered = True
+
+    def keeps(self, key: bytes) -> bool:
+        """Whether a chunk's row belongs into the log's order where the window ends."""
+        return not self.truncated and key not in self._changed
+
+    def must_reread(self, key: bytes) -> bool:
+        """Whether a row that is left out has to be read once more."""
+        return not self.truncated and key in self._partly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +83,8 @@ class Chunk:
     end: bool
     #: By which the engine determines which transactions the chunk has.
     seen: Any = None
+    #: Of rows that were read by their keys, how many of the keys these are: all, or as many as their size allows.
+    keys: int = 0
 
 
 class Described(NamedTuple):
@@ -76,8 +131,8 @@ class Reader(Protocol):
     def rows(self, table: Any, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`."""
 
-    def read_keys(self, table: Any, where: str | None, keys: list[Key]) -> Chunk:
-        """Return the rows of these keys that are there."""
+    def read_keys(self, table: Any, where: str | None, keys: list[Key], limit_bytes: int) -> Chunk:
+        """Return the rows of the first of these keys that are there, of fewer keys where they grow beyond `limit_bytes`."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -13,7 +13,7 @@ from edge.snapshot.plan import Key, TablePlan
 from edge.snapshot.ports import Chunk, Put, Reader
 from headrace.position import Position
 
-#: Keys that are read once more, in one chunk.
+#: Keys that are read once more in one chunk, at most: fewer where their rows are large.
 _MOST_AGAIN = 1_000
 #: How fast the rate follows what is seen.
 _WEIGHT = 0.2
@@ -41,6 +41,10 @@ class TableCopy:
         self.table = table
         self._cursor, self._whole, self._again = plan.cursor, plan.whole, list(plan.again)
         self._to_read: list[Key] = []
+        self._most_again = _MOST_AGAIN
+        # The keys of a list of rows that are read once more.
+        self._noted_in: list[Key] = []
+        self._noted: set[tuple[str, ...]] = set()
         self._sent: deque[_Sent] = deque()
         self._size = ChunkSize(aim_bytes)
         self._settled_at = time.monotonic()
@@ -80,9 +84,9 @@ class TableCopy:
         if not self._whole:
             rows, limit = size.rows, size.limit_bytes
             return lambda reader: reader.rows(table, plan.where, after, rows, limit)
-        self._to_read, self._again = self._again[:_MOST_AGAIN], self._again[_MOST_AGAIN:]
-        keys = self._to_read
-        return lambda reader: reader.read_keys(table, plan.where, keys)
+        self._to_read, self._again = self._again[: self._most_again], self._again[self._most_again :]
+        keys, limit = self._to_read, size.limit_bytes
+        return lambda reader: reader.read_keys(table, plan.where, keys, limit)
 
     def redo(self) -> None:
         """Let the chunk that was read last be read again."""
@@ -90,8 +94,11 @@ class TableCopy:
 
     def read(self, chunk: Chunk) -> Callable[[Put], None]:
         """Go on behind a chunk; call what this returns with what became of it."""
-        keys, self._to_read = self._to_read, []
-        if not keys:
+        keys, unread, self._to_read = self._to_read[: chunk.keys], self._to_read[chunk.keys :], []
+        if keys:
+            self._again = unread + self._again
+            self._most_again = len(keys) if unread else min(_MOST_AGAIN, self._most_again * 2)
+        else:
             self._size.read(len(chunk.rows), chunk.size)
             self._cursor, self._whole = chunk.last or self._cursor, chunk.end
         cursor, whole, rows = self._cursor, self._whole, 0 if keys else len(chunk.rows)
@@ -117,8 +124,12 @@ class TableCopy:
 
     def moved(self, key: Key) -> None:
         """Let a row be read once more."""
-        if key not in self._again:
+        # The list is another one whenever rows were read.
+        if self._noted_in is not self._again or len(self._noted) != len(self._again):
+            self._noted_in, self._noted = self._again, set(map(tuple, self._again))
+        if tuple(key) not in self._noted:
             self._again.append(key)
+            self._noted.add(tuple(key))
             # The end is marked once more behind that row.
             self._end_marked = not self.plan.marks_open
 
@@ -128,9 +139,12 @@ class TableCopy:
         while self._sent and (self._sent[0].position is None or self._sent[0].position <= acknowledged):
             sent = self._sent.popleft()
             plan.cursor, plan.whole = sent.cursor, sent.whole
-            # One that moved again since is still to be read.
-            plan.again = [key for key in plan.again if key not in sent.done or key in self._again]
-            plan.again += [key for key in sent.again if key not in plan.again]
+            if sent.done or sent.again:
+                # One that moved again since is still to be read.
+                done = set(map(tuple, sent.done)).difference(map(tuple, self._again))
+                keys = {tuple(key): key for key in plan.again if tuple(key) not in done}
+                keys |= {tuple(key): key for key in sent.again if tuple(key) not in keys}
+                plan.again = list(keys.values())
             plan.chunks += sent.chunks
             rows += sent.rows
             moved = True

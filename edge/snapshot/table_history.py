@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge.records.alterations import Announcement, KnownColumn, TableDescription, alterations
+from edge.records.alterations import Announcement, KnownColumn, Published, TableDescription, alterations
 from edge.snapshot.store import Request, SnapshotStore
 from headrace import files
 from headrace.errors import ReplicationError
@@ -74,6 +74,10 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     needs_copy: dict[str, _Mark] = {}
     #: Labels of enum types by type, each by the database's number of it.
     labels: dict[str, dict[str, str]] = {}
+    #: Whether tables may have sent records that are not in this file: it was lost once.
+    incomplete: bool | msgspec.UnsetType = msgspec.UNSET
+    #: What was published of which tables; None before it was looked at.
+    published: Published | None = None
 
 
 class TableHistory:
@@ -90,12 +94,16 @@ class TableHistory:
         self._sent_until = 0
         self._dirty = False
         self._saved_at = 0.0
+        self._is_new = False
         self._known = self._read()
         self._warn()
 
     def begin(self, epoch: int, sent_until: int) -> None:
         """Start a session; no former one has sent changes beyond `sent_until`."""
         self._sent_until = sent_until
+        if self._is_new and sent_until:
+            self._known.incomplete = self._dirty = True
+        self._is_new = False
         if self._known.epoch != epoch:
             # Places of another epoch cannot be compared with those of this one.
             self._known.epoch = epoch
@@ -151,6 +159,86 @@ class TableHistory:
         if renamed:
             self._save()
 
+    def knows(self, table: str, place: int) -> bool:
+        """Return whether a table of this name may have sent records ahead of a place; an engine's identities are its names."""
+        return self._known.incomplete is True or table in self._sent_before(place)
+
+    def names(self, prefix: str, place: int) -> list[str]:
+        """Return the names, in order, that begin with a prefix, of tables that sent records ahead of a place."""
+        return sorted(name for name in self._sent_before(place) if name.startswith(prefix))
+
+    def _sent_before(self, place: int) -> set[str]:
+        # A log that is read again has to give the same records, whatever came after that place.
+        tables = {
+            name for name, forms in self._known.tables.items() if forms[0].since < place or len(forms) == _MOST_FORMS
+        }
+        return tables | self._known.dropped.keys()
+
+    def move(self, table: str, reason: str, place: int) -> None:
+        """Note that a transaction at a place changed a table's rows without records: its next schema record has the reason.
+
+        The table needs a copy. Raises NoSpace or NeedsOperator where that cannot be made durable.
+        """
+        forms = self._known.tables.get(table, [])
+        in_force = next((form for form in reversed(forms) if form.since <= place), None)
+        if in_force is None and not forms:
+            self._mark(table, [reason])
+        elif in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
+            self._mark(table, [reason])
+            reasons = [*self._moved_at(in_force, place), reason]
+            moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
+            kept = forms[:-1] if in_force.since == place else forms
+            self._known.tables[table] = [*kept, moved][-_MOST_FORMS:]
+        self._save()
+
+    @staticmethod
+    def _moved_at(form: _Form, place: int) -> list[str]:
+        """Return the reasons that are noted for a place: again where the log is read again."""
+        return form.rewritten or [] if form.since == place else []
+
+    def empty(self, table: str) -> None:
+        """Note that a table has no rows any more, and so needs no copy."""
+        forms = self._known.tables.get(table)
+        if forms and forms[-1].reported is None and forms[-1].rewritten:
+            forms[-1].rewritten, self._dirty = [], True
+        if table in self._known.needs_copy:
+            self._unmark([table])
+
+    def warn(self, name: str, words: str) -> None:
+        """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
+        self._warned[name] = words
+
+    def publication(self, found: Published) -> None:
+        """Compare what is published with what was: changes of meanwhile, or rows that moved with a partition, are in no log."""
+        known = self._known.published
+        if known == found:
+            return
+        if known is not None:
+            for table, reason in self._published_otherwise(known, found).items():
+                self._mark(table, [reason])
+        # After all marks, as labels.
+        self._known.published, self._dirty = found, True
+        self._save()
+
+    def _published_otherwise(self, known: Published, found: Published) -> dict[str, str]:
+        """Return why tables need a copy, by name."""
+        captured = {forms[-1].name for forms in self._known.tables.values()}
+        if known.kinds != found.kinds:
+            return dict.fromkeys(sorted(captured), "the publication publishes other kinds of changes than before")
+        reasons = {}
+        for table in sorted(captured | known.partitions.keys()):
+            if table in known.tables.keys() | found.tables.keys() and known.tables.get(table) != found.tables.get(
+                table
+            ):
+                reasons[table] = (
+                    "the table left the publication"
+                    if table not in found.tables
+                    else "the table was added to the publication, or is published with other columns or another row filter"
+                )
+            elif table in found.partitions and _rows_moved(known.partitions.get(table, ""), found.partitions[table]):
+                reasons[table] = "partitions were attached, detached or dropped"
+        return reasons
+
     def copied(self, table: str, started_ms: int) -> None:
         """Note that a whole table was copied again, beginning at a time in milliseconds since 1970."""
         mark = self._known.needs_copy.get(table)
@@ -196,6 +284,9 @@ class TableHistory:
         if former is None:
             if self._others(table, table.name):
                 found = [f"another table is called {table.name} now"]
+            elif table.name in self._known.needs_copy and not is_copied:
+                # Rows came to a table that had sent no record.
+                found = list(self._known.needs_copy[table.name].reasons)
         elif not former.describes(table):
             found = alterations(
                 former.columns, columns, catalog, types=bool(numbers), newest=former.newest, left_out=former.left_out
@@ -264,13 +355,14 @@ class TableHistory:
             TABLE_HISTORY.check_json(data, str(self._path))
             return msgspec.json.decode(data, type=_File)
         except FileNotFoundError:
+            self._is_new = True
             return _File()
         except OSError as error:
             raise files.problem(self._path, "read", error) from error
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # As if nothing were known: more schema records than needed, and alterations of meanwhile are not found.
             _log.warning("%s is damaged, and is written again", self._path)
-            return _File()
+            return _File(incomplete=True)
 
     def save_due(self) -> None:
         """Write what is not written yet, if the last write is long enough ago and the disk takes it."""
@@ -287,3 +379,12 @@ class TableHistory:
     def _save(self) -> None:
         files.write_private(self._path, msgspec.json.encode(self._known))
         self._saved_at, self._dirty = time.monotonic(), False
+
+
+def _rows_moved(known: str, found: str) -> bool:
+    """Whether rows came or went with partitions; one that is new and was made as a partition had none."""
+    before = {number.rstrip("+") for number in known.split()}
+    after = found.split()
+    return bool(before - {number.rstrip("+") for number in after}) or any(
+        number.endswith("+") and number.rstrip("+") not in before for number in after
+    )

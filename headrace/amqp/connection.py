@@ -8,7 +8,8 @@ All methods run in the thread that calls `run`, except `wake` and `close`.
 import threading
 from typing import Any
 
-from headrace.amqp.errors import Reasons, Role
+from headrace import doors
+from headrace.amqp.errors import Reasons, Role, shown
 from headrace.amqp.peer import close_silent, is_answered
 from headrace.amqp.security import CertificateWatch, client_trust, credentials
 from headrace.amqp.transport import Event, Handler, Loop
@@ -102,6 +103,11 @@ class Connection(Handler):  # type: ignore[misc]
             self.close_links()
             self.connection.close()
             self.loop.after(_CLOSE_SECONDS, self.loop.stop)
+
+    def refused(self, _event: Event, error: Exception) -> None:
+        """End: the other side sent what cannot be processed."""
+        doors.AMQP.refuse(error, shown(self.url))
+        self.end(self.reasons.unreadable())
 
     # What Proton calls.
 

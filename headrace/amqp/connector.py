@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from headrace.amqp.connection import Connection
-from headrace.backoff import Backoff
 from headrace.errors import ConfigurationError, NotConnected, ReplicationError
+from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 

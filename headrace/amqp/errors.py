@@ -115,6 +115,10 @@ class Reasons:
         """Return what to raise when an attempt was given up after so many seconds."""
         return NotConnected(f"interconnect {self._url} did not answer within {seconds:.0f} s")
 
+    def unreadable(self) -> ReplicationError:
+        """Return what to raise when the other side sent what cannot be processed."""
+        return NotConnected(f"interconnect {self._url} sent what cannot be processed", hint="This side's log names it")
+
     def renewed(self) -> ReplicationError:
         """Return what to raise when a connection ends because the certificates were renewed."""
         return NotConnected(f"the certificates for {self._url} were renewed")

@@ -39,6 +39,16 @@ def peer_of(connection: Any) -> str:
     return f"{url.host}:{url.port}" if url is not None else "?"
 
 
+def name_of(connection: Any) -> str:
+    """Return who the other side of a connection is: the common name of its certificate, its host without one."""
+    if connection is None:
+        return "?"
+    transport = connection.transport
+    name = identity(transport) if transport is not None else None
+    # Not its port, which is another one each time.
+    return name or peer_of(connection).rpartition(":")[0]
+
+
 def abort(connection: Any, reason: str) -> None:
     """Close a connection at once, without waiting for an answer."""
     transport = connection.transport

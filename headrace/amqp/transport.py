@@ -9,26 +9,32 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cproton import pn_ssl_domain_set_protocols
 from proton import (
     Condition,
+    Connection,
     Delivery,
     Endpoint,
     Event,
     Handler,
+    Link,
     Message,
     ProtonException,
-    SSLDomain,
+    Session,
     SSLException,
+    Transport,
     symbol,
 )
+from proton import SSLDomain as ProtonDomain
 from proton._reactor import Acceptor as ProtonAcceptor
 from proton.handlers import EndpointStateHandler, IOHandler
 from proton.reactor import AtLeastOnce, Container, LinkOption
 
 from headrace.amqp.polling import Polled
 from headrace.descriptors import reason
+from headrace.errors import ReplicationError
 from headrace.logs import RateLimitedLog
-from headrace.wakeup import Wakeup
+from headrace.waiting import Wakeup
 
 __all__ = [
     "Acceptor",
@@ -57,16 +63,27 @@ IDLE_SECONDS = 10.0
 _BACKLOG = 256
 #: Writes in a row, of up to a frame each, before something else has its turn.
 _WRITES = 256
+#: Versions of TLS that are spoken.
+_PROTOCOLS = "TLSv1.2 TLSv1.3"
+
+
+class SSLDomain(ProtonDomain):  # type: ignore[misc]
+    """Proton's settings of TLS, from version 1.2 on: left alone it takes 1.0 and 1.1 as well."""
+
+    def __init__(self, mode: int) -> None:
+        super().__init__(mode)
+        self._check(pn_ssl_domain_set_protocols(self._domain, _PROTOCOLS))
 
 
 class Loop:
     """One run of Proton's loop over a handler, which any thread can wake: its `on_wake` is then called.
 
-    Used once; call `close` after its end.
+    What the handler raises for an event of a peer's does not end the loop: the handler's `refused` is called with it. Used once;
+    call `close` after its end.
     """
 
     def __init__(self, handler: Handler, name: str) -> None:
-        self._container = Container(handler, container_id=name)
+        self._container = _Guarded(handler, name)
         # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
         self._container.ssl = None
         self._container.global_handler.base = Sockets()
@@ -159,6 +176,38 @@ class Loop:
         # Before the handler looks: calls from now on notify again.
         self._woken = False
         handler.on_wake()
+
+
+class _Guarded(Container):  # type: ignore[misc]
+    """Gives what its handler raises for an event of a peer's to the handler's `refused`, and goes on; costs other events nothing.
+
+    Proton makes Python's values of what came when they are first looked at: any event may raise.
+    """
+
+    def __init__(self, handler: Handler, name: str) -> None:
+        super().__init__(handler, container_id=name)
+        self._guarded = handler
+
+    def process(self) -> bool:
+        """Process events until there are none; as Proton's own, which this runs."""
+        while True:
+            try:
+                return bool(super().process())
+            except ReplicationError:
+                # Raised on purpose, and not about what came.
+                raise
+            except Exception as error:
+                event = self._collector.peek()
+                is_of_peer = event is not None and isinstance(event.context, _OF_PEERS)
+                if not is_of_peer or not hasattr(self._guarded, "refused"):
+                    raise
+                self._guarded.refused(event, error)
+                # What the loop would have done after the handler.
+                event.dispatch(self._global_handler)
+                self._collector.pop()
+
+
+_OF_PEERS = (Connection, Session, Link, Delivery, Transport)
 
 
 class Acceptor(ProtonAcceptor):  # type: ignore[misc]

@@ -66,8 +66,8 @@ class Interconnect(Client, frozen=True, kw_only=True):
     #: One address, or several of which the first that answers is used.
     url: Address | Annotated[list[Address], Meta(min_length=1)] | None = None
     #: Which sources a client certificate may send for, by its common name: `{"edge-3" = ["jakarta/bank", "london/*"]}`. One that
-    #: is not named here may send for the source that its common name is.
-    identities: dict[str, Annotated[list[Allowed], Meta(min_length=1)]] = {}
+    #: is not named here may send for the source that its common name is. An empty list revokes: `{"jakarta/bank" = []}`.
+    identities: dict[str, list[Allowed]] = {}
     #: Batches of one source that may be in flight or at the bridge, and not yet committed: the default fills 200 Mbit/s over
     #: 200 ms, and costs up to 16 MB while Kafka is unavailable (docs/network.md).
     credit: Annotated[int, Meta(ge=1, le=1000)] = 256

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from headrace.console import plots, rows
-from headrace.console.history import History, Point
 from headrace.console.lake import Load
 from headrace.console.plots import Bar, Line
-from headrace.console.prometheus import Prometheus, quoted
+from headrace.console.prometheus import History, Point, Prometheus, quoted
 from headrace.errors import NotConnected
 from headrace.status.table import duration
 

@@ -14,14 +14,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from headrace import __version__
 from headrace.console import charts, listing, metrics, next_steps
 from headrace.console.bridges import Bridges, BridgesView
-from headrace.console.history import History
 from headrace.console.hops import NAMES
 from headrace.console.lake import Lake, LakeView
 from headrace.console.next_steps import Files
-from headrace.console.prometheus import Prometheus
+from headrace.console.plots import FILTERS
+from headrace.console.prometheus import History, Prometheus
 from headrace.console.retention import Retention
 from headrace.console.rows import IN_WORDS, STATES, SourceRow, counts, rows
-from headrace.console.texts import FILTERS
 
 #: Seconds of a chart, by the name in the address.
 RANGES = {"15m": 900.0, "1h": 3600.0, "2h": 7200.0, "24h": 86_400.0, "7d": 604_800.0}

@@ -16,11 +16,10 @@ from starlette.staticfiles import StaticFiles
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import Bridges
-from headrace.console.history import STEP, History
 from headrace.console.lake import Lake
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
-from headrace.console.prometheus import Prometheus
+from headrace.console.prometheus import STEP, History, Prometheus
 from headrace.console.retention import Retention
 from headrace.console.rows import figures, rows
 from headrace.console.security import Guard, Identity

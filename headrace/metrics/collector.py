@@ -60,6 +60,25 @@ class Together(Collector):
         return text_of(self)
 
 
+class RefusedCollector(Collector):
+    """`PREFIX_refused_inputs_total{door, sender}`: what came from outside and could not be processed."""
+
+    def __init__(self, prefix: str, refused: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
+        self._prefix = prefix
+        #: Returns the counts by sender, by door.
+        self._refused = refused
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the metric."""
+        family = CounterMetricFamily(
+            f"{self._prefix}_refused_inputs", "Inputs that could not be processed.", labels=["door", "sender"]
+        )
+        for door, counts in self._refused().items():
+            for sender, count in list(counts.items()):
+                family.add_metric([door, sender], count)
+        yield family
+
+
 def text_of(collector: Collector) -> bytes:
     """Return the metrics of a collector in Prometheus's text format."""
     registry = CollectorRegistry(auto_describe=False)

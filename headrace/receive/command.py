@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headrace import logs
-from headrace.stop_request import StopRequest
+from headrace.waiting import StopRequest
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import Role, shown
-from headrace.amqp.links import Outcome, Reject, settle
+from headrace.amqp.links import Arriving, Outcome, Reject, settle
 from headrace.configuration.sections import Client
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.receive.inbox import Inbox, Waiting
 from headrace.receive.message import decode
 
@@ -25,6 +27,8 @@ _ROLE = Role(
     if_not_found="Check the address, and [deliveries.NAME] address in the bridge's file.",
 )
 _numbers = itertools.count(1)
+#: The largest message that is received, in bytes: Kafka's records are smaller.
+_LARGEST_MESSAGE = 256 << 20
 
 
 class Receiving(Connection):
@@ -40,6 +44,7 @@ class Receiving(Connection):
         #: Called when the other side has accepted the attach.
         self._attached = attached
         self._link: Any = None
+        self._arriving = Arriving(_LARGEST_MESSAGE)
         self._unsettled: dict[int, Any] = {}
         self._outcomes: deque[tuple[int, Outcome]] = deque()
 
@@ -87,15 +92,26 @@ class Receiving(Connection):
         """Take a message in once it is complete."""
         link, delivery = event.link, event.delivery
         if delivery.aborted:
+            self._arriving.drop()
             delivery.settle()
             link.flow(1)
-        elif delivery.readable and not delivery.partial:
-            message = decode(link.recv(delivery.pending))
-            link.advance()
-            if message is None:
-                settle(delivery, Reject("amqp:decode-error", "this is no AMQP message with a body of bytes or text"))
-                link.flow(1)
+        elif delivery.readable:
+            try:
+                data = self._arriving.read(link, delivery)
+            except CorruptInput as error:
+                doors.MEMORY.refuse(error, self._address)
+                self.end(NeedsOperator(f"{self._address} at {shown(self.url)}: {error.message}"))
                 return
-            ticket = next(_numbers)
-            self._unsettled[ticket] = delivery
-            self._inbox.put(Waiting(self, ticket, message))
+            if data is not None:
+                self._take(link, delivery, data)
+
+    def _take(self, link: Any, delivery: Any, data: bytes) -> None:
+        """Take a message in, or reject it."""
+        message = decode(data)
+        if message is None:
+            settle(delivery, Reject("amqp:decode-error", "this is no AMQP message with a body of bytes or text"))
+            link.flow(1)
+            return
+        ticket = next(_numbers)
+        self._unsettled[ticket] = delivery
+        self._inbox.put(Waiting(self, ticket, message))

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from headrace.errors import NeedsOperator
 from headrace.receive.message import Received
 
+#: Characters of an environment variable; the system takes 128 kB.
+_LONGEST_VARIABLE = 16_000
+
 #: Does it, and returns whether it succeeded.
 Handle = Callable[[Received], bool]
 
@@ -36,6 +39,8 @@ def piping(command: Sequence[str], *, as_json: bool) -> Handle:
         about = {"HEADRACE_ID": message.id, "HEADRACE_ADDRESS": message.address}
         if isinstance(message.key, str):
             about["HEADRACE_KEY"] = message.key
+        # One that no environment takes is left out, and is in the JSON.
+        about = {name: text for name, text in about.items() if "\0" not in text and len(text) <= _LONGEST_VARIABLE}
         given = message.line() + b"\n" if as_json else message.body
         try:
             done = subprocess.run(command, input=given, env=os.environ | about, check=False)
@@ -43,9 +48,6 @@ def piping(command: Sequence[str], *, as_json: bool) -> Handle:
             raise NeedsOperator(
                 f"{command[0]!r} cannot be run: {error.strerror}", hint="Check the command after '--'."
             ) from error
-        except ValueError as error:
-            # For example a key with a zero byte, which no environment takes.
-            raise NeedsOperator(f"{command[0]!r} cannot be run for {message.id}: {error}") from error
         return done.returncode == 0
 
     return handle

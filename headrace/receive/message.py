@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.amqp.transport import Message, ProtonException
+from headrace import doors
+from headrace.amqp.transport import Message
 
 #: The application properties of a record's headers begin so.
 _HEADER = "header."
@@ -51,7 +52,7 @@ def decode(data: bytes) -> Received | None:
         return Received(
             id="" if message.id is None else str(message.id),
             address=message.address or "",
-            key=_copied(properties.get("key")),
+            key=_key(properties.get("key")),
             timestamp=round((message.creation_time or 0) * 1000),
             headers={
                 name.removeprefix(_HEADER): _copied(value)
@@ -61,12 +62,21 @@ def decode(data: bytes) -> Received | None:
             body=body,
             tombstone=bool(properties.get("tombstone")),
         )
-    except (ProtonException, UnicodeDecodeError, ValueError, TypeError):
+    except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this message alone.
+        doors.MESSAGE.refuse(error)
         return None
 
 
 def _copied(value: Any) -> Any:
-    return bytes(value) if isinstance(value, memoryview) else value
+    if isinstance(value, memoryview):
+        return bytes(value)
+    # AMQP has more types than JSON; a bridge sends none of them.
+    return value if value is None or isinstance(value, str | bytes | bool | int | float) else str(value)
+
+
+def _key(value: Any) -> str | bytes | None:
+    found = _copied(value)
+    return found if found is None or isinstance(found, str | bytes) else str(found)
 
 
 def _plain(value: Any) -> Any:

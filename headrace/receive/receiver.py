@@ -18,7 +18,7 @@ from headrace.errors import NotConnected
 from headrace.receive.connection import Receiving
 from headrace.receive.handling import Handle
 from headrace.receive.inbox import Inbox, Waiting
-from headrace.stop_request import StopRequest
+from headrace.waiting import StopRequest
 
 _log = logging.getLogger(__name__)
 

@@ -40,7 +40,11 @@ class RegistryClient:
     def register(self, subject: str, schema: str) -> int:
         """Return the id of a schema in a subject, which is registered there unless it is already."""
         answer = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
-        return int(answer["id"])
+        number = answer.get("id")
+        # Records have four bytes for it.
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise self._not_one()
+        return number
 
     def set_compatibility(self, subject: str, rule: str) -> None:
         """Have a subject take the changes of its schema that a rule allows; raise NotThere where it does not know the subject."""
@@ -49,13 +53,19 @@ class RegistryClient:
     def compatibility(self) -> str:
         """Return the rule for subjects that have none of their own."""
         answer = self._request("GET", "/config", None)
-        return str(answer.get("compatibilityLevel") or answer["compatibility"])
+        rule = answer.get("compatibilityLevel") or answer.get("compatibility")
+        if not isinstance(rule, str):
+            raise self._not_one()
+        return rule
 
     def schema(self, number: int) -> str:
         """Return the schema of an id; raise NotThere."""
-        return str(self._request("GET", f"/schemas/ids/{number}", None)["schema"])
+        schema = self._request("GET", f"/schemas/ids/{number}", None).get("schema")
+        if not isinstance(schema, str):
+            raise self._not_one()
+        return schema
 
-    def _request(self, method: str, path: str, body: dict[str, str] | None) -> Any:
+    def _request(self, method: str, path: str, body: dict[str, str] | None) -> dict[str, Any]:
         registry = self._registry
         headers = {"Accept": f"{_TYPE}, application/json", "Content-Type": _TYPE} | self._authorization()
         data = json.dumps(body).encode() if body is not None else None
@@ -64,7 +74,7 @@ class RegistryClient:
             # No proxy: the address is what the file has, as for every other connection.
             opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self._context()))
             with opener.open(request, timeout=registry.timeout_seconds) as answer:
-                return json.loads(answer.read(_LONGEST))
+                found = json.loads(answer.read(_LONGEST))
         except HTTPError as error:
             raise self._refusal(error, path) from error
         except ssl.SSLError as error:
@@ -75,11 +85,17 @@ class RegistryClient:
             raise NotConnected(f"the schema registry at {registry.url} does not answer: {error.reason}") from error
         except (OSError, HTTPException) as error:
             raise NotConnected(f"the schema registry at {registry.url} does not answer: {error}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise NeedsOperator(
-                f"what answers at {registry.url} is no schema registry",
-                hint="[registry] url needs the path of Confluent's API: /apis/ccompat/v7 for Apicurio.",
-            ) from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._not_one() from error
+        if not isinstance(found, dict):
+            raise self._not_one()
+        return found
+
+    def _not_one(self) -> NeedsOperator:
+        return NeedsOperator(
+            f"what answers at {self._registry.url} is no schema registry",
+            hint="[registry] url needs the path of Confluent's API: /apis/ccompat/v7 for Apicurio.",
+        )
 
     def _authorization(self) -> dict[str, str]:
         registry = self._registry
@@ -145,6 +161,6 @@ def _reason(error: HTTPError) -> str:
     try:
         answer = json.loads(text)
         text = str(answer.get("message") or answer.get("title") or text) if isinstance(answer, dict) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     return " ".join(text.split())[:2000] or str(error.reason)

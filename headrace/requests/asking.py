@@ -14,7 +14,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from headrace import findings
+from headrace import doors, findings
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.requests.message import Content, Outcome, Part, Request, content_of, decode_part, encode
 from headrace.status.answer import Answer
@@ -52,8 +52,9 @@ def ask(topics: Topics, request: Request) -> Content:
         for value in topics.read(min(left, _POLL_SECONDS)):
             try:
                 part = decode_part(value)
-            except (CorruptInput, NeedsOperator):
+            except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this record alone.
                 # Of somebody else, or of a release that answers others.
+                doors.ANSWER.refuse(error, request.source)
                 continue
             content = collector.add(part)
             if content is not None:

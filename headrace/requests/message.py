@@ -4,6 +4,7 @@ A bridge carries these bytes unchanged in both directions. The key of a record i
 what is none of ours, and NeedsOperator for a version that this release does not read.
 """
 
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -27,10 +28,14 @@ PART_CHARACTERS = 24_000
 #: No answer is longer in all, in characters, and so none has more parts.
 LARGEST_ANSWER = 8_000_000
 MOST_PARTS = -(-LARGEST_ANSWER // PART_CHARACTERS)
+#: No deadline is later, in milliseconds since 1970, whatever the clocks: the end of the year 9999.
+_LAST_DEADLINE = 253_402_300_799_999
 
 #: `done`: the content is what the kind answers. `failed`: the edge tried, and an error ended it. `repeated`: a request that
 #: changes something came twice, and was not done a second time. The others were not tried.
 Outcome = Literal["done", "failed", "refused", "expired", "busy", "repeated"]
+
+_WITH_VALUE = re.compile(r"^(Invalid (?:enum )?value) .*(?= - at )", re.DOTALL)
 
 _Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{8,64}$")]
 _Source = Annotated[str, Meta(pattern=SOURCE_NAME, max_length=200)]
@@ -50,7 +55,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     #: Who asks, as the caller itself states.
     caller: _Caller
     #: When nobody waits for the answer any more, in milliseconds since 1970.
-    deadline: Annotated[int, Meta(ge=0)]
+    deadline: Annotated[int, Meta(ge=0, le=_LAST_DEADLINE)]
     arguments: dict[str, Any] = {}
 
     def seconds_left(self, now: float | None = None) -> float:
@@ -88,7 +93,7 @@ class Content(msgspec.Struct, kw_only=True):
 
 
 class _Versioned(msgspec.Struct):
-    version: int = 1
+    version: Annotated[int, Meta(ge=0, lt=1 << 31)] = 1
 
 
 def new_request(
@@ -119,9 +124,11 @@ def _decoded(data: bytes, kind: Any, form: Any, what: str) -> Any:
     try:
         form.check(msgspec.json.decode(data, type=_Versioned).version, what)
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # The decoder's message names a field, and never its value.
-        reason = str(error) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
+        # The decoder's message names a field; where it has its value, that is left out.
+        reason = (
+            _WITH_VALUE.sub(r"\1", str(error)) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
+        )
         raise CorruptInput(f"this is not {what} of Headrace: {reason}") from error
 
 
@@ -152,7 +159,7 @@ def content_of(text: str) -> Content:
     """Return the content of a whole answer; raise CorruptInput for what is none."""
     try:
         return msgspec.json.decode(text, type=Content)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise CorruptInput("the content of an answer is damaged") from error
 
 

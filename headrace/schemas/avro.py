@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec import json
+from msgspec import MsgspecError, json
 
 from headrace.schema import Column, TableSchema
 from headrace.schemas.avro_types import NULL, Schema, optional, type_of
@@ -175,10 +175,27 @@ def adjusted(name: str) -> str:
     return ".".join(f"_{part}" if part[:1].isdigit() or not part else part for part in parts)
 
 
-def _namespace(schema: TableSchema, prefix: str) -> str:
-    # Dots in a table's name are no separators.
-    names = ".".join(adjusted(name.replace(".", "_")) for name in (schema.schema, schema.table))
+def namespace(schema: str, table: str, prefix: str) -> str:
+    """Return the namespace of a table's records; dots in a name are no separators."""
+    names = ".".join(adjusted(name.replace(".", "_")) for name in (schema, table))
     return f"{prefix if prefix == PREFIX else adjusted(prefix)}.{names}"
+
+
+def _namespace(schema: TableSchema, prefix: str) -> str:
+    return namespace(schema.schema, schema.table, prefix)
+
+
+def is_of_table(text: str, namespace: str, name: str) -> bool:
+    """Whether a text is the schema of a record with a name in a namespace, as JSON."""
+    try:
+        schema = json.decode(text)
+    except (MsgspecError, UnicodeError, RecursionError):
+        return False
+    return isinstance(schema, dict) and (schema.get("type"), schema.get("namespace"), schema.get("name")) == (
+        "record",
+        namespace,
+        name,
+    )
 
 
 def _record(schema: TableSchema, namespace: str, name: str) -> Schema:
@@ -233,8 +250,11 @@ def _defined_once(kind: Any, defined: set[str]) -> Any:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two schemas, as JSON, are the same; registries write names in full or in short."""
-    return bool(_in_full(json.decode(one), "") == _in_full(json.decode(other), ""))
+    """Whether two schemas, as JSON, are the same; registries write names in full or in short. What is no Avro schema is not."""
+    try:
+        return bool(_in_full(json.decode(one), "") == _in_full(json.decode(other), ""))
+    except (MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError):
+        return False
 
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headrace.verify.canonical import Column, SilverType, SourceType
-from headrace.verify.digest import Row, RowHash, Side
-from headrace.verify.ranges import Grid
+from headrace.verify.digest import Grid, Row, RowHash, Side
 
 
 class Place(NamedTuple):

@@ -18,12 +18,11 @@ from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Replicati
 from headrace.requests import asking
 from headrace.requests.asking import Answered
 from headrace.requests.message import new_request
-from headrace.verify import contract, engines, transfer
+from headrace.verify import contract, engines
 from headrace.verify.canonical import Column
 from headrace.verify.contract import IDLE_SECONDS, MOST_KEYS, Listed, Measured, Opened, Reply, Step
-from headrace.verify.digest import Digest, Row, RowHash
+from headrace.verify.digest import Digest, Grid, Row, RowHash
 from headrace.verify.engine import Forms, Place, SourceTable
-from headrace.verify.ranges import Grid
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -110,7 +109,7 @@ class RemoteDatabase:
         on_progress: Callable[[int], None] | None = None,
     ) -> "RemoteSide":
         """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
-        return RemoteSide(self, transfer.compared(table, columns, key), on_progress)
+        return RemoteSide(self, contract.compared(table, columns, key), on_progress)
 
     def idle_since(self, commit: int) -> bool:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""
@@ -134,7 +133,7 @@ class RemoteDatabase:
                 on_rows(reply.rows)
                 reply = self._ask(self._step, None)
         if reply.state == "failed":
-            raise transfer.error_of(reply.failure or contract.Failure(kind="NeedsOperator", message="an unknown error"))
+            raise contract.error_of(reply.failure or contract.Failure(kind="NeedsOperator", message="an unknown error"))
         on_rows(reply.rows)
         return self._understood(reply.result, kind)
 
@@ -229,7 +228,7 @@ class RemoteSide:
 
         wanted = None if cells is None else sorted(cells)
         step = contract.Digests(table=self._table, grid=grid, cells=wanted)
-        return transfer.digests_of(self._database.do(step, list[tuple[int, int, str, str]], on_rows))
+        return contract.digests_of(self._database.do(step, list[tuple[int, int, str, str]], on_rows))
 
     def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""

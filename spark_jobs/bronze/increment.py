@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs import storage
-from spark_jobs.state import delta_log, delta_snapshot, offsets, retention
+from spark_jobs.state import delta_log, log_files, offsets, retention
 
 #: Property of the table by which Delta answers what versions added; costs an append-only table nothing.
 FEED = "delta.enableChangeDataFeed"
@@ -100,7 +100,7 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
     if first < 1 or newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:
         return False
     there = storage.exists(spark, f"{path}/_delta_log/{first:020d}.json") or delta_log.version(spark, path) < first
-    if there and path not in _fed and delta_snapshot.properties(spark, path).get(FEED) == "true":
+    if there and path not in _fed and log_files.properties(spark, path).get(FEED) == "true":
         _fed.add(path)
     if not there or path not in _fed:
         return False
@@ -110,7 +110,7 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
 
 def _kept(spark: SparkSession, path: str) -> timedelta:
     """Return for how long files that compaction replaced are surely there."""
-    days = _DAYS.fullmatch(delta_snapshot.properties(spark, path).get(retention.FILES, ""))
+    days = _DAYS.fullmatch(log_files.properties(spark, path).get(retention.FILES, ""))
     # Maintenance removes files a day earlier: see retention.properties.
     return timedelta(days=int(days[1]) - 1) - _MARGIN if days else timedelta()
 

@@ -15,7 +15,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
 from spark_jobs.bronze import avro_records
 from spark_jobs.errors import explained
-from spark_jobs.kafka import client, preflight
+from spark_jobs.kafka import client, requests
 from spark_jobs.state.offsets import Progress
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress) -> 
         _log.warning("live rows of stream %s are those of bronze alone: %s", stream, error.message)
         return {}
     known = held.of(topic.name)
-    follows = known.id == topic.id and not preflight.gaps(known.offsets, topic)
+    follows = known.id == topic.id and not requests.gaps(known.offsets, topic)
     found = {p: (known.offsets.get(p, 0), end) for p, end in topic.ends.items() if end > known.offsets.get(p, 0)}
     few = sum(end - start for start, end in found.values()) <= _MOST
     return found if found and follows and few and _readable(spark, lake, stream, found) else {}

@@ -19,7 +19,7 @@ from spark_jobs.bronze.batches import Ranges, done, next_batch
 from spark_jobs.bronze.envelope import COLUMNS
 from spark_jobs.bronze.sink import Sink, group, mirror, table_path
 from spark_jobs.errors import explained
-from spark_jobs.kafka import preflight, topics
+from spark_jobs.kafka import requests, topics
 from spark_jobs.kafka.client import Topic
 from spark_jobs.session import for_appending
 from spark_jobs.state import offsets
@@ -111,7 +111,7 @@ def ranges_of(before: Progress, after: Progress, topic: str) -> Ranges:
 def checked(lake: LakeFile, stream: str, held: Progress, there: list[Topic], *, accept_gap: bool) -> Progress:
     """Return what is held, once it is known that Kafka's topics are the same and go on from there; see `load`."""
     names = {topic.name for topic in there}
-    missing = [(topic.name, gap) for topic in there for gap in preflight.gaps(held.of(topic.name).offsets, topic)]
+    missing = [(topic.name, gap) for topic in there for gap in requests.gaps(held.of(topic.name).offsets, topic)]
     if accept_gap:
         for name in sorted(set(held.topics) - names):
             _log.warning("bronze %s goes on without topic %s: accepted by the operator", stream, name)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
-from spark_jobs.kafka import client, groups, preflight
+from spark_jobs.kafka import client, groups, requests
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.state.offsets import Progress
 
@@ -98,7 +98,7 @@ def described(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     """Return the stream's topics as they are now, its own one first; raise NeedsOperator when one is compacted."""
     own = lake.topic(stream)
     names = [own] if reach is None else [own, *sorted({place.topic for place in reach.heads} - {own})]
-    preflight.check_compacted(client.compacted(lake.kafka, names[1:]))
+    requests.check_compacted(client.compacted(lake.kafka, names[1:]))
     return client.describe_all(lake.kafka, names)
 
 
@@ -124,17 +124,17 @@ def check(lake: LakeFile, stream: str, held: Progress, topics: list[Topic], tabl
     """Raise NeedsOperator when the topics are others than those that the bronze table was loaded from."""
     own = topics[0]
     if not lake.stream(stream).topic_per_table:
-        preflight.check_one_topic(held.topics, own, lambda: client.tables_of(lake.kafka, own.name))
-    preflight.check_known(held.topics, topics, table=table)
+        requests.check_one_topic(held.topics, own, lambda: client.tables_of(lake.kafka, own.name))
+    requests.check_known(held.topics, topics, table=table)
     for topic in topics:
         known = held.of(topic.name)
-        preflight.check_identity(known.offsets, topic, topic_id=known.id, table=table)
+        requests.check_identity(known.offsets, topic, topic_id=known.id, table=table)
 
 
 def check_retention(held: Progress, topics: list[Topic], stream: str) -> None:
     """Raise NeedsOperator with the exact ranges that retention took from a topic before the lake had them."""
     for topic in topics:
-        preflight.check_retention(held.of(topic.name).offsets, topic, stream=stream)
+        requests.check_retention(held.of(topic.name).offsets, topic, stream=stream)
 
 
 def todo(held: Progress, topics: list[Topic]) -> int:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import quoting, scratch, storage
+from spark_jobs import scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
@@ -80,7 +80,7 @@ def _vacuum(session: SparkSession, lake: LakeFile, path: str, version: int | Non
     if replaced is not None and replaced < datetime.now(UTC) - keep:
         _log.warning("%s: not vacuumed, since commits of %s or later are not published yet", path, replaced.isoformat())
         return False
-    session.sql(f"VACUUM {quoting.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+    session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
     return True
 
 
@@ -149,7 +149,7 @@ def _table(
 def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
     """Put a table's small files together; return how many went and how many came, None when there was nothing to do."""
     row = (
-        spark.sql(f"OPTIMIZE {quoting.table(path)}").select("metrics.numFilesRemoved", "metrics.numFilesAdded").first()
+        spark.sql(f"OPTIMIZE {storage.table(path)}").select("metrics.numFilesRemoved", "metrics.numFilesAdded").first()
     )
     return (int(row[0]), int(row[1])) if row is not None and row[0] else None
 

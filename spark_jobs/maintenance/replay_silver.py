@@ -22,9 +22,9 @@ from spark_jobs.query import published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
 from spark_jobs.silver import commit, rebuild, scd2_load, table_load, table_task
 from spark_jobs.silver import merge as write
-from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
+from spark_jobs.silver.types import Incompatible
 from spark_jobs.state import bronze_identity, publication, published
 from spark_jobs.state.published import Positions, Published, Table
 

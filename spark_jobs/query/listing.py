@@ -12,10 +12,10 @@ from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
 from headrace.schema import TableSchema
-from spark_jobs import quoting
+from spark_jobs import storage
 from spark_jobs.errors import explained
-from spark_jobs.silver import column_names, copies, table_task
-from spark_jobs.state import name_registry, published
+from spark_jobs.silver import copies, table_task, target_schema
+from spark_jobs.state import names, published
 from spark_jobs.state.published import Published, Table
 
 
@@ -50,7 +50,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
     with explained("tables"):
         # Of all streams, since names are chosen among all of them.
         states = published.latest_of_all(spark, lake)
-        names = name_registry.of(spark, lake, [(state.stream, name) for state in states for name in state.tables])
+        table_names = names.of(spark, lake, [(state.stream, name) for state in states for name in state.tables])
         for state in states:
             for one in sorted(state.tables.values(), key=lambda it: it.table):
                 if state.stream not in streams:
@@ -61,7 +61,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                     ListedTable(
                         stream=state.stream,
                         table=one.table,
-                        name=f"silver.{names[state.stream, one.table]}",
+                        name=f"silver.{table_names[state.stream, one.table]}",
                         state=_state(state, one),
                         reason=one.problem or (copies.reason(one.copying) if one.copying else None),
                         keyed=one.keyed,
@@ -77,7 +77,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
 
 def _columns(one: Table) -> dict[str, str]:
     schemas = [TableSchema.parse(text) for text in one.schemas.values()]
-    return column_names.renamed(column.name for schema in schemas for column in schema.columns)
+    return target_schema.renamed(column.name for schema in schemas for column in schema.columns)
 
 
 def _state(state: Published, one: Table) -> str:
@@ -94,7 +94,7 @@ def _rows(spark: SparkSession, path: str, version: int | None) -> int | None:
     """Return how many rows a table has at a version: Delta knows it from the statistics of the files."""
     if version is None:
         return None
-    row = spark.sql(f"SELECT count(*) AS n FROM {quoting.table(path, version)}").first()  # noqa: S608 - quoted.
+    row = spark.sql(f"SELECT count(*) AS n FROM {storage.table(path, version)}").first()  # noqa: S608 - quoted.
     return None if row is None else int(row["n"])
 
 

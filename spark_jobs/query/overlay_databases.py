@@ -16,7 +16,7 @@ from spark_jobs import scratch, storage
 from spark_jobs.errors import explained
 from spark_jobs.query import as_of, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.state import name_registry
+from spark_jobs.state import names
 from spark_jobs.state.names import Place
 from spark_jobs.state.published import Published
 
@@ -53,7 +53,7 @@ class Overlays:
         `words` is what the query's text consists of, `streams` what they published last.
         """
         self._renew()
-        for place, name in name_registry.of(self._spark, self._lake, self._places(streams)).items():
+        for place, name in names.of(self._spark, self._lake, self._places(streams)).items():
             old = self._written.get(place)
             current = old is not None and old[0] is self._moments.get(place[0])
             if name.casefold() in words and not current:

@@ -3,13 +3,13 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs import quoting
-from spark_jobs.quoting import name as _q
+from spark_jobs import storage
 from spark_jobs.silver import truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
+from spark_jobs.storage import name as _q
 
 
 def statement(
@@ -58,7 +58,7 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
 
 def at(task: TableTask) -> str:
     """Return the table as it was published, as SQL names it."""
-    return quoting.table(task.path, task.known.version)
+    return storage.table(task.path, task.known.version)
 
 
 def _stored(column: str, there: bool, kind: T.DataType | None) -> str:

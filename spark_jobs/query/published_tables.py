@@ -6,10 +6,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import quoting, run_log
+from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import scd2, table_task
-from spark_jobs.state import delta_log, name_registry, names, published
+from spark_jobs.state import delta_log, names, published
 from spark_jobs.state.published import Published
 
 
@@ -30,7 +30,7 @@ class Relation:
         """Return the statement that reads it."""
         if self.query is not None:
             return self.query
-        return f"SELECT * FROM {quoting.table(self.path, self.version)}"  # noqa: S608 - quoted.
+        return f"SELECT * FROM {storage.table(self.path, self.version)}"  # noqa: S608 - quoted.
 
 
 def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFrame | None:
@@ -51,7 +51,7 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
     """
     streams = published.latest_of_all(spark, lake) if streams is None else streams
     there = {(one.stream, t.table): t for one in streams for t in one.tables.values() if t.version is not None}
-    named = name_registry.of(spark, lake, there)
+    named = names.of(spark, lake, there)
     silver = [
         Relation(database="silver", name=name, path=table_task.path(lake, *place), version=there[place].version)
         for place, name in named.items()
@@ -76,7 +76,7 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
 
 def _views(lake: LakeFile) -> dict[str, str]:
     """Return the queries of the views in `lake`: publications of the last days, and the tables as they are published now."""
-    rows = quoting.table(published.path(lake))
+    rows = storage.table(published.path(lake))
     newest = f"(SELECT max_by(struct(t.*), t.load) AS r FROM {rows} t GROUP BY t.stream, t.`table`)"  # noqa: S608 - ours.
     return {
         "published": f"""SELECT stream, load, started_at, finished_at, bronze_version, bronze_done, changes, positions

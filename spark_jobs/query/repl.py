@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from headrace.errors import ReplicationError
-from spark_jobs.query import statements
+from spark_jobs.query import engine
 from spark_jobs.query.engine import SqlEngine
 from spark_jobs.query.results import Form, write
 
@@ -102,7 +102,7 @@ def run(desk: SqlEngine, form: Form) -> None:
         lines.append(line)
         question = "\n".join(lines).strip()
         if question and (question.endswith(";") or not line.strip()):
-            for statement in statements.split(question):
+            for statement in engine.split(question):
                 _answer(desk, statement, form, console)
         if not question or question.endswith(";") or not line.strip():
             lines.clear()

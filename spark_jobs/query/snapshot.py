@@ -14,13 +14,12 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import quoting, storage
+from spark_jobs import storage
 from spark_jobs.bronze import increment, kafka_increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Since
 from spark_jobs.bronze.kafka_increment import Beyond
 from spark_jobs.query import overlay_sql
-from spark_jobs.quoting import name as _q
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import batch_profile, copies, prechecks, table_load, table_task, target_schema, unfinished
 from spark_jobs.silver.changes import OP
@@ -29,6 +28,7 @@ from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
 from spark_jobs.state import bronze_identity, delta_log, offsets
 from spark_jobs.state.published import Positions, Published
+from spark_jobs.storage import name as _q
 
 #: Database of the tables that read the folders of folded changes.
 _SCRATCH = "headrace_scratch"
@@ -171,7 +171,7 @@ def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
     """Return the name of a table that reads the folder: a bare path is looked at by two jobs each time it is named."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_SCRATCH}")
-    spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION {quoting.text(scratch)}")
+    spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION {storage.text(scratch)}")
     return _place(scratch)
 
 

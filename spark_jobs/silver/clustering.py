@@ -14,9 +14,9 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
-from spark_jobs import quoting
+from spark_jobs import storage
 from spark_jobs.silver import target_schema
-from spark_jobs.state import delta_snapshot
+from spark_jobs.state import log_files
 from spark_jobs.state.published import Table
 
 #: Bytes from which on a table is clustered: a smaller one has few files.
@@ -34,16 +34,16 @@ _log = logging.getLogger(__name__)
 def prepare(session: SparkSession, path: str, known: Table) -> None:
     """Let the session's next OPTIMIZE of a table cluster it, where it is large; a smaller one is compacted."""
     clustered = columns(session, path)
-    if not clustered and delta_snapshot.size(session, path) < LARGE:
+    if not clustered and log_files.size(session, path) < LARGE:
         return
     wanted = _wanted(session, path, known)
     if wanted and wanted != clustered:
-        names = ", ".join(map(quoting.name, wanted))
+        names = ", ".join(map(storage.name, wanted))
         try:
-            session.sql(f"ALTER TABLE {quoting.table(path)} CLUSTER BY ({names})")
+            session.sql(f"ALTER TABLE {storage.table(path)} CLUSTER BY ({names})")
         except AnalysisException as error:
             _log.warning("%s is not clustered by %s: %s", path, names, error.getCondition())
-    came = delta_snapshot.unclustered(session, path)
+    came = log_files.unclustered(session, path)
     session.conf.set(f"{_SETTING}.threshold", str(min(_CLUSTER, _GROWTH * came)))
     session.conf.set(f"{_SETTING}.targetCubeSize", str(_CLUSTER))
 
@@ -52,7 +52,7 @@ def release(rows: DataFrame, path: str) -> None:
     """Cluster a table no more by columns that the rows do not have which are to replace its own."""
     spark = rows.sparkSession
     if DeltaTable.isDeltaTable(spark, path) and not set(columns(spark, path)) <= set(rows.columns):
-        spark.sql(f"ALTER TABLE {quoting.table(path)} CLUSTER BY NONE")
+        spark.sql(f"ALTER TABLE {storage.table(path)} CLUSTER BY NONE")
 
 
 def columns(spark: SparkSession, path: str) -> list[str]:

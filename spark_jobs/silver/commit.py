@@ -14,7 +14,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from headrace.errors import NeedsOperator, Retryable
-from spark_jobs.state import delta_log, delta_snapshot
+from spark_jobs.state import delta_log, log_files
 from spark_jobs.state.published import Positions
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
@@ -53,7 +53,7 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
         counted = int(found[1]["number"])
     else:
         # Of an earlier release, or in the log no more.
-        counted = delta_snapshot.transaction(spark, path, _application(kind, stream)) or 0
+        counted = log_files.transaction(spark, path, _application(kind, stream)) or 0
     if version is not None and newest < version:
         raise _shortened(path, version, newest)
     current = newest if foreign is None else version

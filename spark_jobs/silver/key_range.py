@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.quoting import name as _q
 from spark_jobs.silver.target_schema import SOURCE, TargetSchema
+from spark_jobs.storage import name as _q
 
 _USUAL_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _INTEGERS = (T.ShortType, T.IntegerType, T.LongType)

@@ -13,7 +13,7 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import session_pool, sizes
+from spark_jobs import session, sizes
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
@@ -32,7 +32,7 @@ from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.tables_load import OnProgress
-from spark_jobs.state import bronze_identity, delta_log, name_registry, publication, published, schema_texts
+from spark_jobs.state import bronze_identity, delta_log, names, publication, published, schema_texts
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
@@ -95,7 +95,7 @@ def load(
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began)
         since = unfinished.chosen(spark, path, before, version, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
-        with table_load.persist_scope() as persist, session_pool.borrowed(spark, few=few) as reading:
+        with table_load.persist_scope() as persist, session.borrowed(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
             if few:
                 # All tables read these rows.
@@ -125,10 +125,10 @@ def load(
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
-                name_registry.record(spark, lake, former, [(stream, name) for name in tasks])
+                names.record(spark, lake, former, [(stream, name) for name in tasks])
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
-            aside = partial(session_pool.borrowed, spark, few=few)
+            aside = partial(session.borrowed, spark, few=few)
             results = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
         after = _after(before, high, results, (version, commit), left, started)

@@ -4,10 +4,12 @@ The commit's note is the table's own progress: a load that is done again starts 
 guard by position in the MERGE and the number of the commit (commit.py) hold even where a note is missing or two loads meet.
 Columns are added and widened ahead of it (`fit`) rather than by MERGE's own schema evolution: the rows are made with the types
 that the table will have, what cannot be widened has to stop the table with its remedy first, and names need column mapping.
+
+A MERGE into a table that is large compared to its changes: a Bloom filter of the changes chooses the rows that are looked at.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 
 from delta import DeltaTable
 from delta.tables import DeltaMergeBuilder
@@ -17,14 +19,50 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator, Retryable
-from spark_jobs import quoting
-from spark_jobs.quoting import name as _q
-from spark_jobs.silver import clustering, key_range, merge_filter, target_schema, truncates
+from spark_jobs import storage
+from spark_jobs.silver import clustering, key_range, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import delta_snapshot
+from spark_jobs.state import log_files
+from spark_jobs.storage import name as _q
+
+#: Bytes of a table from which on it pays.
+_LARGE = 32 * 1024 * 1024
+_BLOOM = "spark.sql.optimizer.runtime.bloomFilter"
+_SETTINGS = {
+    # Of what can be broadcast, Spark makes no filter.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    f"{_BLOOM}.enabled": "true",
+    f"{_BLOOM}.applicationSideScanSizeThreshold": "1",
+    # As it is by default: the changes may be few, the table's rows are many.
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
+
+def pays(size: int) -> bool:
+    """Whether a table of so many bytes is large enough."""
+    return size >= _LARGE
+
+
+@contextmanager
+def by(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
+    """Have the session make the filter of these rows; give them as Spark wants them for that."""
+    # True of all; Spark makes a filter only of what somebody has chosen.
+    chosen = rows.filter(F.col(POSITION) > "")
+    # And of nothing larger, which the table is.
+    size = chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - Spark's own figure is compared.
+    settings = _SETTINGS | {f"{_BLOOM}.creationSideThreshold": f"{size}b"}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield chosen
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+
 
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
@@ -90,7 +128,7 @@ def merge(
     """
     table = DeltaTable.forPath(spark, path)
     # Reads the rows, which are held, before the table changes.
-    same = same_row(rows, target, size=delta_snapshot.size(spark, path))
+    same = same_row(rows, target, size=log_files.size(spark, path))
     if cleared and target.soft:
         with separate_commit(spark):
             _merge(spark, path, table, rows, same, target)
@@ -112,9 +150,9 @@ def clear(spark: SparkSession, path: str, target: TargetSchema, cleared: Sequenc
 def _merge(
     spark: SparkSession, path: str, table: DeltaTable, rows: DataFrame, same: Column, target: TargetSchema
 ) -> None:
-    size = delta_snapshot.size(spark, path)
+    size = log_files.size(spark, path)
     spark.conf.set(_VECTORS, str(size >= _SMALL).lower())
-    with merge_filter.by(spark, rows) if merge_filter.pays(size) else nullcontext(rows) as chosen:
+    with by(spark, rows) if pays(size) else nullcontext(rows) as chosen:
         _planned(table, chosen, same, target).execute()
 
 
@@ -138,7 +176,7 @@ def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
     same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
     for name in target.key:
         same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
-    return same & key_range.of(rows, target, apart=merge_filter.pays(size)).condition("t.")
+    return same & key_range.of(rows, target, apart=pays(size)).condition("t.")
 
 
 def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:
@@ -147,7 +185,7 @@ def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:
     Raises NeedsOperator when a column's new type cannot hold its old values, and when rows marked as deleted are there although
     none are to be kept. Each step is harmless to repeat.
     """
-    table = quoting.table(path)
+    table = storage.table(path)
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
     if DELETED_AT in fields and not target.soft:
         raise NeedsOperator(

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
-from spark_jobs.quoting import name as _q
 from spark_jobs.silver import changes as plain
 from spark_jobs.silver import key_range, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.timeline_values import KEY, MOVED, OLD, SEED, UNCHANGED, Persist, carried, cell, ends, filled
 from spark_jobs.silver.truncates import Truncate
+from spark_jobs.storage import name as _q
 
 #: Keys up to which every task that reads stored rows is given them all, so that stored rows are not shuffled.
 _FEW_KEYS = 200_000

@@ -17,15 +17,15 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.bronze import load as bronze
-from spark_jobs.quoting import name as _q
 from spark_jobs.silver import batch_profile, target_schema, truncates
-from spark_jobs.silver.incompatible import rekeyed
 from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.table_task import TableTask, between
 from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate
+from spark_jobs.silver.types import rekeyed
 from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.published import Positions, Published
+from spark_jobs.storage import name as _q
 
 
 def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:

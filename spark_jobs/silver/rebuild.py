@@ -19,10 +19,10 @@ from spark_jobs.errors import explained
 from spark_jobs.silver import batch_profile, copies, scd2_load, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
-from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
+from spark_jobs.silver.types import Incompatible
 from spark_jobs.state import delta_log, publication, published
 from spark_jobs.state.published import Positions, Table
 

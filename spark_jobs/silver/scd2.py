@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.quoting import name as _q
 from spark_jobs.silver import merge as write
 from spark_jobs.silver import ordered_apply, truncates
 from spark_jobs.silver.changes import OP
@@ -21,7 +20,8 @@ from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.timeline_values import KEY, SEED
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import delta_snapshot, places
+from spark_jobs.state import log_files, places
+from spark_jobs.storage import name as _q
 
 NOTE = "history"
 START, END, FROM, UPTO = "__START_AT", "__END_AT", "_start_position", "_end_position"
@@ -107,9 +107,7 @@ def merge(
     setting of the session.
     """
     table = DeltaTable.forPath(spark, place)
-    same = write.same_row(rows, target, size=delta_snapshot.size(spark, place)) & (
-        F.col(f"t.{FROM}") == F.col(f"s.{FROM}")
-    )
+    same = write.same_row(rows, target, size=log_files.size(spark, place)) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
     values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)

@@ -14,8 +14,8 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
 from spark_jobs.errors import explained
 from spark_jobs.silver import behind, copies, rebuild, scd2_load, table_load, table_task
-from spark_jobs.silver.incompatible import Incompatible
 from spark_jobs.silver.table_task import TableTask
+from spark_jobs.silver.types import Incompatible
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Table
 

@@ -1,9 +1,13 @@
 """A silver table's columns and key, from the schema records of all its sources and of every age in the range to load.
 
 Guarantees that every record of the range can be read by the shape, or raises NeedsOperator for this table alone.
+
+Which name a column has in silver: the source's own, unless SQL could not distinguish it from another one.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -11,9 +15,53 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import column_names, debezium_forms, types
-from spark_jobs.silver.incompatible import recased, rekeyed, retyped
+from spark_jobs.silver import debezium_forms, types
 from spark_jobs.silver.schema_versions import Span
+from spark_jobs.silver.types import recased, rekeyed, retyped
+
+#: Names of columns that silver adds, or that a load adds while it works.
+RESERVED = frozenset(
+    {"_source", "_position", "_commit_time", "_deleted_at", "_nan"}
+    | {"_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank"}
+)
+_SUFFIX = 8
+
+
+def renamed(names: Iterable[str]) -> dict[str, str]:
+    """Return silver's name of each of a table's columns that cannot have its own one, by the source's name."""
+    distinct = set(names)
+    of_fold = Counter(map(fold, distinct))
+    return {
+        name: suffixed(name)
+        for name in sorted(distinct)
+        if fold(name) in RESERVED or (of_fold[fold(name)] > 1 and name != fold(name))
+    }
+
+
+def stored(name: str, columns: Collection[str]) -> str:
+    """Return the name that a source's column has among those of a silver table, whether it is there or not."""
+    return suffixed(name) if suffixed(name) in columns else name
+
+
+def former(name: str, columns: Collection[str], known: Mapping[str, str]) -> str | None:
+    """Return the stored column that may hold a source's column under another name than its present one; None when there is none.
+
+    `columns` are the table's now, by their names in silver; `known` has the stored columns by their folded names.
+    """
+    candidates = (known.get(fold(name)), known.get(fold(suffixed(name))))
+    return next((one for one in candidates if one is not None and one not in columns), None)
+
+
+def suffixed(name: str) -> str:
+    """Return the name that a column has which cannot have its own one."""
+    return f"{name}_{hashlib.sha256(name.encode()).hexdigest()[:_SUFFIX]}"
+
+
+def fold(name: str) -> str:
+    """Return the form that names have in common between which Spark does not distinguish."""
+    # Java compares characters in upper case and in lower case.
+    return name.upper().casefold()
+
 
 SOURCE, POSITION, COMMIT_TIME = "_source", "_position", "_commit_time"
 #: Names of a row's decimal columns that are NaN at the source, and so null here; null when there are none.
@@ -65,7 +113,7 @@ def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema]
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
-    names = column_names.renamed(column.name for schema in (*latest, *earlier) for column in schema.columns)
+    names = renamed(column.name for schema in (*latest, *earlier) for column in schema.columns)
     if names:
         latest, earlier = ([_renamed(schema, names) for schema in schemas] for schemas in (latest, earlier))
     keys = {tuple(schema.key) for schema in latest}
@@ -116,9 +164,9 @@ def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSche
 
     Also when a column may be stored under another name, since one that differs by case alone came or went.
     """
-    known = {column_names.fold(name): name for name in stored if name not in column_names.RESERVED}
+    known = {fold(name): name for name in stored if name not in RESERVED}
     for name in target.columns.keys() - stored.keys():
-        if other := column_names.former(target.at_source(name), target.columns, known):
+        if other := former(target.at_source(name), target.columns, known):
             raise recased(target.table, target.at_source(name), other)
     columns = {name: _common(target.table, name, stored.get(name), kind) for name, kind in target.columns.items()}
     return replace(target, columns=columns)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.quoting import name as _q
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.target_schema import POSITION, SOURCE
+from spark_jobs.storage import name as _q
 
 #: Of a timeline's rows: the key, and whether it is silver's own row rather than a change.
 KEY, SEED = "_key", "_seed"

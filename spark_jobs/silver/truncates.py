@@ -13,8 +13,8 @@ from delta import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.quoting import text
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE
+from spark_jobs.storage import text
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

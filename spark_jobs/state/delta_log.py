@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.errors import damaged
-from spark_jobs.state import delta_snapshot
+from spark_jobs.state import log_files
 from spark_jobs.state.log_files import LocalFiles, LogFiles
 
 #: A key of every note, so that nobody else's metadata is taken for one.
@@ -218,7 +218,7 @@ def commits(spark: SparkSession, path: str) -> Iterator[tuple[int, Note]]:
         # On this machine the log's files are read without a Spark job.
         yield from _read_commits(storage.local(path), _LOCAL)
         return
-    number = delta_snapshot.version(spark, path)
+    number = log_files.version(spark, path)
     while number >= 0 and storage.exists(spark, file := _commit_file(path, number)):
         yield number, _info(storage.read(spark, file), file)
         number -= 1

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError, Retryable
-from spark_jobs import quoting
+from spark_jobs import storage
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.state import delta_log, places, published, schema_texts
 from spark_jobs.state import published_rows as rows_of
@@ -174,4 +174,4 @@ def _prune(spark: SparkSession, lake: LakeFile) -> None:
     DeltaTable.forPath(spark, published.path(lake)).alias("t").merge(
         kept.alias("s"), same
     ).whenMatchedDelete().execute()
-    spark.sql(f"OPTIMIZE {quoting.table(published.path(lake))}")
+    spark.sql(f"OPTIMIZE {storage.table(published.path(lake))}")

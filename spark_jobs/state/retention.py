@@ -13,7 +13,7 @@ from delta import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import quoting
+from spark_jobs import storage
 from spark_jobs.state import delta_log
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
@@ -75,4 +75,4 @@ def renew(session: SparkSession, lake: LakeFile, path: str, version: int) -> Non
 
 def _set(session: SparkSession, path: str, wanted: dict[str, str]) -> None:
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
-    session.sql(f"ALTER TABLE {quoting.table(path)} SET TBLPROPERTIES ({listed})")
+    session.sql(f"ALTER TABLE {storage.table(path)} SET TBLPROPERTIES ({listed})")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.verify.engine import Database
     from spark_jobs.verify.lake import LakeAt, Reached
     from spark_jobs.verify.report import Shown, TableReport
-    from spark_jobs.verify.sources import Sources
+    from spark_jobs.verify.tables import Sources
     from spark_jobs.verify.verify import Sample
 
 #: Columns where there is no terminal: nothing is cut in a log.
@@ -92,10 +92,9 @@ def verify(
     sources = _sources(lake, stream, source)
     # Spark and the driver take seconds to import, which a wrong file need not wait for.
     from spark_jobs.session import session
-    from spark_jobs.verify import report, verdicts
+    from spark_jobs.verify import report
     from spark_jobs.verify.lake import LakeAt
-    from spark_jobs.verify.sources import Sources
-    from spark_jobs.verify.tables import named
+    from spark_jobs.verify.tables import Sources, named
     from spark_jobs.verify.verify import Sample
 
     chosen = Sample(percent=sample) if sample is not None else None
@@ -124,7 +123,7 @@ def verify(
                 failed[name] = error
             if of_source and not as_json:
                 report.show(of_source, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
-            verdicts.record(spark, lake, stream_name, of_source)
+            report.record(spark, lake, stream_name, of_source)
             reports += of_source
     unknown = [] if failed else [table for table in tables if not any(named(each.table, table) for each in reports)]
     if not failed and (unknown or all(each.verdict == "not captured" for each in reports)):

@@ -11,9 +11,8 @@ from pyspark.sql import types as T  # noqa: N812 - as above.
 
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SilverType
-from headrace.verify.digest import DIGITS, Digest, Row
+from headrace.verify.digest import DIGITS, Digest, Grid, Row, Span, hashes
 from headrace.verify.engine import Forms
-from headrace.verify.ranges import Grid, Span, hashes
 
 _SUMS = [
     "count(1) AS rows",

@@ -3,16 +3,22 @@
 A table is compared when it exists on either side, and is captured. A table at the source that has no rows and no silver table is
 equal: nothing was ever captured of it. A column that silver does not have counts as null there, which is right for a column that
 was added and never filled. Called by verify.py.
+
+How the sources of a verification are reached: by their edges, or by connections of the lake's file. Called by command.py.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from headrace.verify import canonical
+from headrace.verify import canonical, engines
 from headrace.verify.canonical import Column, SilverType
-from headrace.verify.engine import Forms, SourceTable
-from spark_jobs.silver import column_names
+from headrace.verify.engine import Database, Forms, SourceTable
+from headrace.verify.remote import RemoteDatabase
+from spark_jobs.kafka.requests import RequestTopics
+from spark_jobs.silver import target_schema
 from spark_jobs.silver.target_schema import NAN
 
 
@@ -42,7 +48,7 @@ def plan(
     for name, kind in table.columns.items():
         if name in treated:
             continue
-        stored = column_names.stored(name, silver)
+        stored = target_schema.stored(name, silver)
         if stored not in silver and name in table.key:
             raise NeedsOperator(
                 f"the key of {table} is {', '.join(table.key)} at the source, and the lake has no column {name}",
@@ -83,3 +89,40 @@ def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted:
 def named(table: str, wanted: str) -> bool:
     """Whether a table, `schema.table`, is the one that a person names: by both, or by its own name alone."""
     return wanted in {table, table.partition(".")[2]}
+
+
+class Sources:
+    """The sources of a lake's file.
+
+    An edge's answer to each request may take `seconds`; one that is at another verification is waited for, `busy_seconds` at
+    most, and `on_busy` receives the reason.
+    """
+
+    def __init__(self, lake: LakeFile, seconds: float, busy_seconds: float, on_busy: Callable[[str], None]) -> None:
+        self._lake, self._seconds = lake, seconds
+        self._busy_seconds, self._on_busy = busy_seconds, on_busy
+        self._topics: RequestTopics | None = None
+
+    def connect(self, source: str, *, placed: bool) -> AbstractContextManager[Database]:
+        """Give a source's database in a snapshot that lasts as long as the context; `placed`, at a known place of its log.
+
+        Raises NotConnected, NeedsOperator or Retryable.
+        """
+        known = self._lake.sources.get(source)
+        if known is not None and known.is_direct:
+            return engines.connect(source, known, placed=placed)
+        if self._topics is None:
+            self._topics = RequestTopics(self._lake.kafka, self._lake.requests.topics(self._lake.kafka.prefix))
+        return RemoteDatabase.connect(
+            source,
+            self._topics,
+            seconds=self._seconds,
+            placed=placed,
+            busy_seconds=self._busy_seconds,
+            on_busy=self._on_busy,
+        )
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._topics is not None:
+            self._topics.close()

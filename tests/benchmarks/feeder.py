@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Iterable
 
+from edge.delivery.link import Sender
 from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
 from edge.observability.figures import Figures
 from edge.records.batcher import Batcher, SealedBatch
 from headrace.configuration.edge import Interconnect

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.model.delivery import Accept, Inbox
+from edge.delivery.link import Sender
 from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from headrace.batch import Batch, encode

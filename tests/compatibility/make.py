@@ -16,7 +16,7 @@ import msgspec
 
 from bridge.model.position_text import position_text
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_ordinals import SnapshotOrdinals
+from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool

@@ -2,7 +2,7 @@
 
 import json
 
-from bridge.dead_letter_index import DeadLetterIndex
+from bridge.dead_letters import DeadLetterIndex
 from edge.commands.snapshot import snapshot
 from edge.snapshot.store import Request, SnapshotStore
 from tests.waiting import eventually

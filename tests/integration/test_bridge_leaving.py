@@ -10,8 +10,7 @@ from confluent_kafka.admin import NewTopic
 from bridge.deliveries.kafka import TopicReader
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import TopicPartition, admin
-from bridge.kafka.commits import commit_offsets
-from bridge.kafka.entries import reading
+from bridge.kafka.entries import commit_offsets, reading
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected
 from tests.branch import Branch

@@ -9,8 +9,7 @@ from bridge.group.client import parse
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.last_record import read_last_record
-from bridge.kafka.leftovers import Leftovers
-from bridge.kafka.producer import KafkaProducer
+from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import GroupMetadata, PositionCommit, Share
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute

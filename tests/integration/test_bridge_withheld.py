@@ -16,7 +16,7 @@ from bridge.model import withheld_records as records
 from bridge.model.ports import Committed, GroupMetadata, PositionCommit
 from bridge.model.position_text import position_text
 from bridge.model.route import routes
-from bridge.model.withheld_tables import Withheld, WithheldTable
+from bridge.model.withheld import Withheld, WithheldTable
 from bridge.positions.read import Positions
 from bridge.withheld.reader import KafkaReader
 from headrace.batch import Batch

@@ -1,10 +1,16 @@
 """Making a source: whatever moment `init` is cut at, running it again finishes it, and nothing foreign is taken."""
 
+import threading
+from contextlib import closing
+
+import psycopg2
 import pytest
 
-from edge.postgres import setup
+from edge.commands.initialise import initialise
+from edge.postgres import connection, setup
 from headrace.errors import NeedsOperator
 from tests.fix_edge import arrive
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -165,6 +171,36 @@ def test_a_row_filter_by_a_column_that_old_rows_lack_is_refused_before_it_harms(
     database.execute(raised.value.hint.partition("after: ")[2].partition(";")[0])
     fresh.init()
     database.execute("update t set note = 'ID'")
+
+
+def test_the_slot_is_made_when_a_long_transaction_ends_and_what_is_waited_for_is_said(fresh, database, monkeypatch):
+    """G6: the connection's statement_timeout ended it after a minute, each time."""
+    monkeypatch.setitem(connection._ORDINARY, "statement_timeout", "1s")
+    with closing(psycopg2.connect(database.dsn)) as writer:
+        writer.cursor().execute("insert into t values (1)")
+        said: list[str] = []
+        failed: list[BaseException] = []
+
+        def init():
+            try:
+                initialise(fresh.config, None, said.append)
+            except BaseException as error:  # noqa: BLE001 - the test looks at it.
+                failed.append(error)
+
+        waiting = threading.Thread(target=init)
+        waiting.start()
+        pid = writer.info.backend_pid
+        waits = (
+            "select count(*) from pg_stat_activity where query like '%%pg_create_logical%%' and state = 'active' "
+            "and clock_timestamp() - query_start > interval '2 s' and datname = %s and pid <> pg_backend_pid()"
+        )
+        eventually(lambda: failed or database.execute(waits, [database.name]) == [(1,)], saying="init waits")
+        writer.rollback()
+        waiting.join(60)
+
+    assert failed == []
+    assert any(f"Waits for process {pid}" in line for line in said)
+    assert fresh.checkpoint["stage"] == "made"
 
 
 def test_slot_of_another_plugin_is_left_alone(fresh, database):

@@ -85,3 +85,56 @@ def test_a_table_that_a_rule_cannot_apply_to_and_rules_without_effect_are_report
     assert [each.level for each in findings] == ["wrong", "warning"]
     assert "public.newsletter is left out" in findings[0].text
     assert findings[1].text.endswith(": public.salary, public.people.nmae")
+
+
+_PARTITIONED = """
+[policy]
+exclude_tables = ["public.salaries"]
+hash_key = "env:HASH_KEY"
+
+[[policy.columns]]
+columns = ["public.customers.email"]
+action = "hash"
+"""
+
+
+def test_the_policy_of_a_partitioned_table_holds_for_its_partitions(edges, database, interconnect, monkeypatch):
+    """G4: partitions are published under their own names, which no rule has."""
+    monkeypatch.setenv("HASH_KEY", "0123456789abcdef")
+    for table in ("customers", "salaries"):
+        database.execute(
+            f"create table {table} (id int, day int, email text, primary key (id, day)) partition by list (day);"
+            f"create table {table}_1 partition of {table} for values in (1) partition by list (id);"
+            f"create table {table}_1_1 partition of {table}_1 default;"
+            f"create table {table}_2 partition of {table} for values in (2);"
+            f"insert into {table} values (1, 1, 'ani@example.com'), (1, 2, 'budi@example.com')"
+        )
+    edge = edges(database, interconnect.url, more=_PARTITIONED)
+    edge.init()
+    with edge.running():
+        ask(edge, "public.customers_1_1", "public.customers_2")
+        ended(edge, "public.customers_2")
+        database.execute("insert into salaries values (2, 1, 'x@example.com')")
+        database.execute("insert into customers values (2, 1, 'cici@example.com'), (2, 2, 'dodi@example.com')")
+        arrive(interconnect, 4)
+        ask(edge, "public.salaries_2")
+        eventually(lambda: "leave the region" in (edge.folder / "state").joinpath("snapshot.json").read_text())
+        # A partition that is none any more keeps the rules of what it was a partition of.
+        database.execute(
+            "alter table customers detach partition customers_2; alter table customers_2 add column more int"
+        )
+        database.execute("insert into customers_2 values (3, 2, 'edi@example.com')")
+        arrive(interconnect, 5)
+    # What became of a table that was dropped before its changes were read is not known.
+    database.execute(
+        "insert into salaries values (3, 1, 'x@example.com'); insert into customers values (4, 1, 'fani@example.com')"
+    )
+    database.execute("drop table salaries; drop table customers")
+    database.execute("create table t (id int primary key); insert into t values (1)")
+    with edge.running():
+        arrive(interconnect, 6)
+
+    sent = [(change["source"]["table"], change["after"].get("email")) for change in interconnect.changes]
+    assert sorted({table for table, _ in sent}) == ["customers_1_1", "customers_2", "t"]
+    assert [len(email) for _, email in sent[:5]] == [64] * 5
+    assert sent[5] == ("t", None)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import threading
 
+from edge import agent as agent_module
 from edge.doctor.examine import examine
 from headrace.errors import NeedsOperator
 from tests.edge_under_test import refused
@@ -95,6 +96,40 @@ def test_killed_server_is_waited_for_and_read_on(private_postgres, edges, interc
         arrive(interconnect, 4)
 
     assert [change["after"]["id"] for change in interconnect.changes] == [1, 2, 3, 4]
+
+
+def test_an_ordinary_connection_that_is_lost_is_made_again_with_the_session(edge, database, interconnect):
+    """G2: transactions that readers may not see were kept until a restart, all of them."""
+    with edge.running() as agent:
+        database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+        ended = database.execute(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'headrace jakarta/bank' and backend_type = 'client backend'"
+        )
+        assert ended[0][0] >= 1
+        database.execute("insert into t values (2)")
+        eventually(lambda: agent.figures.database_connections == 2, saying="a session with another connection begins")
+        database.execute("insert into t values (3)")
+        arrive(interconnect, 3)
+        eventually(lambda: edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"])
+        eventually(lambda: "unseen" not in edge.checkpoint)
+
+
+def test_a_log_that_the_server_cannot_decode_is_an_operators_matter_after_a_while(
+    edges, database, interconnect, monkeypatch, caplog
+):
+    """G5: decoded again and again, without a pause, for ever."""
+    monkeypatch.setattr(agent_module, "_EQUAL_FAILURES", 3)
+    database.execute("create table t (id int primary key, note text); alter table t replica identity full")
+    filtered = 'tables = ["public.t"]\nrow_filters = { "public.t" = "note::int > 1" }'
+    edge = edges(database, interconnect.url, more=filtered)
+    edge.init()
+    database.execute("insert into t values (1, 'ani@example.com')")
+    error = refused(edge)
+    assert "SQLSTATE 22P02" in error.message
+    assert "ani@" not in error.message + caplog.text
+    assert interconnect.changes == []
 
 
 def test_a_server_set_back_on_the_same_timeline_stops_the_edge_running_and_started(

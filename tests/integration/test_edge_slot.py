@@ -1,10 +1,13 @@
 """What an edge does when its slot is not as it left it: it stops, and says what is lost and what to run."""
 
+import shutil
+import signal
 import urllib.error
 import urllib.request
 
 import pytest
 
+from edge.postgres.errors import SlotTaken
 from infra.local.ports import free_port
 from tests.edge_under_test import refused
 from tests.fix_edge import arrive
@@ -169,6 +172,30 @@ def test_slot_that_another_process_reads_is_waited_for_and_then_named(edge, edge
         error = refused(copy, patience_seconds=0.5)
 
     assert f"slot '{database.name}' is taken by process {pid} of the server" in error.message
+
+
+def test_a_walsender_that_a_dead_edge_left_is_ended_by_the_next_process(edge, edges, database, interconnect):
+    """G9: the server keeps it for wal_sender_timeout, and the edge gave up after 15 seconds."""
+    edge.start()
+    eventually(edge.reading)
+    # Its machine is gone: the connection is there, and nobody answers.
+    edge.process.send_signal(signal.SIGSTOP)
+    pid = edge.slot()["active_pid"]
+    successor = edges(database, interconnect.url)
+    shutil.copytree(edge.folder / "state", successor.folder / "state")
+    with successor.running():
+        database.execute("insert into t values (1)")
+        arrive(interconnect, 1)
+        assert edge.slot()["active_pid"] not in {None, pid}
+    edge.kill()
+
+
+def test_how_long_a_taken_slot_is_waited_for_follows_the_server():
+    """G9."""
+    taken = SlotTaken("taken", "headrace", 7)
+    assert taken.may_last == 15
+    assert taken.held_for(60.0).may_last > 120
+    assert taken.held_for(0.0).may_last >= 600
 
 
 def test_second_edge_on_one_state_folder_is_refused(edge, interconnect):

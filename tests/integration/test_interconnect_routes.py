@@ -8,8 +8,8 @@ from proton.utils import BlockingConnection
 
 from headrace.amqp import connection, transport
 from headrace.amqp.polling import Polling
-from headrace.backoff import Backoff
 from headrace.errors import NeedsOperator
+from headrace.waiting import Backoff
 from infra.local.ports import free_port
 from tests.edge_peers import Crowded, Quiet, Refusing
 from tests.interconnect_ends import SOURCE, Edge, Far, at, sealed

@@ -1,12 +1,15 @@
 """Identity on the interconnect, over real TLS: who is let in, for what, and what is said to those who are not."""
 
 import shutil
+import socket
+import ssl
 
 import pytest
 
 from headrace.amqp import security
 from headrace.amqp.transport import SSLDomain
 from headrace.certificates.authority import Authority
+from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.amqp_peer import Peer
 from tests.interconnect_ends import START, Edge, Far, at, pem, sealed
@@ -98,6 +101,62 @@ def test_the_bridge_s_file_may_say_for_what_else_a_certificate_is(far, edges, ou
     allowed.acknowledged(at(2))
     other = edges(secure(far), **pem(ours, "edge-3"))
     assert "amqp:unauthorized-access" in str(other.problem())
+
+
+def test_a_certificate_that_the_file_revokes_loses_its_open_links_and_gets_no_new_one(far, edges, ours):
+    """Revoking an edge is one line and SIGHUP: open links stayed until they were closed."""
+    revoked = edges(secure(far), **pem(ours, "jakarta-bank"))
+    kept = edges(secure(far), source="london/bank", **pem(ours, "edge-3"))
+    revoked.put(sealed(1, 3))
+    kept.put(sealed(1, 3, source="london/bank"))
+    revoked.acknowledged(at(3))
+    kept.acknowledged(at(3))
+
+    rules = {"edge-3": ["london/*"], "jakarta/bank": []}
+    far.receiver.use(
+        ("jakarta/bank", "london/bank"), Interconnect(listen="x:0", **pem(ours, "bridge"), identities=rules)
+    )
+
+    problem = revoked.problem()
+    assert isinstance(problem, NeedsOperator)
+    assert "does not let this edge send to cdc/jakarta/bank" in problem.message
+    kept.put(sealed(4, 5, source="london/bank"))
+    kept.acknowledged(at(5))
+    assert kept.figures.interconnect_connections == 1
+    assert "amqp:unauthorized-access" in str(edges(secure(far), **pem(ours, "jakarta-bank")).problem())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.:DeprecationWarning")
+def test_versions_of_tls_before_1_2_are_refused(far, ours, version):
+    """S13."""
+    context = ssl.create_default_context(cafile=ours / "authority.pem")
+    context.load_cert_chain(ours / "jakarta-bank.pem", ours / "jakarta-bank.key")
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    with (
+        socket.create_connection(("127.0.0.1", far.receiver.port), timeout=10) as connection,
+        pytest.raises(ssl.SSLError, match="alert protocol version"),
+    ):
+        context.wrap_socket(connection, server_hostname="localhost")
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.:DeprecationWarning")
+def test_an_edge_speaks_no_tls_before_1_2(edges, ours):
+    """S13, at the other end."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ours / "bridge.pem", ours / "bridge.key")
+    seen = []
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        edges(f"amqps://localhost:{server.getsockname()[1]}", **pem(ours, "jakarta-bank"))
+        server.settimeout(30)
+        connection, _ = server.accept()
+        with connection, pytest.raises(ssl.SSLError, match=r"(?i)version|unsupported"):
+            seen.append(context.wrap_socket(connection, server_side=True))
+    assert seen == []
 
 
 def test_a_second_link_for_another_source_on_a_good_connection_is_refused(far, ours):

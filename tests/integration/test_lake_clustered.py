@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.maintenance import maintain, replay_silver
-from spark_jobs.silver import clustering, key_range, merge_filter, table_task, target_schema
-from spark_jobs.state import delta_snapshot
+from spark_jobs.silver import clustering, key_range, merge, table_task, target_schema
+from spark_jobs.state import log_files
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -29,7 +29,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     lake.load()
     path = table_task.path(lake.file, "bank", TABLE)
     monkeypatch.setattr(clustering, "LARGE", 0)
-    monkeypatch.setattr(merge_filter, "_LARGE", 0)
+    monkeypatch.setattr(merge, "_LARGE", 0)
     monkeypatch.setattr(maintain, "_TARGET", 2 * 1024)
 
     def read(*keys):
@@ -57,12 +57,12 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     # when new rows and an old one come, and the table is maintained again
     one.commit(*(one.insert(id=i, note="new") for i in range(ROWS, ROWS + 40)), one.update(id=7, note="changed"))
     assert lake.load().problems == {}
-    assert delta_snapshot.unclustered(lake.spark, path) > 0
+    assert log_files.unclustered(lake.spark, path) > 0
     before = files()
     monkeypatch.setattr(clustering, "_GROWTH", 0)
     maintain.maintain(lake.spark, lake.file, "bank")
     # then the files that were clustered are as they were, and the new ones are clustered
-    assert delta_snapshot.unclustered(lake.spark, path) == 0
+    assert log_files.unclustered(lake.spark, path) == 0
     assert len(files() & before) >= whole - 2
     # when the table is changed, and built again
     one.commit(one.update(id=8, note="last"))

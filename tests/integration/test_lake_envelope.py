@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from edge.mysql import envelope as mysql
-from edge.postgres import debezium_envelope as debezium
+from edge.postgres import envelope as debezium
 from edge.postgres import envelope as postgres
 from edge.records.envelope import END, LAST_END
 from spark_jobs.bronze import envelope, envelope_fast_path

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import table_task
-from spark_jobs.state import name_registry, retention
+from spark_jobs.state import names, retention
 
 COLUMNS = {"id": ("int8", None, None), "name": ("text", None, None)}
 TABLES = [
@@ -24,7 +24,7 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     for name in TABLES[:2]:
         source.commit(source.schema(COLUMNS, table=name), source.insert(name, id=1, name=name))
     loaded(lake)
-    first = name_registry.of(spark, lake, [("bank", name) for name in TABLES[:2]])
+    first = names.of(spark, lake, [("bank", name) for name in TABLES[:2]])
     source.commit(
         *(it for t in TABLES[2:] for it in (source.schema(COLUMNS, table=t), source.insert(t, id=1, name=t))),
         source.insert(TABLES[0], id=2, name=TABLES[0]),
@@ -32,15 +32,17 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake
     # when
     assert loaded(lake).problems == {}
     # then each has rows of its own, under a name that stayed
-    names = name_registry.of(spark, lake, [("bank", name) for name in TABLES])
-    assert {place: names[place] for place in first} == first
+    table_names = names.of(spark, lake, [("bank", name) for name in TABLES])
+    assert {place: table_names[place] for place in first} == first
     with closing(engine.SqlEngine(spark.newSession(), lake)) as desk:
         listed = {row["tableName"] for row in desk.ask("SHOW TABLES IN silver").collect()}
-        assert {name.casefold() for name in names.values()} <= listed
+        assert {name.casefold() for name in table_names.values()} <= listed
         for database in ("silver", "silver_live"):
-            each = (f"SELECT DISTINCT '{name}' AS named, name FROM {database}.{name}" for name in names.values())
+            each = (f"SELECT DISTINCT '{name}' AS named, name FROM {database}.{name}" for name in table_names.values())
             rows = desk.ask(" UNION ALL ".join(each)).collect()
-            assert {row["named"]: row["name"] for row in rows} == {name: table for (_, table), name in names.items()}
+            assert {row["named"]: row["name"] for row in rows} == {
+                name: table for (_, table), name in table_names.items()
+            }
     # and nothing is outside of the lake's folder
     assert {path.name for path in Path(lake.root).parent.iterdir()} == {"lake.toml", Path(lake.root).name}
     assert all(published_tables.frame(spark, lake, "bank", name) is not None for name in TABLES)
@@ -55,15 +57,15 @@ def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, la
     places = [(f"s{number}", table) for number in range(4) for table in ("public.accounts", "sales.orders")]
 
     def record(place):
-        name_registry.record(spark.newSession(), lake, [], [place])
+        names.record(spark.newSession(), lake, [], [place])
 
     with ThreadPoolExecutor(len(places)) as pool:
         list(pool.map(record, places))
     # Nothing is remembered by this process alone.
-    name_registry._read.clear()
-    recorded = spark.read.format("delta").load(name_registry.path(lake)).collect()
+    names._read.clear()
+    recorded = spark.read.format("delta").load(names.path(lake)).collect()
     assert {(row["stream"], row["table"]) for row in recorded} == set(places)
     assert len({row["name"] for row in recorded}) == len(recorded) == len(places)
     # and recording them again adds nothing
-    name_registry.record(spark, lake, places, places)
-    assert len(spark.read.format("delta").load(name_registry.path(lake)).collect()) == len(places)
+    names.record(spark, lake, places, places)
+    assert len(spark.read.format("delta").load(names.path(lake)).collect()) == len(places)

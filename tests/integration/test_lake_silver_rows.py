@@ -3,8 +3,8 @@
 from decimal import Decimal
 
 from spark_jobs.bronze import load as bronze
-from spark_jobs.silver import merge_filter, table_task
-from spark_jobs.state import delta_snapshot
+from spark_jobs.silver import merge, table_task
+from spark_jobs.state import log_files
 from tests import lake_scenarios
 
 J, L = "jakarta/bank", "london/bank"
@@ -20,10 +20,10 @@ def test_tables_end_with_the_rows_of_their_sources(spark, logged_lake, monkeypat
 
     def is_large(size):
         path = table_task.path(lake.file, "bank", LARGE)
-        return size >= delta_snapshot.size(spark, path)
+        return size >= log_files.size(spark, path)
 
     # Tables below that size are merged without a filter.
-    monkeypatch.setattr(merge_filter, "pays", is_large)
+    monkeypatch.setattr(merge, "pays", is_large)
     lake_scenarios.run(
         lake,
         changed_again_and_again,

@@ -1,13 +1,15 @@
 """What a MariaDB source cannot go on with: each stops the edge with the place in the log, or what to run."""
 
 import re
+import shutil
+import signal
 
 import pytest
 
 from edge.commands.initialise import Adoption
 from edge.commands.retire import retire
 from headrace.errors import CorruptInput, NeedsOperator
-from tests.fix_edge import arrive
+from tests.fix_edge import arrive, ids
 from tests.waiting import eventually
 
 
@@ -132,6 +134,25 @@ def test_server_id_of_another_replica_is_refused(maria_edges, maria, interconnec
         assert running.error is None
 
     assert f"server id {first.server_id} is used by another replica" in error.message
+
+
+def test_an_edge_takes_over_from_one_whose_host_is_gone(maria_edges, maria, interconnect):
+    """M10: the server keeps the thread of a connection that was never closed for a quarter of an hour."""
+    first = maria_edges(maria, interconnect.url)
+    first.init()
+    first.start()
+    maria.execute("insert into t values (1, 'a')")
+    arrive(interconnect, 1)
+    # Given a process that does nothing any more and closes nothing, and its disk at another host.
+    first.process.send_signal(signal.SIGSTOP)
+    second = maria_edges(maria, interconnect.url, server_id=first.server_id)
+    shutil.copytree(first.folder / "state", second.folder / "state")
+
+    with second.running(patience_seconds=0.5):
+        maria.execute("insert into t values (2, 'b')")
+        arrive(interconnect, 2)
+        first.kill()
+    assert ids(interconnect) == [1, 2]
 
 
 def test_server_that_writes_no_fit_log_is_refused_with_the_sql_that_mends_it(own_maria, maria_edges, interconnect):

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from bridge.requests.topics import AskingTopics
-from edge.requests.known import KnownRequests
+from bridge.requests.kafka import AskingTopics
+from edge.requests.answer_queue import KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.amqp.transport import Message
 from headrace.configuration.bridge import Kafka

@@ -4,8 +4,8 @@ from contextlib import closing
 
 import pytest
 
-from bridge.requests.topics import AskingTopics
-from edge.requests.known import KnownRequests
+from bridge.requests.kafka import AskingTopics
+from edge.requests.answer_queue import KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.configuration.bridge import Kafka
 from headrace.requests import asking

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 from proton import Message
 
 from bridge.model.delivery import Accept, Reject, Release
+from edge.delivery.link import Sender
 from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from edge.commands.retire import retire
 from edge.doctor.examine import examine
 from edge.engine import Adoption
 from headrace.errors import NeedsOperator
@@ -66,21 +67,31 @@ def transactions(edge) -> int:
     return sum(int(last or first) - int(first) + 1 for first, last in ranges)
 
 
-def test_a_source_starts_after_tagged_transactions(maria_edges, mysql97, interconnect):
+def test_tagged_transactions_are_followed_whether_they_are_executed_before_or_after(maria_edges, mysql97, interconnect):
     """M16: one tagged GTID that was ever executed."""
-    with closing(mysql97.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute("set gtid_next = 'AUTOMATIC:nightly'")
-        cursor.execute("insert into t values (1, 'tagged')")
-        cursor.execute("insert into t values (2, 'tagged')")
+
+    def write_tagged(*rows) -> None:
+        with closing(mysql97.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("set gtid_next = 'AUTOMATIC:nightly'")
+            cursor.executemany("insert into t values (%s, 'tagged')", rows)
+
+    write_tagged(1)
+    write_tagged(2)
     edge = maria_edges(mysql97, interconnect.url)
     edge.init()
     assert ":nightly:1-" in edge.checkpoint["gtids"]
     for row in (3, 4):
         with edge.running():
             mysql97.execute("insert into t values (%s, 'plain')", [row])
-            eventually(lambda row=row: row in ids(interconnect), saying="the row arrives")
-    assert ids(interconnect) == [3, 4]
-    assert ":nightly:1-" in edge.checkpoint["gtids"]
+            write_tagged(row + 10)
+            eventually(lambda row=row: row + 10 in ids(interconnect), saying="the rows arrive")
+    assert ids(interconnect) == [3, 13, 4, 14]
+    assert [":nightly:" in each["source"]["gtid"] for each in interconnect.changes] == [False, True, False, True]
+    with edge.running():
+        missing = "select gtid_subtract(@@global.gtid_executed, %s)"
+        eventually(
+            lambda: mysql97.execute(missing, [edge.checkpoint["gtids"]]) == [("",)], saying="all is in the checkpoint"
+        )
 
 
 def test_a_server_that_lacks_what_was_acknowledged_is_refused_at_adoption_and_at_start(mysql97_edge):
@@ -116,3 +127,17 @@ def test_a_database_that_the_log_leaves_out_is_refused_and_names_that_match_noth
     findings = list(examine(edge.config))
     assert [each.text for each in findings if each.check == "names"] == [line]
     assert [each.level for each in findings if each.check == "coverage"] == ["ok"]
+
+
+def test_what_was_executed_before_the_set_up_is_not_unsent(maria_edges, mysql97, interconnect):
+    """M4: a new checkpoint's place is ahead of what its set has."""
+    mysql97.execute("insert into t values (1, 'before')")
+    edge = maria_edges(mysql97, interconnect.url)
+    edge.init()
+    said: list[str] = []
+    assert not retire(edge.config, said.append, lambda: False)
+    assert not any("unsent" in line for line in said), said
+
+    mysql97.execute("insert into t values (2, 'after')")
+    with pytest.raises(NeedsOperator, match=rf"the binlog holds a change of {mysql97.name}\.t at "):
+        retire(edge.config, said.append, lambda: True)

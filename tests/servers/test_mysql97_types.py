@@ -4,6 +4,7 @@ import itertools
 import random
 
 from tests.fix_edge import arrive
+from tests.integration.snapshots import copy, schema_records
 
 #: Declaration, a value as SQL and as its record has it: values that differ by sign, length and collation.
 TYPES = [
@@ -56,3 +57,39 @@ def test_every_type_next_to_every_other_arrives_with_its_own_value(mysql97_edge,
         columns = tables[int(change["source"]["table"][1:])]
         expected = {"id": -5} | {f"c{place}": TYPES[of][2] for place, of in enumerate(columns)}
         assert change["after"] == expected
+
+
+def test_every_type_is_copied_as_the_stream_has_it(mysql97_edge, mysql97, interconnect):
+    """N6: a VECTOR was not."""
+    declared = ", ".join(f"c{place} {kind}" for place, (kind, _, _) in enumerate(TYPES))
+    mysql97.execute(f"create table every (id int primary key, {declared})")
+    with mysql97_edge.running():
+        mysql97.execute(f"insert into every values (1, {', '.join(value for _, value, _ in TYPES)})")
+        arrive(interconnect, 1)
+        copy(mysql97_edge, f"{mysql97.name}.every")
+        arrive(interconnect, 2)
+
+    streamed, copied = interconnect.changes
+    assert (streamed["op"], copied["op"]) == ("c", "r")
+    assert streamed["after"] == copied["after"]
+    assert len({str(record["tableChanges"]) for record in schema_records(interconnect)}) == 1
+
+
+def test_doubles_in_json_are_texts_of_the_server(mysql97_edge, mysql97, interconnect):
+    """M13."""
+    chance = random.Random(13)
+    numbers = [
+        1e-5,
+        1e15,
+        1234567890123456.5,
+        -5e-324,
+        *(chance.uniform(-1, 1) * 10 ** chance.randrange(-30, 30) for _ in range(500)),
+    ]
+    mysql97.execute("create table doubles (id int primary key, j json)")
+    with mysql97_edge.running():
+        for number, double in enumerate(numbers):
+            mysql97.execute(f"insert into doubles values ({number}, json_array(cast('{double!r}' as double)))")
+        arrive(interconnect, len(numbers))
+
+    texts = dict(mysql97.execute("select id, cast(j as char) from doubles"))
+    assert {change["after"]["id"]: change["after"]["j"] for change in interconnect.changes} == texts

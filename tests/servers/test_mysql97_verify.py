@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from headrace.configuration.edge import Mysql
+from headrace.configuration.secret import Secret
 from headrace.errors import Retryable
 from headrace.verify.mysql import database as module
 from headrace.verify.mysql.database import MysqlDatabase
@@ -17,15 +18,18 @@ SOURCE = "singapore/pay"
 
 
 @pytest.fixture
-def address(mysql97):
+def address(mysql97, tmp_path):
     """Return what makes the address of a user with the privileges that managed servers grant."""
     user = f"u_{mysql97.name}"
     mysql97.execute(f"create user {user} identified by 'secret'")
     mysql97.execute(f"grant select, replication slave, replication client on *.* to {user}")
 
+    (tmp_path / "secret").write_text("secret")
+    known = {"host": "127.0.0.1", "port": mysql97.server.port, "user": user, "server_id": 77, "sslmode": "require"}
+    known |= {"password": Secret("file:secret", tmp_path), "databases": [mysql97.name]}
+
     def of(**changes):
-        known = {"host": "127.0.0.1", "port": mysql97.server.port, "user": user, "password": "secret", "server_id": 77}
-        return Mysql(**known | {"databases": [mysql97.name], "sslmode": "require"} | changes)
+        return Mysql(**known | changes)
 
     yield of
     mysql97.execute(f"drop user {user}")

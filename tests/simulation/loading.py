@@ -32,7 +32,7 @@ def load(kafka_client: dict[str, Any] | None = None) -> None:
         sys.modules.update(real)
     for module in [module for name, module in list(sys.modules.items()) if name.split(".")[0] in _PACKAGES]:
         for attribute, value in list(vars(module).items()):
-            if attribute == "Wakeup" and value.__module__ == "headrace.wakeup":
+            if attribute == "Wakeup" and value.__module__ == "headrace.waiting":
                 setattr(module, attribute, Wakeup)
             elif kafka_client and attribute in kafka_client and value.__class__.__module__ != "builtins.module":
                 origin = getattr(value, "__module__", "")

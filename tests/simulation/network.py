@@ -97,6 +97,8 @@ class Sender:
         self.wire, self.address = wire, address
         self.fed = ""
         self.edge: Any = None
+        #: As the far side sees it: what it gave and got nothing for yet.
+        self.credit = 0
 
     def opened(self) -> None:
         """Answer the attach."""
@@ -104,6 +106,7 @@ class Sender:
 
     def flow(self, count: int) -> None:
         """Give credit."""
+        self.credit += count
         self.wire.send(0, lambda: self.edge.flowed(count))
 
     def outcome(self, tag: str, state: Any, condition: Any = None) -> None:

@@ -60,7 +60,7 @@ class Poll:
 
 
 class Wakeup:
-    """headrace.wakeup.Wakeup."""
+    """headrace.waiting.Wakeup."""
 
     def __init__(self) -> None:
         self._pipe = Pipe()

@@ -197,6 +197,8 @@ class Receiver:
         """A delivery comes."""
 
         def take() -> None:
+            if isinstance(link, Sender):
+                link.credit -= 1
             feed = self.credit.of(link.fed)
             if feed is not None and feed.link is link:
                 self.credit.received(feed, (link, tag), parcel.properties, parcel.encoding, parcel.body)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from edge.delivery.link import Sender
 from edge.delivery.outbox import Outbox
-from edge.delivery.sender import Sender
 from edge.observability.figures import Figures
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import Interconnect

@@ -208,3 +208,25 @@ def test_every_alert_has_a_runbook_that_says_what_why_check_and_fix():
         for heading in re.findall(r"^## (\w+)$", page.read_text(), re.MULTILINE)
     }
     assert headings == {rule["alert"] for rule in rules}
+
+
+#: `path::name` of a test.
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+def promises(text):
+    """Return the rows of the threat model's table of promises."""
+    table = text.partition("## Promises")[2].partition("## ")[0]
+    return [line for line in table.splitlines() if line.startswith("|") and not line.startswith(("| promise", "|---"))]
+
+
+def test_each_promise_of_the_threat_model_names_a_test_that_exists():
+    rows = promises((ROOT / "docs/threat-model.md").read_text(encoding="utf-8"))
+    assert len(rows) > 10
+    for row in rows:
+        tests = TEST.findall(row)
+        assert tests, row
+        for path, name in tests:
+            assert re.search(rf"^def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), (
+                f"{path}::{name}"
+            )

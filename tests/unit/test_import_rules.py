@@ -30,7 +30,7 @@ MAY_IMPORT = {
         "headrace.retention",
         "headrace.schema",
         "headrace.schemas.avro_json",
-        "headrace.stop_request",
+        "headrace.waiting",
         "headrace.verify",
     },
     "dags": set(),
@@ -156,8 +156,8 @@ def test_an_import_that_points_the_wrong_way_is_objected_to(name, source):
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("edge.agent", "from headrace.position import Position\nfrom edge.delivery.sender import Sender\nimport json"),
-        ("edge.delivery.sender", "from . import link\nfrom .link import SourceConnection"),
+        ("edge.agent", "from headrace.position import Position\nfrom edge.delivery.link import Sender\nimport json"),
+        ("edge.delivery.link", "from . import link\nfrom .link import SourceConnection"),
         ("infra.local.airflow", "import dags\nfrom headrace.errors import NeedsOperator"),
         ("infra.local.demo.command", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
         ("headrace.amqp.transport", "from proton.reactor import Container"),

@@ -7,9 +7,10 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 #: From the lowest up. What is in one line imports nothing of the others there; edge/__init__.py and its siblings explain them.
 LAYERS = {
     "headrace": (
-        {"__version__", "backoff", "errors", "java", "object_store", "status.answer", "stop_request", "wakeup"},
+        {"__version__", "errors", "java", "object_store", "status.answer", "waiting"},
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
         {"batch", "descriptors", "logs", "metrics", "registry", "retention", "schemas", "status"},
+        {"doors"},
         {"certificates", "hold", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
@@ -31,7 +32,7 @@ LAYERS = {
         {"command"},
     ),
     "bridge": (
-        {"dead_letter_index", "file_changes", "metrics", "model"},
+        {"metrics", "model"},
         {"kafka"},
         {"routing"},
         {"positions"},
@@ -45,10 +46,9 @@ LAYERS = {
         {"command"},
     ),
     "spark_jobs": (
-        {"command_options", "errors", "object_store", "progress", "quoting", "scratch", "sizes", "storage"},
+        {"command_options", "errors", "object_store", "progress", "scratch", "sizes", "storage"},
         {"state"},
         {"session"},
-        {"session_pool"},
         {"kafka"},
         {"bronze"},
         {"silver"},
@@ -181,7 +181,7 @@ def test_an_import_against_the_layers_is_objected_to(name, source):
     ("name", "source"),
     [
         ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
-        ("spark_jobs.silver.merge", "from spark_jobs import quoting\nfrom spark_jobs.silver import types"),
+        ("spark_jobs.silver.merge", "from spark_jobs import storage\nfrom spark_jobs.silver import types"),
         ("headrace.requests.asking", "from headrace.status.answer import Answer"),
     ],
 )

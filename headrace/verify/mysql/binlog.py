@@ -9,10 +9,13 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from headrace.errors import Retryable
 from headrace.verify.engine import Place
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 
+#: From here on positions of a file's transactions are counted.
+_COUNTED = 0xFFFF0000
 #: Events that are looked at, at a time and in all. The server lets nobody commit while it lists a page of them, and what is so
 #: much is not idle.
 _PAGE, _MOST = 500, 2000
@@ -30,8 +33,13 @@ _EMPTIES = re.compile(r"\b(truncate|drop|replace|rename)\b", re.IGNORECASE)
 
 
 def place(file: str, offset: int) -> Place:
-    """Return the place of a snapshot."""
-    return Place(_numbered(file) << 32 | min(offset, 0xFFFFFFFF), f"{file}:{offset}")
+    """Return the place of a snapshot; raise Retryable where positions are no offsets any more."""
+    if offset >= _COUNTED:
+        raise Retryable(
+            f"the binlog's file {file} is so large, {offset} bytes, that its transactions have no places of their own",
+            hint="Verify again when the server has begun the next file; FLUSH BINARY LOGS begins it.",
+        )
+    return Place(_numbered(file) << 32 | offset, f"{file}:{offset}")
 
 
 def idle(

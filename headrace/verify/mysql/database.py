@@ -21,7 +21,7 @@ from headrace.configuration.lake import VerifiedMysql
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.verify.canonical import Column, SourceType
 from headrace.verify.engine import Forms, Place, Reading, SourceTable
-from headrace.verify.mysql import binlog, canonical, problems
+from headrace.verify.mysql import binlog, canonical, side
 from headrace.verify.mysql.side import MysqlSide
 
 _log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ _LIMITS = "SET SESSION max_statement_time = {seconds}", "SET SESSION max_executi
 #: Seconds for which a moment without commits is waited for, and the global read lock of MySQL for statements that run: new
 #: writers wait behind the lock.
 _QUIET_SECONDS, _LOCK_SECONDS = 10.0, 5
+_PAUSE_SECONDS = 0.002
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
 #: The status variables by which MariaDB and Percona Server report the place of a snapshot, so that no lock is needed.
@@ -185,7 +186,7 @@ class MysqlDatabase:
                 cursor.execute(statement)
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
-            raise problems.reading(self._source, self._address, about, _number(error)) from error
+            raise side.reading(self._source, self._address, about, _number(error)) from error
 
     def _begin(self, *, placed: bool) -> None:
         if not placed:
@@ -200,7 +201,7 @@ class MysqlDatabase:
             found = self._begin_between() or self._begin_locked()
         file, offset = found
         if not file:
-            raise problems.no_binlog(self._source, self._address)
+            raise side.no_binlog(self._source, self._address)
         self.place = binlog.place(str(file), int(offset or 0))
 
     def _begin_between(self) -> tuple[str, int] | None:
@@ -220,12 +221,14 @@ class MysqlDatabase:
                 if self._log_end() == end:
                     return end
                 self._run("ROLLBACK")
+            # Each look holds the log for an instant.
+            time.sleep(_PAUSE_SECONDS)
         return None
 
     def _begin_locked(self) -> tuple[str, int]:
         """Begin while nobody can commit, and return the log's end there."""
         self._run(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
-        self.query("FLUSH TABLES WITH READ LOCK", problems.LOCK)
+        self.query("FLUSH TABLES WITH READ LOCK", side.LOCK)
         self._run(_BEGIN)
         end = self._log_end()
         # It ends no transaction.
@@ -239,7 +242,7 @@ class MysqlDatabase:
         word = "BINARY LOG" if release >= _NEW_WORD else "MASTER"
         rows = self.query(f"SHOW {word} STATUS", "its place in the binlog")
         if not rows:
-            raise problems.no_binlog(self._source, self._address)
+            raise side.no_binlog(self._source, self._address)
         return str(rows[0][0]), int(rows[0][1])
 
     def _is_captured(self, database: str, table: str) -> bool:
@@ -274,7 +277,7 @@ def _connect(source: str, address: Mysql | VerifiedMysql, settings: str) -> Any:
         )
     except pymysql.MySQLError as error:
         words = str(error.args[1]) if len(error.args) > 1 else str(error)
-        raise problems.refused(source, address, settings, _number(error), words) from error
+        raise side.refused(source, address, settings, _number(error), words) from error
     # A server that is gone without a word is noticed.
     raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

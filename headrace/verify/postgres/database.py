@@ -22,7 +22,7 @@ from headrace.configuration.edge import Postgresql
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SourceType
 from headrace.verify.engine import Forms, Place, Reading, SourceTable
-from headrace.verify.postgres import problems
+from headrace.verify.postgres import side
 from headrace.verify.postgres.side import PostgresSide
 
 _log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ class SourceDatabase:
                 return rows
         except psycopg.Error as error:
             lost = self._connection.closed or error.sqlstate is None
-            raise problems.reading(self._source, self._address, about, None if lost else error.sqlstate) from error
+            raise side.reading(self._source, self._address, about, None if lost else error.sqlstate) from error
 
 
 def _connect(
@@ -194,7 +194,7 @@ def _connect(
             prepare_threshold=None,
         )
     except psycopg.OperationalError as error:
-        raise problems.refused(source, address, settings, str(error)) from error
+        raise side.refused(source, address, settings, str(error)) from error
 
 
 @contextmanager
@@ -211,7 +211,7 @@ def _exported(source: str, address: PostgresqlConnection, settings: str) -> Iter
         high, _, low = consistent_point.partition("/")
         yield _Exported(Place(int(high, 16) << 32 | int(low, 16), f"LSN {consistent_point}"), snapshot)
     except psycopg.Error as error:
-        raise problems.no_slot(source, address, error.sqlstate, _SLOT_PATIENCE) from error
+        raise side.no_slot(source, address, error.sqlstate, _SLOT_PATIENCE) from error
     finally:
         connection.close()
 

@@ -18,8 +18,7 @@ from headrace import java
 from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
-from infra.local.demo.bank import Bank
-from infra.local.demo.pay import Pay
+from infra.local.demo.bank import Bank, Pay
 from infra.local.demo.region import Part, Region, headrace
 from infra.local.demo.screen import Screen
 from infra.local.ports import free_port

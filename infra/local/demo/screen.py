@@ -12,7 +12,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from infra.local.airflow import DagRun
 from infra.local.demo import questions
-from infra.local.demo.pay import OPENING
+from infra.local.demo.bank import OPENING
 from infra.local.demo.region import Region, headrace_json
 from spark_jobs.query.engine import SqlEngine
 from spark_jobs.session import session

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge.dead_letter_index import DeadLetterIndex
+from bridge.dead_letters import DeadLetterIndex
 
 LARGE = {"too_large": {"bytes": 99, "sha256": "ab"}}
 

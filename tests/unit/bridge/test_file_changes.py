@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.file_changes import compare
+from bridge.reloader import compare
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator

@@ -17,7 +17,7 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NotConnected
 from headrace.position import Position
-from headrace.wakeup import Wakeup
+from headrace.waiting import Wakeup
 from tests.unit.edge.progress.test_checkpoint import checkpoint
 
 SOURCE = "jakarta/bank"

@@ -1,6 +1,6 @@
 """Pauses grow, stay within their bounds, and start over after a success."""
 
-from headrace.backoff import Backoff
+from headrace.waiting import Backoff
 
 
 def test_pauses_stay_between_a_tenth_of_their_bound_and_the_bound():

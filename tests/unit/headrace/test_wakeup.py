@@ -5,7 +5,7 @@ import select
 
 import pytest
 
-from headrace.wakeup import Wakeup
+from headrace.waiting import Wakeup
 
 
 def is_readable(wakeup):

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from infra.local.airflow import DagRun, TaskRun
-from infra.local.demo.pay import OPENING
+from infra.local.demo.bank import OPENING
 from infra.local.demo.screen import Screen, _adds_up, _short
 
 

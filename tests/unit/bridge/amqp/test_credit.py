@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.amqp.credit import CreditManager
+from bridge.amqp.credit import MOST_OF_ALL, MOST_OF_SOURCE, CreditManager
 from bridge.model.delivery import Accept, Inbox, Reject, Release
 
 SOURCE = "jakarta/bank"
@@ -194,3 +194,71 @@ def test_credit_and_what_waits_never_exceed_the_bound_together(steps):
             link, waiting = wire.attach(), []
         assert link.credit >= 0
         assert link.credit + len(waiting) <= CREDIT
+
+
+class Sources:
+    """The credit of many sources whose sessions take everything and settle nothing."""
+
+    def __init__(self, count, credit=256):
+        self.outcomes = {}
+        self.manager = CreditManager(credit, self.outcomes.__setitem__, lambda *_: None)
+        self.links = {}
+        for number in range(count):
+            source = f"region/{number}"
+            self.links[source] = Link()
+            self.manager.open(source, self.links[source])
+            self.manager.grant(Session(source, Inbox()))
+
+    def send(self, source, size):
+        """Send one if there is credit; return whether there was."""
+        link = self.links[source]
+        if link.credit == 0:
+            return False
+        link.credit -= 1
+        self.manager.received(self.manager.of(source), object(), {}, "zstd", bytes(size))
+        return True
+
+
+def test_batches_of_an_ordinary_size_fill_the_whole_credit():
+    sources = Sources(1)
+    assert sum(iter(lambda: sources.send("region/0", 64 * 1024), False)) == 256
+    assert sources.outcomes == {}
+
+
+def test_what_waits_of_one_source_is_bounded_in_bytes():
+    """S7: credit counts messages, and one may have 64 MB."""
+    sources = Sources(1)
+    for _ in range(256):
+        sources.send("region/0", 4 << 20)
+    assert sources.manager.bytes <= MOST_OF_SOURCE
+    assert all(isinstance(outcome, Release) and outcome.pause for outcome in sources.outcomes.values())
+
+
+def test_a_single_message_above_a_sources_share_is_taken():
+    sources = Sources(1)
+    assert sources.send("region/0", 40 << 20)
+    assert sources.outcomes == {}
+    assert sources.manager.bytes == 40 << 20
+
+
+def test_what_waits_of_all_sources_is_bounded_and_each_has_its_share():
+    """S7: 300 sources that send the most that they may."""
+    sources = Sources(300, credit=64)
+    for _ in range(64):
+        for source in sources.links:
+            sources.send(source, 100 * 1024)
+    assert sources.manager.bytes <= 2 * MOST_OF_ALL
+    assert all(sources.manager.of(source).bytes >= 100 * 1024 for source in sources.links)
+
+
+def test_credit_comes_again_as_memory_becomes_free():
+    """S7: who was released goes on, with as many messages as fit."""
+    sources = Sources(1)
+    link = sources.links["region/0"]
+    for _ in range(256):
+        sources.send("region/0", 4 << 20)
+    assert link.credit == 0
+    feed = sources.manager.of("region/0")
+    sources.manager.settle([(ticket, Accept()) for ticket in list(feed.tickets)])
+    assert sources.manager.bytes == feed.bytes == 0
+    assert 1 <= link.credit * (4 << 20) <= MOST_OF_SOURCE

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from bridge.deliveries.message import encode
-from bridge.deliveries.pending import Entry
+from bridge.deliveries.pending import Entry, encode
 from bridge.deliveries.record import Record
 from headrace.receive.message import decode
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bridge.deliveries.record import Record
-from bridge.deliveries.template import AddressTemplate, Undeliverable
+from bridge.deliveries.record import AddressTemplate, Record, Undeliverable
 from headrace.configuration.delivery import Delivery
 
 

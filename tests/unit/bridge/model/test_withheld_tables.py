@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.model.position_text import parse, position_text
-from bridge.model.withheld_tables import Withheld, WithheldTable
+from bridge.model.withheld import Withheld, WithheldTable
 from headrace.errors import CorruptInput
 from headrace.position import Position
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge.requests import topics as bridge_topics
+from bridge.requests import kafka
 from bridge.requests.command import ask
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
 from headrace.findings import Finding
@@ -54,7 +54,7 @@ class Wire:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bridge_topics, "AskingTopics", Wire)
+    monkeypatch.setattr(kafka, "AskingTopics", Wire)
 
     def ask_(*arguments, file=BRIDGE + "[requests]\n", answer=None, outcome="done"):
         path = tmp_path / "file.toml"

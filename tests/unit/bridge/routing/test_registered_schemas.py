@@ -4,7 +4,7 @@ import pytest
 
 from bridge.routing.registered_schemas import RegisteredSchemas, wanted
 from headrace.batch import WrittenWith
-from headrace.errors import NeedsOperator, NotConnected, Retryable
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.registry.client import Incompatible, NotThere
 from tests.unit.bridge.routing.test_avro_ids import WRITTEN
 
@@ -152,3 +152,24 @@ def test_an_id_that_is_another_schemas_by_now_is_noticed(registry, registered):
     registered.look()
     with pytest.raises(NeedsOperator, match="another schema in place of schema 1"):
         registered.ids(NEEDED)
+
+
+@pytest.mark.parametrize("of_one_table", [True, False])
+@pytest.mark.parametrize(
+    ("schema", "table"), [("public", "accounts"), ("other", "t"), ("public", "t.Envelope"), ("@prefix.public", "t")]
+)
+def test_a_schema_of_another_table_is_refused(schema, table, of_one_table):
+    """S5: what a batch says of a schema does not name subjects, and a schema is its table's own."""
+    written = WrittenWith(1, schema, table, WRITTEN.key, WRITTEN.value)
+    needed = wanted("s", written, "s", "", of_one_table=of_one_table)
+    schemas = RegisteredSchemas(None)
+    with pytest.raises(CorruptInput, match="not of the table"):
+        schemas.ids(needed)
+    assert schemas._missing == {}
+
+
+def test_subjects_are_named_by_the_table_alone():
+    """S5."""
+    other = WRITTEN.value.replace("@prefix.public.t", "@prefix.public.accounts")
+    needed = wanted("s", WrittenWith(1, "public", "t", None, other), "s", "", of_one_table=False)
+    assert needed.value_subject == "s-s.public.t.Envelope"

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from bridge.model.route import SourceRoute
 from bridge.model.table_router import TableRouter
+from bridge.model.withheld import NOTHING, Withheld, WithheldTable
 from bridge.model.withheld_records import batch_of
-from bridge.model.withheld_tables import NOTHING, Withheld, WithheldTable
 from bridge.routing.avro_ids import TableRefused
 from bridge.routing.registered_schemas import Ids
 from bridge.routing.withheld_split import divide

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from bridge.model.chain import Gap
-from bridge.source.gap import GapWatch
+from bridge.source.state import GapWatch
 from headrace.position import Position
 
 TAIL = Position(1_700_000_000, 10, 0)
@@ -35,7 +35,7 @@ def test_a_gap_that_stays_is_slowed_down_each_time_the_edge_comes_back_to_it():
 
 def test_a_gap_that_stays_is_said_once_with_both_positions(caplog, monkeypatch):
     clock = iter(range(0, 1000, 4))
-    monkeypatch.setattr("bridge.source.gap.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("bridge.source.state.time.monotonic", lambda: next(clock))
     watch = GapWatch("jakarta/bank")
     for _ in range(20):
         watch.met(Gap(MISSING, TAIL))

@@ -4,8 +4,7 @@ import threading
 
 from bridge.model.delivery import Delivery
 from bridge.model.ports import Committed
-from bridge.source.ready import ReadyQueue
-from bridge.source.session import Session
+from bridge.source.session import ReadyQueue, Session
 
 
 def sessions(queue, *names, isolated=False):

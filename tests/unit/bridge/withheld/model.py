@@ -16,7 +16,7 @@ from bridge.model.ports import Committed
 from bridge.model.position_text import parse
 from bridge.model.route import SourceRoute
 from bridge.model.table_router import TableRouter
-from bridge.model.withheld_tables import Withheld
+from bridge.model.withheld import Withheld
 from bridge.routing.registered_schemas import Ids
 from bridge.source.registry import SourceRegistry
 from bridge.withheld.reader import Found

@@ -7,8 +7,8 @@ from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
 from bridge.model.position_text import parse
 from bridge.model.route import SourceRoute
+from bridge.model.withheld import Withheld, WithheldTable
 from bridge.model.withheld_records import batch_of
-from bridge.model.withheld_tables import Withheld, WithheldTable
 from bridge.positions import withheld_survey as survey
 from bridge.positions.withheld_survey import known_withheld
 from bridge.routing.withheld_split import divide
@@ -292,7 +292,7 @@ def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once
 
 def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_released(monkeypatch):
     # when a second table does not fit into what is committed
-    monkeypatch.setattr("bridge.model.withheld_tables._LONGEST", 60)
+    monkeypatch.setattr("bridge.model.withheld._LONGEST", 60)
     served = Served()
     served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
     served.schemas.refused.add(schema_of("u", 120).value)

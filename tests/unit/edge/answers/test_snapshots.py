@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from edge.answers.snapshots import snapshot
+from edge.answers.handlers import snapshot
 from edge.snapshot.store import SnapshotStore
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError

@@ -12,7 +12,7 @@ from edge.mysql.checkpoint import MysqlCheckpoint, place
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
 from headrace.position import Position
-from headrace.verify import canonical, contract, ranges
+from headrace.verify import canonical, contract, digest
 from headrace.verify.canonical import SilverType, SourceType
 from headrace.verify.contract import ComparedColumn, ComparedTable
 from headrace.verify.engine import Place, SourceTable
@@ -20,7 +20,7 @@ from headrace.verify.postgres.side import PostgresSide
 from tests.waiting import eventually
 
 TEXT = SilverType(name="string")
-GRID = ranges.grid(ranges.hashes(), 1)
+GRID = digest.grid(digest.hashes(), 1)
 
 
 class SourceStub:

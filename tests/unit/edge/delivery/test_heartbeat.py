@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edge.delivery.heartbeat import Heartbeat
-from edge.delivery.outbox import Outbox
+from edge.delivery.outbox import Heartbeat, Outbox
 from edge.observability.figures import Figures
 from headrace.batch import CONTENT_ENCODING, decode
 from tests.unit.edge.delivery.test_window import batch, position
@@ -35,7 +34,7 @@ def test_why_it_ends_is_said_behind_what_is_on_the_way(heartbeat, outbox, monkey
             ahead, last = taken
             said.append(last)
 
-    monkeypatch.setattr("edge.delivery.heartbeat.time.sleep", look)
+    monkeypatch.setattr("edge.delivery.outbox.time.sleep", look)
 
     heartbeat.final("needs an operator", "the slot is gone")
 

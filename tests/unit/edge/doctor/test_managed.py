@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.doctor.managed import AMAZON, AZURE, GOOGLE, fitted, fix, mysql_provider, postgres_provider
+from edge.doctor.examine import AMAZON, AZURE, GOOGLE, fitted, fix, mysql_provider, postgres_provider
 from headrace.findings import Finding
 
 LEVEL = "Run as a superuser: alter system set wal_level = 'logical'; then restart the server."

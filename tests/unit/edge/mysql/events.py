@@ -18,7 +18,7 @@ from headrace.position import Position
 
 SERVER, MADE, NOW_MS = 5, 1_769_850_900, 1_769_850_900_261
 SERVER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-CHARSETS = {45: "utf8mb4", 255: "utf8mb4", 8: "latin1", 63: "binary", 99: "swe7"}
+CHARSETS = {45: "utf8mb4", 255: "utf8mb4", 8: "latin1", 63: "binary", 99: "swe7", 51: "cp1251", 13: "sjis", 36: "cp866"}
 
 
 class Column(NamedTuple):
@@ -75,16 +75,24 @@ def query(words: str | bytes, end: int, database: str = "bank", collation: int |
     return event(2, head + variables + name + b"\0" + text, end)
 
 
+def load(words: str, end: int, database: str = "bank") -> bytes:
+    """Return an event that has the rows of a file added by a statement."""
+    name = database.encode()
+    head = struct.pack("<IIBHH", 3, 0, len(name), 0, 0) + struct.pack("<IIIB", 1, 4, 9, 0)
+    return event(18, head + name + b"\0" + words.encode(), end)
+
+
 def table_map(
     *columns: Column,
     table: str = "accounts",
+    database: str = "bank",
     key: tuple[int, ...] = (0,),
     full: bool = True,
     id_: int = 21,
     nullable: bytes | None = None,
 ) -> bytes:
     count = len(columns)
-    body = id_.to_bytes(6, "little") + b"\1\0" + _name(b"bank") + _name(table.encode()) + bytes([count])
+    body = id_.to_bytes(6, "little") + b"\1\0" + _name(database.encode()) + _name(table.encode()) + bytes([count])
     body += bytes(column.type for column in columns)
     meta = b"".join(column.meta for column in columns)
     body += bytes([len(meta)]) + meta + (b"\xff" * ((count + 7) // 8) if nullable is None else nullable)
@@ -115,13 +123,13 @@ def rows(kind: int, columns: int, images: bytes, *, present: bytes | None = None
     return event(kind, id_.to_bytes(6, "little") + b"\1\0" + extra + bytes([columns]) + bitmaps + images)
 
 
-def payload(inner: list[bytes], end: int, compress: bytes | None = None) -> bytes:
+def payload(inner: list[bytes], end: int, compress: bytes | None = None, *, size: int | None = None) -> bytes:
     plain = b"".join(inner)
     data = plain if compress is None else compress
     head = (
         _field(1, _packed(len(data)))
         + _field(2, _packed(0 if compress is not None else 255))
-        + _field(3, _packed(len(plain)))
+        + _field(3, _packed(len(plain) if size is None else size))
     )
     return event(40, head + b"\0" + data, end)
 
@@ -148,6 +156,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),
         lower_case=options.get("lower_case", False),
         filled_of=lambda _database, _table: options.get("filled", {}),
+        warn=options.get("warn", lambda _name, _words: None),
     )
     largest = options.get("largest", 15 << 20)
     made = Decoder(
@@ -195,7 +204,9 @@ def _string(text: str) -> bytes:
 
 
 def _packed(number: int) -> bytes:
-    return bytes([number]) if number < 251 else b"\xfc" + number.to_bytes(2, "little")
+    if number < 251:
+        return bytes([number])
+    return b"\xfc" + number.to_bytes(2, "little") if number < 1 << 16 else b"\xfe" + number.to_bytes(8, "little")
 
 
 def _field(kind: int, value: bytes) -> bytes:

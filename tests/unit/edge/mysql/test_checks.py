@@ -6,7 +6,7 @@ import pytest
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.checks import check_gtids, check_identity
 from edge.mysql.errors import NoEvent, running
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, NotConnected
 from tests.unit.edge.mysql.events import SERVER_UUID
 
 CHECKPOINT = MysqlCheckpoint(
@@ -24,7 +24,7 @@ class Server:
         self.events = events
 
     def value(self, query, *_parameters):
-        assert "gtid_subtract" in query
+        assert "gtid_subtract" in query or "gtid_owned" in query
         return ""
 
     def rows(self, query):
@@ -37,7 +37,13 @@ class Server:
 class Promoted(Server):
     """A MySQL server that lacks transactions."""
 
-    def value(self, query, *_parameters):
+    owned = ""
+
+    def value(self, query, *parameters):
+        if query == "select @@global.gtid_owned":
+            return self.owned
+        if query == "select gtid_subtract(%s, %s)":
+            return "" if parameters == (f"{SERVER_UUID}:8-9", f"{SERVER_UUID}:8:9") else "some"
         assert query == "select gtid_subtract(%s, @@global.gtid_executed)"
         return f"{SERVER_UUID}:8-9"
 
@@ -58,6 +64,8 @@ class Mariadb:
             return self.number
         if "gtid_current_pos" in query:
             return self.reached
+        if query == "select @@global.gtid_binlog_pos":
+            return "0-5-3"
         assert (query, parameters[0]) == ("select binlog_gtid_pos(%s, %s)", "binlog.000007")
         return self.at_place
 
@@ -148,3 +156,24 @@ def test_a_log_that_goes_on_with_a_tagged_transaction_that_the_checkpoint_has_wa
     check_gtids(Server((next_one[0], next_one[1].format(3))), checkpoint)
     with pytest.raises(NeedsOperator, match=f"goes on with GTID {SERVER_UUID}:nightly:2, which the checkpoint"):
         check_gtids(Server((next_one[0], next_one[1].format(2))), checkpoint)
+
+
+def test_a_server_whose_commits_wait_is_waited_for():
+    """Siblings of M4 and M6: the log is sent before a commit is done, for long where it waits for a semi-synchronous replica."""
+    server = Promoted()
+    server.owned = f"{SERVER_UUID}:8#41:9#42"
+    with pytest.raises(NotConnected, match=f"still commits GTID {SERVER_UUID}:8-9"):
+        check_gtids(server, CHECKPOINT)
+
+    server.owned = f"{SERVER_UUID}:9#42"
+    with pytest.raises(NeedsOperator, match="it lacks GTID"):
+        check_gtids(server, CHECKPOINT)
+
+
+def test_behind_four_gib_of_a_file_the_set_alone_is_compared():
+    """M14: places there are no offsets."""
+    far = 0xFFFF0005
+    check_gtids(Server("none"), msgspec.structs.replace(CHECKPOINT, offset=far))
+    check_gtids(Mariadb(at_place="0-5-7"), msgspec.structs.replace(MARIADB, offset=far))
+    with pytest.raises(NeedsOperator, match="it lacks GTID 0-5-9"):
+        check_gtids(Mariadb(at_place="0-5-7", reached="0-5-8"), msgspec.structs.replace(MARIADB, offset=far))

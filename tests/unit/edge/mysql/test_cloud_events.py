@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.snapshot.dedup_window import DedupWindow
+from edge.snapshot.ports import DedupWindow
 from headrace.configuration.records import Records
 from headrace.schema import COPY_BEGINS
 from tests.unit.edge.mysql.events import decoder, feed, mariadb_gtid, query, rotate, rows

@@ -67,6 +67,7 @@ def test_what_another_server_lacks_is_the_last_of_each_domain_that_it_has():
     known = MariadbGtids.parse("0-1-9,5-1-2,7-1-1")
     assert known.missing_in(MariadbGtids.parse("0-2-8,5-1-3")) == "0-1-9"
     assert known.missing_in(MariadbGtids.parse("0-1-9,5-1-2,7-1-1")) == ""
+    assert str(MariadbGtids.parse("0-1-9,5-1-2").joined(MariadbGtids.parse("0-2-8,5-1-3,7-1-1"))) == "0-1-9,5-1-3,7-1-1"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edge.mysql.key_predicate import _literal
 from edge.mysql.snapshot_columns import Catalogued
+from edge.mysql.snapshot_table import _literal
 from headrace.errors import NeedsOperator
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from edge.mysql.column_codec import Place, code
 from edge.mysql.connection import _ends
-from edge.mysql.snapshot_columns import KeyColumn, field, selected
-from edge.mysql.snapshot_rows import columns
+from edge.mysql.snapshot_columns import KeyColumn, field, selected, taken
+from edge.mysql.snapshot_rows import Rows, columns
 from headrace.errors import NeedsOperator
 from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table
 
@@ -95,6 +96,21 @@ def test_members_of_the_catalog_are_those_of_the_log():
     printed = r"enum('a','it''s','b\\c','x,y','é\"','\n','')"
     found = field(ID._replace(data_type="enum", column_type=printed, charset="latin1"), "t.e").members
     assert [it.decode() for it in found] == ["a", "it's", r"b\c", "x,y", 'é"', "\n", ""]
+
+
+@pytest.mark.parametrize(
+    ("mariadb", "name", "record"), [(True, "VARBINARY", b'"AACAPw=="'), (False, "VECTOR", b'"[1]"')]
+)
+def test_a_vector_is_copied_in_the_form_that_the_log_has(mariadb, name, record):
+    """N6: MySQL's were base64 in copies and text in the stream, and the lake stopped their table."""
+    column = ID._replace(name="v", data_type="vector", column_type="vector(1)", octets=4).as_logged(mariadb=mariadb)
+    where = Place("bank.t.v")
+    known = field(column, where.name)
+    codec = taken(code(known, lambda _: "binary", column.data_type, where), known, column, where.name)
+    _, row = Rows(["v"], [codec], [0]).read(packet(b"\0\0\x80\x3f"))
+
+    assert codec.type_name == name
+    assert row == b'{"v":%b}' % record
 
 
 def test_a_type_that_is_not_known_is_refused_by_its_columns_name():

@@ -8,14 +8,13 @@ import pytest
 from edge.mysql.checkpoint import place
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
 from edge.mysql.snapshot_decoder import SnapshotDecoder
-from edge.mysql.snapshot_ordinals import SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
+from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Chosen, TableCache
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
-from edge.snapshot.dedup_window import DedupWindow
-from edge.snapshot.ports import Chunk
+from edge.snapshot.ports import Chunk, DedupWindow
 from headrace.batch import decode
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
@@ -212,7 +211,15 @@ def test_a_statement_that_names_the_table_has_the_chunk_read_again(tmp_path, wor
 def test_a_row_that_is_none_is_damage_of_its_table(tmp_path):
     stream = Stream(tmp_path)
     with pytest.raises(CorruptInput, match=r"bank\.accounts"):
-        stream.decoder.put(stream.chunk((b"1", b"\xff\xfe")), stream.window)
+        stream.decoder.put(stream.chunk((b"1",)), stream.window)
+
+
+def test_bytes_that_are_no_characters_are_copied_as_the_stream_has_them(tmp_path):
+    """M2."""
+    stream = Stream(tmp_path)
+    stream.decoder.put(stream.chunk((b"1", b"a\xff")), stream.window)
+
+    assert '"a\ufffd"' in stream.batcher.values[-1].decode()
 
 
 def test_a_chunk_begins_and_ends_as_other_transactions_do_where_that_is_told(tmp_path):

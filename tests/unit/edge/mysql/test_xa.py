@@ -8,7 +8,7 @@ import pytest
 from edge.mysql.events import xid as xid_of
 from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.table_cache import Copied
-from edge.mysql.xa_prepared import NotPrepared, PreparedTransactions
+from edge.mysql.xa import NotPrepared, PreparedTransactions
 from headrace.errors import Retryable
 from tests.unit.edge.mysql import chunks
 from tests.unit.edge.mysql.events import (
@@ -193,7 +193,7 @@ def test_chunk_waits_for_a_commit_that_is_in_the_log_and_not_visible_yet():
     reader = SnapshotReader(Server, None, None, deque(), decided)
 
     with pytest.raises(Retryable, match="not visible yet"):
-        reader.read_keys(Copied(chunks.table(), None, None), None, [])
+        reader.read_keys(Copied(chunks.table(), None, None), None, [], 1000)
     decided.clear()
     with pytest.raises(AssertionError):
-        reader.read_keys(Copied(chunks.table(), None, None), None, [])
+        reader.read_keys(Copied(chunks.table(), None, None), None, [], 1000)

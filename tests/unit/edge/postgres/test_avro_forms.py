@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.postgres.types import OIDS
+from edge.postgres.values import OIDS
 from headrace.errors import NeedsOperator
 from headrace.schemas.avro_json.envelope import Records
 from tests.avro_reading import read

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from edge.postgres.snapshot_decoder import SnapshotDecoder
-from edge.snapshot.dedup_window import DedupWindow
-from edge.snapshot.ports import Chunk
+from edge.snapshot.ports import Chunk, DedupWindow
 from headrace.schema import COPY_BEGINS
 from tests.unit.edge.postgres.accounts import DEFAULT, FULL, primary_key
 from tests.unit.edge.postgres.messages import (

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.postgres.debezium_arrays import array
 from edge.postgres.debezium_types import debezium_type
-from edge.postgres.types import OIDS
+from edge.postgres.debezium_values import array
+from edge.postgres.values import OIDS
 from edge.postgres.values import text as as_text
 from headrace.configuration.records import Records
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.postgres.types import OIDS
+from edge.postgres.values import OIDS
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.unit.edge.postgres.messages import INT4, NUMERIC, Column, Log, insert, relation
 

@@ -68,6 +68,19 @@ def test_a_server_that_cannot_be_queried_shows_none_of_them():
     assert unseen.look() == (100,)
 
 
+def test_a_look_that_fails_ends_the_session_so_that_the_list_does_not_grow_until_a_restart():
+    """G2: transactions were kept for ever after one failure of the ordinary connection."""
+    unseen, server = Unseen(), Reading("100:100:")
+    unseen.begin(server, 1, [])
+    unseen.add(100)
+    server.snapshot = None
+    unseen.look()
+    assert unseen.lost
+
+    unseen.begin(Reading("101:101:"), 1, [])
+    assert (unseen.lost, unseen.xids) == (False, ())
+
+
 def test_another_session_goes_on_with_them_and_a_promoted_standby_shows_all_that_its_log_has():
     unseen = Unseen()
     unseen.begin(Reading("100:101:100"), 1, [100])

@@ -57,6 +57,17 @@ def numbers(spool, row=0):
     return [kept.batch.last.commit for kept in spool.read(row or spool.first_row, 100 * MEGABYTE, START)]
 
 
+def test_a_spool_whose_first_batch_did_not_fit_is_rewound(spools):
+    """G12: the file is there and has no row: the next session ended with a TypeError."""
+    spool = spools(megabytes=1)
+    with pytest.raises(NoSpace):
+        fill(spool, 1, size=2 * MEGABYTE)
+    spool.rewind(1)
+    assert (len(spool), spool.end) == (0, None)
+    fill(spool, 1)
+    assert numbers(spool) == [1]
+
+
 def test_batches_come_back_as_they_were_in_order(spools):
     batches = fill(spools(), 1, 2) + fill(spools(), 3)
 
@@ -72,6 +83,7 @@ def test_file_is_private(spools, tmp_path):
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
         "spool.sqlite": 0o600,
         "spool.sqlite-wal": 0o600,
+        "reserve": 0o600,
     }
 
 

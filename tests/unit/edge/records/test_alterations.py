@@ -26,6 +26,16 @@ def test_types_whose_values_stay_need_no_copy(old, new, reasons):
     assert alterations([before], [after], Catalog({"c": 1}, {"c": False}), types=True) == reasons
 
 
+def test_a_type_that_was_renamed_is_the_same_type():
+    """G14: the end of the usual swap of an enum, which had the table copied for nothing."""
+    old, new = (KnownColumn("c", name, number=1, type_number=16_500) for name in ("status_new", "status"))
+    assert alterations([old], [new], Catalog({"c": 1}, {"c": False}), types=True) == []
+    another = KnownColumn("c", "status", number=1, type_number=16_600)
+    assert alterations([old], [another], Catalog({"c": 1}, {"c": False}), types=True) == [
+        "the type of column c was changed"
+    ]
+
+
 OLD = [KnownColumn("a", "text", number=1), KnownColumn("c", "text", number=3)]
 
 
@@ -65,3 +75,30 @@ def test_columns_that_swap_their_names_are_renamed():
     new = [KnownColumn("b", "text", number=1), KnownColumn("a", "text", number=2)]
     found = alterations(old, new, Catalog({"b": 1, "a": 2}, {"a": False, "b": False}), types=True)
     assert found == ["column a was renamed to b", "column b was renamed to a"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_reason"),
+    [
+        (("DECIMAL", 10, 4), ("DECIMAL", 10, 2), True),
+        (("DECIMAL", 10, 2), ("DECIMAL", 12, 4), False),
+        (("DECIMAL", 10, 2), ("INT",), True),
+        (("DATETIME", 6), ("DATETIME", 0), True),
+        (("TIME", 0), ("TIME", 3), False),
+        (("DATETIME", 6), ("TIMESTAMP", 0), True),
+        (("TIMESTAMP", 0), ("DATETIME", 0), True),
+        (("DATETIME", 0), ("DATE",), True),
+        (("DOUBLE",), ("FLOAT",), True),
+        (("VARCHAR", 9), ("INT",), True),
+        (("VARCHAR", 9), ("CHAR", 9), True),
+        (("CHAR", 9), ("LONGTEXT",), False),
+        (("INT",), ("BIGINT UNSIGNED",), False),
+        (("ENUM",), ("VARCHAR", 9), False),
+        (("VARCHAR", 9), ("ENUM",), True),
+    ],
+)
+def test_a_type_of_mysql_that_rounds_values_is_a_reason(old, new, is_reason):
+    """M9: `MODIFY` to a smaller scale or fraction rounds in strict mode too, and was not noticed."""
+    catalog = Catalog({}, {"c": False})
+    found = alterations([KnownColumn("c", *old)], [KnownColumn("c", *new)], catalog, types=False)
+    assert found == (["the type of column c was changed"] if is_reason else None)

@@ -41,6 +41,24 @@ def test_tables_are_included_and_excluded_by_pattern(table, leaves):
     assert policy(include_tables=["sales.*"], exclude_tables=["*.*_old"]).admits(*table.split(".")) is leaves
 
 
+def test_a_partition_has_the_rules_of_what_it_is_a_partition_of_and_of_any_table_where_that_is_not_known():
+    """G4: partitions are published under their own names."""
+    rules = policy(rule("hash", "public.people.email"), exclude_tables=["public.salaries"], include_tables=["public.*"])
+    above = [("public", "people")]
+    (email,) = rules.treatments("archive", "people_1", ["email"], [], above)
+    assert email is not None
+    assert email.action == "hash"
+    assert rules.admits("archive", "people_1", above)
+    assert not rules.admits("archive", "people_1")
+    assert not rules.admits("public", "salaries_1", [("public", "salaries")])
+    assert not rules.admits_name("public.salaries_1", ["public.salaries"])
+    # Closed where nothing is known.
+    assert not rules.admits("public", "salaries_1", None)
+    assert policy(rule("hash", "public.people.email")).admits("public", "people_1", None)
+    (email, name) = rules.treatments("public", "people_1", ["email", "name"], [], None)
+    assert (email is None, name is None) == (False, True)
+
+
 def test_star_does_not_reach_over_a_dot():
     (email, _) = policy(rule("mask", "sales.*.email")).treatments("sales", "people", ["email", "name"], [])
     assert email is not None

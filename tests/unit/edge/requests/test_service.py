@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from edge.requests.known import KnownRequests
-from edge.requests.outbox import AnswerOutbox
+from edge.requests.answer_queue import AnswerOutbox, KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.amqp.links import Accept, Reject, Release
 from headrace.errors import NeedsOperator

@@ -4,6 +4,7 @@ A row is (number, large): `large` is a column that an update may leave out of th
 did not change. A transaction may stand in the log before readers see it.
 """
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,9 +148,12 @@ class Reader:
         keys = sorted(key for key in found[0] if key > behind)[:3]
         return self._chunk(found, keys, end=len(keys) < 3)
 
-    def read_keys(self, table: Any, where: str | None, keys: Any) -> Chunk:
+    def read_keys(self, table: Any, where: str | None, keys: Any, limit_bytes: int) -> Chunk:
         found = self._seen()
-        return self._chunk(found, [int(key) for (key,) in keys if int(key) in found[0]], end=True)
+        # As if no more than two rows were within the limit.
+        keys = keys[:2]
+        chunk = self._chunk(found, [int(key) for (key,) in keys if int(key) in found[0]], end=True)
+        return dataclasses.replace(chunk, keys=len(keys))
 
     def close(self) -> None:
         pass

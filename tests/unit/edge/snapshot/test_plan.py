@@ -7,8 +7,7 @@ from rich.console import Console
 
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.plan import Plan
-from edge.snapshot.report import as_dict, as_table
-from edge.snapshot.store import Request, SnapshotStore
+from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
 from edge.snapshot.table_copy import FEWEST, MOST, ChunkSize
 from headrace.errors import NeedsOperator
 from headrace.status.answer import SnapshotStatus, snapshot_of

@@ -16,10 +16,10 @@ from headrace.configuration.load import load
 from headrace.console import lake as lakes
 from headrace.console import next_steps, rows
 from headrace.console.bridges import Bridges
-from headrace.console.history import History
 from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
+from headrace.console.prometheus import History
 from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
 from headrace.retention.headroom import StreamKept

@@ -4,7 +4,7 @@ from headrace.configuration.databases import PostgresqlConnection
 from headrace.verify.canonical import SourceType
 from headrace.verify.engine import SourceTable
 from headrace.verify.postgres import problems
-from spark_jobs.silver.incompatible import incompatible
+from spark_jobs.silver.types import incompatible
 
 NAME = 'x" TO mallory; ALTER ROLE mallory SUPERUSER; --'
 

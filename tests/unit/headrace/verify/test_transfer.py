@@ -5,7 +5,7 @@ import pytest
 
 from headrace import errors
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.verify import contract, engines, ranges, transfer
+from headrace.verify import contract, digest, engines
 from headrace.verify.canonical import SilverType, SourceType
 from headrace.verify.digest import Digest, checked
 from headrace.verify.engine import SourceTable
@@ -29,27 +29,27 @@ def test_columns_have_the_same_texts_on_both_sides(engine, decimal):
         forms.absent("new"),
     ]
 
-    there = crossed(transfer.compared(table, columns, columns[:1]), contract.ComparedTable)
+    there = crossed(contract.compared(table, columns, columns[:1]), contract.ComparedTable)
 
-    assert transfer.columns_of(there, crossed(table, SourceTable), forms) == (columns, columns[:1])
+    assert contract.columns_of(there, crossed(table, SourceTable), forms) == (columns, columns[:1])
 
 
 def test_sums_and_places_of_any_size_cross():
-    grid = ranges.grid(ranges.keys(-(2**63), 2**62 - 2**63 - 1), 16).cut(3, 4)
+    grid = digest.grid(digest.keys(-(2**63), 2**62 - 2**63 - 1), 16).cut(3, 4)
     digests = {0: Digest(2**40, 2**100, 2**100 + 1), 5: Digest()}
 
     step = contract.arguments("a" * 16, 1, contract.Digests(table=contract.ComparedTable(name="a.b"), grid=grid))
     assert contract.parsed(crossed(step, dict)).what.grid == grid
-    assert transfer.digests_of(crossed(transfer.shown(digests), list[tuple[int, int, str, str]])) == digests
+    assert contract.digests_of(crossed(contract.shown(digests), list[tuple[int, int, str, str]])) == digests
 
 
 def test_errors_cross_with_who_must_act():
     for kind in (errors.NoSpace, errors.ConfigurationError, errors.CorruptInput, errors.NotConnected):
-        found = transfer.error_of(crossed(transfer.failure(kind("why", hint="what to do")), contract.Failure))
+        found = contract.error_of(crossed(contract.failure(kind("why", hint="what to do")), contract.Failure))
         assert isinstance(found, kind if kind is not errors.NoSpace else errors.Retryable)
         assert (found.message, found.hint) == ("why", "what to do")
     unknown = contract.Failure(kind="SomethingNew", message="why")
-    assert isinstance(transfer.error_of(unknown), NeedsOperator)
+    assert isinstance(contract.error_of(unknown), NeedsOperator)
 
 
 def test_what_is_no_column_of_the_table_or_no_hash_is_refused():
@@ -62,6 +62,6 @@ def test_what_is_no_column_of_the_table_or_no_hash_is_refused():
         contract.ComparedTable(name="a.b", key=["id"]),
     ):
         with pytest.raises(CorruptInput):
-            transfer.columns_of(asked, table, engines.forms("postgresql"))
+            contract.columns_of(asked, table, engines.forms("postgresql"))
     with pytest.raises(CorruptInput):
         checked(["0" * 32, "' or 1=1 --"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headrace.errors import NeedsOperator
-from spark_jobs.kafka import preflight
+from spark_jobs.kafka import requests
 from spark_jobs.kafka.client import Topic
 from spark_jobs.state import offsets
 from spark_jobs.state.offsets import Held, Progress
@@ -19,17 +19,17 @@ def test_gap_is_what_is_needed_and_no_longer_held():
     # given a partition that goes on, one that retention cut, and one that the lake has never seen
     kafka = topic({0: 5, 1: 20, 2: 3}, {0: 50, 1: 60, 2: 9})
     # when
-    found = preflight.gaps({0: 5, 1: 12}, kafka)
+    found = requests.gaps({0: 5, 1: 12}, kafka)
     # then
     assert [str(gap) for gap in found] == [
         "partition 1: offsets 12 to 19 (8 of them)",
         "partition 2: offsets 0 to 2 (3 of them)",
     ]
     with pytest.raises(NeedsOperator) as refused:
-        preflight.check_retention({0: 5, 1: 12}, kafka, stream="bank")
+        requests.check_retention({0: 5, 1: 12}, kafka, stream="bank")
     assert "partition 1: offsets 12 to 19" in refused.value.message
     assert "headrace lake load bank --accept-gap" in refused.value.hint
-    preflight.check_retention({0: 5, 1: 20, 2: 3}, kafka, stream="bank")
+    requests.check_retention({0: 5, 1: 20, 2: 3}, kafka, stream="bank")
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_gap_is_what_is_needed_and_no_longer_held():
 )
 def test_topic_made_anew_is_recognised(needed, topic_id):
     with pytest.raises(NeedsOperator, match="deleted and created again"):
-        preflight.check_identity(needed, topic({0: 0}, {0: 50}), topic_id=topic_id, table="/lake/bronze/bank")
+        requests.check_identity(needed, topic({0: 0}, {0: 50}), topic_id=topic_id, table="/lake/bronze/bank")
 
 
 @pytest.mark.parametrize(("needed", "topic_id"), [({}, None), ({0: 50}, "now"), ({0: 10}, None)])
 def test_same_topic_passes(needed, topic_id):
-    preflight.check_identity(needed, topic({0: 0, 1: 0}, {0: 50, 1: 9}), topic_id=topic_id, table="/lake/bronze/bank")
+    requests.check_identity(needed, topic({0: 0, 1: 0}, {0: 50, 1: 9}), topic_id=topic_id, table="/lake/bronze/bank")
 
 
 def test_note_reads_back_what_it_was_written_from():
@@ -60,10 +60,10 @@ def test_note_of_an_earlier_release_is_of_one_topic():
 
 def test_a_stream_with_a_topic_for_each_table_is_refused_before_its_first_load(caplog):
     topic = Topic(name="bank", id="one", starts={0: 0}, ends={0: 10})
-    preflight.check_one_topic({}, topic, list)
+    requests.check_one_topic({}, topic, list)
     assert not caplog.messages
     # What is loaded already is loaded on, and the log says what is not.
-    preflight.check_one_topic({"bank"}, topic, lambda: ["bank.public.accounts"])
+    requests.check_one_topic({"bank"}, topic, lambda: ["bank.public.accounts"])
     assert "not loaded: bank.public.accounts." in caplog.text
     with pytest.raises(NeedsOperator, match=r"a topic for each table: bank\.public\.accounts$"):
-        preflight.check_one_topic({}, topic, lambda: ["bank.public.accounts"])
+        requests.check_one_topic({}, topic, lambda: ["bank.public.accounts"])

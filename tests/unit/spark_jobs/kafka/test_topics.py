@@ -5,7 +5,7 @@ import pytest
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.kafka import groups, preflight, topics
+from spark_jobs.kafka import groups, requests, topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.kafka.topics import Reach
 
@@ -97,12 +97,12 @@ def test_the_newest_note_of_a_source_s_group_tells_its_position(lake, monkeypatc
 
 def test_a_topic_that_the_stream_no_longer_has_is_named():
     bank = Topic(name="bank", id="one", starts={0: 0}, ends={0: 10})
-    preflight.check_known({"bank"}, [bank], table="/lake/bronze/bank")
+    requests.check_known({"bank"}, [bank], table="/lake/bronze/bank")
     with pytest.raises(NeedsOperator, match=r"was loaded from bank\.public\.t, which"):
-        preflight.check_known({"bank", "bank.public.t"}, [bank], table="/lake/bronze/bank")
+        requests.check_known({"bank", "bank.public.t"}, [bank], table="/lake/bronze/bank")
 
 
 def test_a_compacted_topic_is_refused():
-    preflight.check_compacted([])
+    requests.check_compacted([])
     with pytest.raises(NeedsOperator, match=r"compacts bank\.public\.t"):
-        preflight.check_compacted(["bank.public.t"])
+        requests.check_compacted(["bank.public.t"])

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.configuration.lake import Stream, TableOptions
 from headrace.errors import ConfigurationError
-from spark_jobs import quoting
+from spark_jobs import storage
 from spark_jobs.maintenance import replay_bronze
 
 
@@ -21,8 +21,8 @@ def test_moment_without_a_zone_is_in_utc():
 
 
 def test_names_and_texts_cannot_end_their_quotes():
-    assert quoting.name("a`; DROP") == "`a``; DROP`"
-    assert quoting.text("o'brien\\") == "'o\\'brien\\\\'"
+    assert storage.name("a`; DROP") == "`a``; DROP`"
+    assert storage.text("o'brien\\") == "'o\\'brien\\\\'"
 
 
 def test_history_is_kept_where_it_is_wanted_and_tracks_what_is_named():

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from spark_jobs.query import results, statements
+from spark_jobs.query import engine, results
 
 
 def test_csv_tells_null_from_an_empty_text():
@@ -41,4 +41,4 @@ def test_columns_of_one_name_are_kept_apart(names, expected):
     ],
 )
 def test_a_script_is_split_at_the_ends_of_statements(script, expected):
-    assert statements.split(script) == expected
+    assert engine.split(script) == expected

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import incompatible, target_schema
+from spark_jobs.silver import target_schema, types
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions, Span
 
 J, L = "jakarta/bank", "london/bank"
@@ -47,6 +47,6 @@ def test_changes_from_one_key_to_another_are_found_and_no_others():
 
 
 def test_key_whose_columns_earlier_rows_lack_stops_the_table_with_the_remedy():
-    with pytest.raises(incompatible.Incompatible, match=r"its key was \(id\) and is \(ident\) now") as stopped:
+    with pytest.raises(types.Incompatible, match=r"its key was \(id\) and is \(ident\) now") as stopped:
         target_schema.of("public.t", [schema(("ident",), ident="int8")], [schema(id="int8")])
     assert "headrace lake rebuild STREAM public.t" in stopped.value.hint

@@ -6,8 +6,8 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import column_names, target_schema, types
-from spark_jobs.silver.incompatible import Incompatible
+from spark_jobs.silver import target_schema, types
+from spark_jobs.silver.types import Incompatible
 
 
 def schema(key=("id",), **columns):
@@ -150,7 +150,7 @@ def test_column_whose_form_is_a_name_alone_is_read_as_any_other():
 
 
 def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_order():
-    id_, source = column_names.suffixed("Id"), column_names.suffixed("_source")
+    id_, source = target_schema.suffixed("Id"), target_schema.suffixed("_source")
     wanted = {"Id": ("int8",), "id": ("int8",), "_source": ("text",)}
     for names in (list(wanted), list(reversed(wanted))):
         found = target_schema.of("public.t", [schema(("Id",), **{name: wanted[name] for name in names})])
@@ -160,7 +160,7 @@ def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_
     several = target_schema.of(
         "public.t", [schema(("k",), k=("int8",), AB=("text",)), schema(("k",), k=("int8",), Ab=("text",))]
     )
-    assert several.columns.keys() == {"k", column_names.suffixed("AB"), column_names.suffixed("Ab")}
+    assert several.columns.keys() == {"k", target_schema.suffixed("AB"), target_schema.suffixed("Ab")}
 
 
 def test_t12_column_whose_name_in_silver_changed_needs_a_rebuild():
@@ -168,15 +168,15 @@ def test_t12_column_whose_name_in_silver_changed_needs_a_rebuild():
         target = target_schema.of("public.t", [schema((), **dict.fromkeys(names, ("int8",)))])
         return target_schema.fitted(target, dict.fromkeys((*stored, "_source", "_position"), T.LongType())).columns
 
-    a = column_names.suffixed("A")
+    a = target_schema.suffixed("A")
     assert fitted(["a"], "a", "A").keys() == {"a", a}
     assert fitted(["a", a], "a").keys() == {"a"}
-    assert fitted(["b"], "b", "_source").keys() == {"b", column_names.suffixed("_source")}
+    assert fitted(["b"], "b", "_source").keys() == {"b", target_schema.suffixed("_source")}
     for stored, names in (
         (["A"], ["a", "A"]),
         (["a", a], ["A"]),
         (["A"], ["a"]),
-        ([a, column_names.suffixed("aA")], ["A"]),
+        ([a, target_schema.suffixed("aA")], ["A"]),
     ):
         with pytest.raises(Incompatible, match="differs by case alone"):
             fitted(stored, *names)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.errors import Retryable
 from headrace.verify.mysql import binlog
 
 FILES = {
@@ -84,3 +85,9 @@ def test_a_long_log_is_read_by_pages(monkeypatch):
     assert not idle([*other, GTID, ("Table_map", "table_id: 18 (pay.t)")])
     monkeypatch.setattr(binlog, "_MOST", 10)
     assert not idle(other)
+
+
+def test_a_snapshot_behind_four_gib_of_a_file_has_no_place():
+    """M14: the edge counts transactions there."""
+    with pytest.raises(Retryable, match=r"binlog\.000007 is so large"):
+        binlog.place("binlog.000007", 0xFFFF0000)

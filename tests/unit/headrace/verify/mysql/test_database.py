@@ -32,7 +32,7 @@ class Database(MysqlDatabase):
             if statement.replace(" ", "_").upper().startswith(beginning.upper()):
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 if isinstance(answer, int):
-                    raise module.problems.reading(self._source, self._address, about, answer)
+                    raise module.side.reading(self._source, self._address, about, answer)
                 return answer
         return []
 

@@ -1,0 +1,92 @@
+"""A request to stop that a signal handler may make.
+
+`threading.Event` is not for that: a handler runs in the main thread between any two of its steps, so also while that thread has
+the event's own lock, in `wait`; `set` would then wait for that lock, and the process neither go on nor end.
+
+Wakes a thread that waits in a poll; safe to notify from any thread and from a signal handler.
+Jittered exponential back-off: how long to pause before the next attempt (full jitter, after Brooker, 2015).
+"""
+
+import contextlib
+import os
+import random
+import time
+import weakref
+
+#: How often it is looked whether the request was made, in seconds.
+_LOOK_SECONDS = 0.05
+
+
+class StopRequest:
+    """Made once, from any thread or a signal handler; anybody may wait for it. There is no lock."""
+
+    def __init__(self) -> None:
+        self._made = False
+
+    def set(self) -> None:
+        """Make the request."""
+        self._made = True
+
+    def is_set(self) -> bool:
+        """Whether it was made."""
+        return self._made
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for it, at most so many seconds; return whether it was made."""
+        until = time.monotonic() + seconds
+        while not self._made and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_SECONDS))
+        return self._made
+
+
+class Wakeup:
+    """A descriptor that is readable from `notify` until `clear`."""
+
+    def __init__(self) -> None:
+        self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # Not before the last who could notify is gone: a descriptor's number in use again must not be written to.
+        self._closing = [weakref.finalize(self, os.close, end) for end in (self._read_end, self._write_end)]
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._read_end
+
+    def notify(self) -> None:
+        """Wake the waiting thread, now or at its next wait."""
+        # A full pipe is readable already.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write_end, b"!")
+
+    def clear(self) -> None:
+        """Be ready for the next `notify`; call it before looking at what may have changed."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_end, 65536)
+
+    def close(self) -> None:
+        """Close the descriptor before the last reference is gone; nobody may notify any more."""
+        for close in self._closing:
+            close()
+
+
+class Backoff:
+    """Pauses that grow from `first` to `longest` seconds, each drawn at random below its bound, until `reset`."""
+
+    def __init__(self, *, first: float = 0.1, longest: float = 10.0) -> None:
+        self._first = first
+        self._longest = longest
+        self._attempts = 0
+
+    def pause(self) -> float:
+        """Return the next pause in seconds, at least a tenth of its bound, so that a loop never spins."""
+        bound: float = self._first * 2 ** min(self._attempts, 30)
+        self._attempts += 1
+        return jittered(bound, self._longest)
+
+    def reset(self) -> None:
+        """Start again from the shortest pause: the attempt succeeded."""
+        self._attempts = 0
+
+
+def jittered(bound: float, longest: float) -> float:
+    """Return a pause in seconds drawn at random below `bound` and `longest`, and at least a tenth of that."""
+    return min(bound, longest) * (0.1 + 0.9 * random.random())  # noqa: S311 - spreading load, not guarding a secret.

@@ -1,0 +1,481 @@
+"""Foreign bytes *inside* valid forms: what is spoiled is packed again, so that no checksum and no outer form refuses it first.
+
+`make fuzz MINUTES=10` feeds all targets for so long. A seed is drawn for each run and printed; an input that a target did not
+take well is kept in tests/hostile/corpus, and fed again by every later run.
+"""
+
+import argparse
+import base64
+import json
+import logging
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bridge.deliveries.pending import Entry
+from bridge.deliveries.pending import encode as encode_delivery
+from bridge.deliveries.record import Record
+from bridge.model import position_text
+from bridge.model.delivery import Accept, Reject, Release
+from bridge.model.table_router import TablePatterns, TableRouter
+from bridge.model.withheld_records import batch_of
+from bridge.requests.message import encode as encode_request
+from bridge.routing.registered_schemas import Ids, RegisteredSchemas, wanted
+from headrace.amqp.links import Decoder
+from headrace.amqp.transport import Message
+from headrace.batch import Batch, WrittenWith, decode, encode
+from headrace.configuration.bridge import TableTopic
+from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+from headrace.position import Position
+from headrace.receive.message import decode as decode_received
+from headrace.requests.message import Content, content_of, decode_part, decode_request, new_request, parts
+from headrace.schema import Column, TableSchema
+from headrace.schemas import avro
+from tests.hostile import bodies
+from tests.unit.bridge.kafka_double import BridgeParts, metadata
+
+#: A run ends with so many.
+_MOST_FAULTS = 10
+CORPUS = Path(__file__).parent / "corpus"
+SOURCE, OTHER = "a/one", "a/two"
+EPOCH = bodies.EPOCH
+_SCHEMA = TableSchema(
+    schema="public", table="t", key=["id"], columns=[Column(name="id", type_name="int4", position=1, optional=False)]
+)
+
+
+class FaultError(AssertionError):
+    """A target did not take an input as it has to."""
+
+
+# How values are spoiled.
+
+_ODD: list[Any] = [
+    None, True, False, 0, 1, -1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 1e308, float("nan"),
+    float("inf"),
+    "", "x", "\x00", "\x1b[2J", "\u202e", "é" * 300, "public", "t", "@prefix.public.t", "a/two", "../..", "{}", "[]", "null",
+    b"", b"\x00", b"\x00\x00\x00\x00\x01", b"\xff\xfe", b'{"tableChanges":', b'{"databaseName":', b'{"status":"', [], {}, [[]],
+    {"a": 1}, [0, 0, 1], {0: []}, 10**30, "1" * 5000,
+]  # fmt: skip
+
+
+def spoil(value: Any, chance: random.Random, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - a case for each type.
+    """Return a value with some of what it holds changed, moved, doubled or left out."""
+    if depth > 12 or chance.random() < 0.08:
+        return chance.choice(_ODD)
+    if isinstance(value, dict):
+        items = [(key, spoil(each, chance, depth + 1)) for key, each in value.items()]
+        if items and chance.random() < 0.2:
+            items.pop(chance.randrange(len(items)))
+        if chance.random() < 0.15:
+            items.append(
+                (chance.choice([each for each in _ODD if not isinstance(each, list | dict)]), chance.choice(_ODD))
+            )
+        return dict(items)
+    if isinstance(value, list | tuple):
+        items = [spoil(each, chance, depth + 1) for each in value]
+        if items and chance.random() < 0.2:
+            items.insert(chance.randrange(len(items) + 1), chance.choice(items))
+        if items and chance.random() < 0.1:
+            items.pop(chance.randrange(len(items)))
+        return items
+    if isinstance(value, bytes) and chance.random() < 0.3:
+        return spoil_bytes(value, chance)
+    if isinstance(value, str) and chance.random() < 0.3:
+        return spoil_bytes(value.encode(), chance).decode(errors="replace")
+    if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.3:
+        return value + chance.choice((-1, 1, 2**31, 2**32, -(2**32), 2**63))
+    return value
+
+
+def spoil_bytes(data: bytes, chance: random.Random) -> bytes:
+    """Return bytes with some flipped, cut, doubled or put in."""
+    found = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(found) + 1)
+        match chance.randrange(5):
+            case 0:
+                if at < len(found):
+                    found[at] ^= 1 << chance.randrange(8)
+            case 1:
+                del found[at : at + chance.randint(1, 8)]
+            case 2:
+                found[at:at] = found[at : at + chance.randint(1, 16)]
+            case 3:
+                found[at:at] = chance.choice(
+                    (b"\xff", b"\x00", b'"', b"\\", b"\\ud800", b"\xc1", b"\xdd\xff\xff\xff\xff")
+                )
+            case _:
+                del found[at:]
+    return bytes(found)
+
+
+# What is spoiled.
+
+
+def _batch(chance: random.Random) -> tuple[dict[str, Any], list[Any]]:
+    """Return properties and parts of a good batch."""
+    count = chance.randint(1, 4)
+    names = avro.schemas(_SCHEMA, "postgresql")
+    written = [WrittenWith(1, "public", "t", names.key, names.value)] if chance.random() < 0.4 else []
+    key, value = (bodies.AVRO_KEY, bodies.AVRO_VALUE) if written else (bodies.KEY, bodies.VALUE)
+    batch = Batch(
+        source=SOURCE,
+        follows=Position.start(EPOCH),
+        first=Position(EPOCH, 1, 0),
+        last=Position(EPOCH, 1, count - 1),
+        segments=[(1, 0, count)],
+        keys=[key] * count,
+        values=[value] * count,
+        figures={"state": "capturing", "captured_lag_seconds": 1.5, "commit_ms": 1_700_000_000_000},
+        headers={0: [("content-type", b"x")]} if chance.random() < 0.3 else {},
+        written=written,
+    )
+    properties, _ = encode(batch)
+    body = [batch.segments, batch.keys, batch.values, batch.figures]
+    if properties["version"] > 1:
+        body += [batch.headers]
+    if written:
+        body += [[list(each) for each in written]]
+    return properties, body
+
+
+def batch_input(chance: random.Random) -> bytes:
+    """Return a batch, spoiled in its properties, in its values or in its packed bytes, as one input."""
+    properties, body = _batch(chance)
+    where = chance.randrange(4)
+    if where == 0:
+        properties = spoil(properties, chance)
+    raw = _packed(spoil(body, chance) if where in {1, 2} else body)
+    if where == 3:
+        raw = spoil_bytes(raw, chance)
+    return msgspec.msgpack.encode((_plain(properties), bodies.packed(raw)))
+
+
+def _packed(value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except (OverflowError, ValueError, TypeError):
+        return msgspec.msgpack.encode(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with what MessagePack cannot hold as texts."""
+    if isinstance(value, dict):
+        return {
+            _plain(key) if not isinstance(key, list | dict) else str(key): _plain(each) for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def _json(value: Any) -> bytes:
+    """Return a value as JSON, in the form of our records; names that are no texts become some."""
+
+    def texts(each: Any) -> Any:
+        if isinstance(each, dict):
+            return {key if isinstance(key, str) else str(key): texts(inner) for key, inner in each.items()}
+        return [texts(inner) for inner in each] if isinstance(each, list | tuple) else each
+
+    return json.dumps(texts(value), default=str, separators=(",", ":")).encode(errors="replace")
+
+
+class _Registry:
+    def register(self, _subject: str, _schema: str) -> int:
+        return 7
+
+
+class Lanes:
+    """A bridge's lanes over two sources; made again after each input that was taken, as its chain has moved."""
+
+    def __init__(self) -> None:
+        self.parts = parts_ = BridgeParts(SOURCE, OTHER)
+        schemas = RegisteredSchemas(_Registry())
+        names = avro.schemas(_SCHEMA, "postgresql")
+        needed = wanted("bank.public.t", WrittenWith(1, "public", "t", *names), "bank", "", of_one_table=True)
+        schemas._known[needed] = Ids(3, 4)
+        parts_.registry.schemas = schemas
+        for state in parts_.registry.states.values():
+            router = TableRouter(
+                "bank",
+                {"public.t": TableTopic("bank.public.t", "delete")},
+                TablePatterns("bank", {}),
+                "bank.transactions",
+            )
+            state.route = state.route._replace(tables=router, prefix="bank", withheld="bank.withheld")
+        parts_.registry.assigned((SOURCE, OTHER), metadata())
+        parts_.recover()
+        for lane in parts_.lanes:
+            lane.turn(0)
+        parts_.kafka.transactions.clear()
+
+
+_lanes: list[Lanes] = []
+
+
+def feed_batch(data: bytes) -> None:
+    """S1, S3: whatever a batch holds, it is settled, and what is written is in its source's own partitions and known topics."""
+    properties, body = msgspec.msgpack.decode(data, strict=False)
+    if not _lanes:
+        _lanes.append(Lanes())
+    parts_ = _lanes[0].parts
+    session = parts_.session(SOURCE)
+    if session is None:
+        _lanes.clear()
+        return feed_batch(data)
+    route = parts_.registry.states[SOURCE].route
+    parts_.deliverer.outcomes.clear()
+    session.inbox.put(bodies.delivery(1, properties, body))
+    parts_.lanes[0].turn(0)
+    outcome = parts_.deliverer.outcomes.get(1)
+    if not isinstance(outcome, Accept | Reject | Release):
+        raise FaultError(f"outcome {outcome}")
+    if isinstance(outcome, Reject) and not outcome.description.isprintable():
+        raise FaultError("the answer is not printable")
+    _check_written(parts_, {*route.topics, route.withheld}, route.partitions)
+    if parts_.kafka.transactions or isinstance(outcome, Release) or session.closed or session.tail is not None:
+        _lanes.clear()
+    return None
+
+
+def _check_written(parts_: BridgeParts, topics: set[str], partitions: Collection[int]) -> None:
+    """Raise FaultError where something is written that the source may not write."""
+    for shares, positions, _ in parts_.kafka.transactions:
+        for share in shares:
+            if share.partition not in partitions or share.topic not in topics:
+                raise FaultError(f"a record goes to {share.topic}[{share.partition}]")
+            for index, headers in (share.headers or {}).items():
+                if not 0 <= index < len(share.values) or any(not name or "\0" in name for name, _ in headers):
+                    raise FaultError("a header that Kafka does not take")
+        for each in positions:
+            parsed = position_text.parse(each.metadata)
+            if parsed.source not in {SOURCE, OTHER} or len(each.metadata) > 4096:
+                raise FaultError(f"a position of {parsed.source}")
+
+
+def message_input(chance: random.Random) -> bytes:
+    """Return an AMQP message, spoiled."""
+    properties, body = _batch(chance)
+    message = Message(
+        body=bodies.packed(msgspec.msgpack.encode(body)), inferred=True, durable=True, id="1", address="cdc/a/one",
+        subject="batch", properties=properties, creation_time=1.0,
+    )  # fmt: skip
+    return spoil_bytes(message.encode(), chance)
+
+
+_decoder = Decoder()
+
+
+def feed_message(data: bytes) -> None:
+    """S1: whatever an AMQP message holds, it has properties or none, and `decode` refuses it or takes it."""
+    properties, encoding, body = _decoder(data)
+    _expected(lambda: decode(properties, encoding, body))
+    received = decode_received(data)
+    if received is not None and b"\n" in received.line():
+        raise FaultError("more than one line")
+
+
+def request_input(chance: random.Random) -> bytes:
+    """Return a request or a part of an answer, as JSON, spoiled in its values or bytes."""
+    request = new_request(SOURCE, "verify", "ann@host", 60, {"tables": ["public.t"], "cells": 16})
+    value: Any = request
+    if chance.random() < 0.5:
+        (value,) = parts(request, "done", Content(data={"rows": [1, 2]}))
+    if chance.random() < 0.5:
+        return spoil_bytes(msgspec.json.encode(value), chance)
+    return _json(spoil(msgspec.to_builtins(value), chance))
+
+
+def feed_request(data: bytes) -> None:
+    """S2: a request is one whose deadline fits into a message, or it is refused."""
+    request = _expected(lambda: decode_request(data))
+    if request is not None:
+        request.seconds_left()
+        entry = Entry(Record("", 0, 0, request.source.encode(), data), f"requests/{request.source}")
+        entry.sends = 1
+        encode_request(entry, "requests")
+    part = _expected(lambda: decode_part(data))
+    if part is not None:
+        _expected(lambda: content_of(part.content))
+
+
+def text_input(chance: random.Random) -> bytes:
+    """Return the text of a committed position, spoiled."""
+    at = str(Position(EPOCH, 1, 0))
+    good = chance.choice(
+        (
+            f"2 {at} 2026-11-05T10:00:00.000Z a/one host/1/ab/i",
+            f"3 {at} 2026-11-05T10:00:00.000Z a/one {at} 7 public.t={at}@3,public.u={at}@0 host/1/ab/i",
+            f"{at} 2026-11-05T10:00:00.000Z host",
+        )
+    )
+    return spoil_bytes(good.encode(), chance)
+
+
+def feed_text(data: bytes) -> None:
+    """A committed position is one, or it is refused."""
+    _expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+
+
+def withheld_input(chance: random.Random) -> bytes:
+    """Return a withheld record: headers and value."""
+    properties, body = _batch(chance)
+    headers = [[name, str(value).encode()] for name, value in properties.items()]
+    headers = spoil(headers, chance) if chance.random() < 0.5 else headers
+    raw = _packed(spoil(body, chance) if chance.random() < 0.5 else body)
+    return msgspec.msgpack.encode((_plain(headers), bodies.packed(raw)))
+
+
+def feed_withheld(data: bytes) -> None:
+    """A withheld record is a batch, or it is refused."""
+    headers, value = msgspec.msgpack.decode(data)
+    pairs = _pairs(headers)
+    _expected(lambda: batch_of(pairs, value if isinstance(value, bytes) else None, "t[0]"))
+
+
+def record_input(chance: random.Random) -> bytes:
+    """Return a schema record or a record of a table, spoiled; and an Avro schema."""
+    change = {
+        "source": {"version": "1", "schema": "public", "table": "t"},
+        "tableChanges": [_SCHEMA.change()],
+    }
+    value = chance.choice((change, json.loads(avro.schemas(_SCHEMA, "postgresql").value), json.loads(bodies.VALUE)))
+    data = json.dumps(value, separators=(",", ":")).encode()
+    if chance.random() < 0.5:
+        return spoil_bytes(data, chance)
+    return _json(spoil(value, chance))
+
+
+_router = TableRouter("bank", {"public.t": TableTopic("bank.public.t", "delete")})
+
+
+def feed_record(data: bytes) -> None:
+    """A schema record is one or is refused; a record names its table or is refused; two schemas are the same or are not."""
+    _expected(lambda: TableSchema.parse(data))
+    topic = _expected(lambda: _router.topic_of(b"k", data))
+    if topic not in {None, "bank", "bank.public.t"}:
+        raise FaultError(f"topic {topic}")
+    _expected(lambda: _router.table_of(data))
+    text = data.decode(errors="replace")
+    if avro.same(text, avro.schemas(_SCHEMA, "postgresql").value) not in {True, False}:
+        raise FaultError("neither the same nor another")
+    avro.is_of_table(text, "@prefix.public.t", "Envelope")
+
+
+def delivery_input(chance: random.Random) -> bytes:
+    """Return a record of Kafka's that is to be delivered."""
+    record = {
+        "key": b"one/1",
+        "value": b"{}",
+        "headers": [["content-type", b"application/json"]],
+        "timestamp": 1_700_000_000_000,
+    }
+    return msgspec.msgpack.encode(_plain(spoil(record, chance)))
+
+
+def feed_delivery(data: bytes) -> None:
+    """What cannot be sent raises an error that the links' door takes: no more is asked of `encode`."""
+    record = msgspec.msgpack.decode(data)
+    if not isinstance(record, dict):
+        return
+    key, value, headers, timestamp = (record.get(name) for name in ("key", "value", "headers", "timestamp"))
+    at = timestamp if isinstance(timestamp, int) and 0 <= timestamp < 2**63 else 0
+    key, value = (each if isinstance(each, bytes) else None for each in (key, value))
+    entry = Entry(Record("t", 0, 0, key, value, tuple(_pairs(headers)), at), "alerts/one")
+    entry.sends = 1
+    try:
+        encoded = encode_delivery(entry, "alerts")
+    except (OverflowError, UnicodeEncodeError):
+        return
+    decode_received(encoded)
+
+
+def _pairs(headers: Any) -> list[tuple[str, bytes]]:
+    """Return those headers that Kafka's client could give: a name and bytes."""
+    pairs = [each for each in headers if isinstance(each, list) and len(each) == 2] if isinstance(headers, list) else []
+    return [(name, value) for name, value in pairs if isinstance(name, str) and isinstance(value, bytes)]
+
+
+def _expected(step: Callable[[], Any]) -> Any:
+    """Return what a step returns, None where it refuses: any other error is a fault."""
+    try:
+        return step()
+    except (CorruptInput, NeedsOperator) as error:
+        if len(error.message) > 2000:
+            raise FaultError("an error longer than a line") from error
+        return None
+    except ReplicationError:
+        return None
+
+
+TARGETS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]] = {
+    "batch": (batch_input, feed_batch),
+    "message": (message_input, feed_message),
+    "request": (request_input, feed_request),
+    "position": (text_input, feed_text),
+    "withheld": (withheld_input, feed_withheld),
+    "record": (record_input, feed_record),
+    "delivery": (delivery_input, feed_delivery),
+}
+
+
+def corpus(target: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the kept inputs of a target, with their names."""
+    for path in sorted(CORPUS.glob(f"{target}-*.b64")):
+        yield path.name, base64.b64decode(path.read_text())
+
+
+def run(target: str, seed: int, seconds: float, most: int = sys.maxsize) -> int:
+    """Feed a target for some seconds, or with `most` inputs; return how many. Keeps an input whose error it raises."""
+    draw, feed = TARGETS[target]
+    until, count = time.monotonic() + seconds, 0
+    while count < most and time.monotonic() < until:
+        data = draw(random.Random(f"{seed}/{count}"))
+        try:
+            feed(data)
+        except Exception:
+            path = CORPUS / f"{target}-{seed}-{count}.b64"
+            path.write_text(base64.encodebytes(data).decode())
+            print(f"{target}: input {count} of seed {seed} is kept as {path}", flush=True)
+            raise
+        count += 1
+    return count
+
+
+def main() -> int:
+    """Feed every target for some minutes in all."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
+    parser.add_argument("--target", choices=TARGETS, action="append")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    targets, faults = options.target or list(TARGETS), 0
+    print(f"seed {options.seed}", flush=True)
+    for target in targets:
+        for name, data in corpus(target):
+            print(f"{target}: {name}", flush=True)
+            TARGETS[target][1](data)
+        until, seed, count = time.monotonic() + options.minutes * 60 / len(targets), options.seed, 0
+        while faults < _MOST_FAULTS and (left := until - time.monotonic()) > 0:
+            try:
+                count += run(target, seed, left)
+            except Exception:  # noqa: BLE001 - all of them are shown.
+                traceback.print_exc()
+                faults += 1
+            seed += 1
+        print(f"{target}: {count} inputs", flush=True)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

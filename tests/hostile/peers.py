@@ -1,0 +1,167 @@
+"""Peers of a bridge that keep to no rule: raw AMQP over Proton's C functions, where its Python would not let a client do it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cproton import (
+    pn_condition_info,
+    pn_condition_set_name,
+    pn_connection_close,
+    pn_connection_condition,
+    pn_link_close,
+    pn_link_condition,
+    pn_session_close,
+    pn_session_condition,
+)
+from proton import Data, Delivery
+
+from tests.amqp_peer import Peer
+from tests.waiting import eventually
+
+BODY = b"\x00\x53\x75\xa0\x01x"
+
+
+def text(value: bytes) -> bytes:
+    """Return a short string of AMQP."""
+    return b"\xa1" + bytes([len(value)]) + value
+
+
+def mapping(*items: bytes) -> bytes:
+    """Return a small map of AMQP, of encoded keys and values."""
+    data = b"".join(items)
+    return b"\xc1" + bytes([len(data) + 1, len(items)]) + data
+
+
+def listing(*items: bytes) -> bytes:
+    """Return a small list of AMQP."""
+    data = b"".join(items)
+    return b"\xc0" + bytes([len(data) + 1, len(items)]) + data
+
+
+def nested(depth: int) -> bytes:
+    """Return lists in lists of AMQP."""
+    value = b"\x40"
+    for _ in range(depth):
+        value = b"\xd0" + (len(value) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + value
+    return value
+
+
+#: Messages as bytes, by what is wrong with them.
+MESSAGES = {
+    "empty": b"",
+    "no AMQP": b"\xff" * 64,
+    "cut": b"\x00\x53\x74\xc1\x05",
+    "properties with a list as a key (S1)": b"\x00\x53\x74" + mapping(listing(text(b"a")), text(b"b")) + BODY,
+    "properties with a list as a value": b"\x00\x53\x74" + mapping(text(b"source"), listing(text(b"a"))) + BODY,
+    "properties nested 900 deep (S1)": b"\x00\x53\x74\xd1"
+    + (len(nested(900)) + 4 + 3).to_bytes(4, "big") + b"\x00\x00\x00\x02" + b"\xa1\x01a" + nested(900) + BODY,
+    "a body nested 5000 deep": b"\x00\x53\x77" + nested(5000),
+    "a property that is no UTF-8": b"\x00\x53\x74" + mapping(text(b"\xff\xfe"), text(b"b")) + BODY,
+    "a body that is a text": b"\x00\x53\x77" + text(b"x"),
+    "an array in place of a map": b"\x00\x53\x74\xe0\x03\x01\xa1\x00" + BODY,
+}  # fmt: skip
+
+
+def _spoil(condition: Any) -> None:
+    """Give a condition an info map with a list as a key, which Python cannot have."""
+    pn_condition_set_name(condition, "amqp:internal-error")
+    data = Data(pn_condition_info(condition))
+    data.clear()
+    data.put_map()
+    data.enter()
+    data.put_list()
+    data.enter()
+    data.put_string("x")
+    data.exit()
+    data.put_string("y")
+    data.exit()
+
+
+class Rogue(Peer):
+    """A client that attaches a sender to an address, and then does what a test gives it to do."""
+
+    def __init__(self, port: int, address: str, *, name: str = "rogue", credentials: Any = None, trusted: Any = None):
+        super().__init__(name, auto_settle=True)
+        self.gone = threading.Event()
+        #: The name of the condition with which the other side closed the link; empty before.
+        self.closed = ""
+        self.link: Any = None
+        self._address = address
+        #: Names of conditions with which deliveries were rejected.
+        self.rejected: list[str] = []
+        url = f"amqp://127.0.0.1:{port}" if trusted is None else f"amqps://localhost:{port}"
+        self.connection = self.loop.connect(url, trusted=trusted, credentials=credentials or {})
+        self.start()
+
+    def attached(self) -> "Rogue":
+        """Return itself once it has credit, or its link was closed."""
+        eventually(
+            lambda: self.closed or (self.link is not None and self.link.credit > 0), saying="the link has credit"
+        )
+        return self
+
+    def act(self, action: Callable[["Rogue"], None]) -> None:
+        """Do something in the peer's thread."""
+        self.do(lambda: action(self))
+
+    def on_connection_opened(self, event: Any) -> None:
+        self.loop.attach_sender(event.connection, self._address, self._address)
+
+    def on_link_opened(self, event: Any) -> None:
+        self.link = event.link
+
+    def on_settled(self, event: Any) -> None:
+        remote = event.delivery.remote
+        if event.delivery.remote_state == Delivery.REJECTED:
+            self.rejected.append(remote.condition.name)
+
+    def on_link_error(self, event: Any) -> None:
+        self.closed = event.link.remote_condition.name
+
+    def on_transport_closed(self, _event: Any) -> None:
+        self.loop.stop()
+
+    def ended(self) -> None:
+        self.gone.set()
+
+    def close(self) -> None:
+        self.do(self.loop.stop)
+        self.join()
+
+
+def send_raw(data: bytes, tag: str = "1") -> Callable[[Rogue], None]:
+    """Return what sends bytes as one delivery."""
+
+    def act(rogue: Rogue) -> None:
+        rogue.link.delivery(tag)
+        rogue.link.stream(data)
+        rogue.link.advance()
+
+    return act
+
+
+def close_link_badly(rogue: Rogue) -> None:
+    """Close the link with a condition that Python cannot read."""
+    _spoil(pn_link_condition(rogue.link._impl))
+    pn_link_close(rogue.link._impl)
+
+
+def close_session_badly(rogue: Rogue) -> None:
+    """Close the session so."""
+    _spoil(pn_session_condition(rogue.link.session._impl))
+    pn_session_close(rogue.link.session._impl)
+
+
+def close_connection_badly(rogue: Rogue) -> None:
+    """Close the connection so."""
+    _spoil(pn_connection_condition(rogue.connection._impl))
+    pn_connection_close(rogue.connection._impl)
+
+
+def attach_many(rogue: Rogue) -> None:
+    """Attach 10,000 links."""
+    for number in range(10_000):
+        link = rogue.link.session.sender(f"{number}")
+        link.target.address = link.source.address = "cdc/a/one"
+        link.open()

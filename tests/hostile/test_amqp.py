@@ -1,0 +1,151 @@
+"""The doors of AMQP, messages and memory, at a bridge and at an edge: a peer ends nothing but its own link or connection."""
+
+import pytest
+
+from bridge.amqp import links as links_module
+from headrace import doors
+from tests.amqp_peer import Listener
+from tests.hostile import peers
+from tests.hostile.peers import MESSAGES, Rogue, send_raw
+from tests.interconnect_ends import Edge, Far, at, sealed
+from tests.waiting import eventually
+
+ROGUE, HONEST = "jakarta/bank", "london/bank"
+
+
+@pytest.fixture
+def far():
+    """A bridge's receiver, with an honest edge that is attached and acknowledged."""
+    made = Far((ROGUE, HONEST))
+    made.edge = Edge(made.url(), source=HONEST)
+    made.edge.put(sealed(1, 5, source=HONEST))
+    made.edge.acknowledged(at(5))
+    yield made
+    # Whatever the test did: the receiver lives, and the honest edge goes on over the same link.
+    made.edge.put(sealed(6, 9, source=HONEST))
+    made.edge.acknowledged(at(9))
+    assert made.numbers[HONEST] == list(range(1, 10))
+    assert made.edge.figures.interconnect_connections == 1
+    assert made.receiver.failure is None
+    made.edge.close()
+    made.close()
+
+
+@pytest.fixture
+def rogue(far):
+    """A client that attached to its own source."""
+    made = Rogue(far.receiver.port, f"cdc/{ROGUE}").attached()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_that_is_none_is_rejected(far, rogue, name):
+    """S1: properties with a list as a key, or nested."""
+    rogue.act(send_raw(MESSAGES[name]))
+    eventually(lambda: rogue.link.unsettled == 0 and rogue.link.credit > 0, saying="the delivery has an outcome")
+    assert far.batches == 1
+
+
+@pytest.mark.parametrize("act", [peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly])
+def test_a_condition_that_cannot_be_read_ends_the_connection_of_who_sent_it(far, rogue, act):
+    """S1: a condition's map with a list as a key."""
+    rogue.act(act)
+    eventually(
+        lambda: rogue.gone.is_set() or rogue.closed or far.receiver.links.credit.of(ROGUE) is None,
+        saying="its link is forgotten",
+    )
+
+
+def test_a_message_above_the_limit_is_refused_while_it_arrives(far, rogue, monkeypatch):
+    """S7: Proton announces a largest message and takes larger ones."""
+    monkeypatch.setattr(links_module, "_LARGEST_MESSAGE", 1 << 20)
+    before = doors.MEMORY.refused.get(ROGUE, 0)
+
+    def stream(peer):
+        if not peer.link.current:
+            peer.link.delivery("1")
+        peer.link.stream(bytes(1 << 19))
+
+    for _ in range(8):
+        rogue.act(stream)
+    assert eventually(lambda: rogue.closed) == "amqp:link:message-size-exceeded"
+    assert doors.MEMORY.refused[ROGUE] == before + 1
+    assert far.receiver.links._bytes_arriving == 0
+    # What it sends on is read and dropped.
+    for _ in range(8):
+        rogue.act(stream)
+    eventually(lambda: not rogue.link.session.outgoing_bytes, saying="the rest is read")
+
+
+def test_who_has_most_of_what_is_arriving_loses_its_link_when_there_is_too_much(far, rogue, monkeypatch):
+    """S7: a delivery that never ends holds memory for as long as its link is there."""
+    monkeypatch.setattr(links_module, "_MOST_ARRIVING", 1 << 20)
+
+    def stream(peer):
+        if not peer.link.current:
+            peer.link.delivery("1")
+        peer.link.stream(bytes(1 << 20))
+
+    rogue.act(stream)
+    rogue.act(stream)
+    assert eventually(lambda: rogue.closed) == "amqp:resource-limit-exceeded"
+    assert far.receiver.links._bytes_arriving == 0
+
+
+def test_a_delivery_of_single_bytes_is_read_whole(far, rogue):
+    """S7: parts that are small cost no more than they hold."""
+    data = MESSAGES["properties with a list as a value"]
+
+    def one(byte, first, last):
+        def act(peer):
+            if first:
+                peer.link.delivery("1")
+            peer.link.stream(byte)
+            if last:
+                peer.link.advance()
+
+        return act
+
+    for number in range(len(data)):
+        rogue.act(one(data[number : number + 1], number == 0, number == len(data) - 1))
+    eventually(lambda: rogue.link.unsettled == 0 and rogue.link.credit > 0, saying="the delivery has an outcome")
+
+
+def test_ten_thousand_links_of_one_connection_end_it(far, rogue):
+    rogue.act(peers.attach_many)
+    assert rogue.gone.wait(60)
+    assert sum(doors.AMQP.refused.values())
+
+
+class RogueBridge(Listener):
+    """Takes what an edge attaches, and then closes the link, the session or the connection badly."""
+
+    def __init__(self, spoil):
+        super().__init__()
+        self._spoil = spoil
+        self.connections = 0
+        self.start()
+
+    def on_connection_opened(self, _event):
+        self.connections += 1
+
+    def on_link_opened(self, event):
+        class Found:
+            link, connection = event.link, event.connection
+
+        self._spoil(Found)
+
+
+@pytest.mark.parametrize("spoil", [peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly])
+def test_a_condition_that_cannot_be_read_does_not_end_an_edge(spoil):
+    """S1, at the other end: what a bridge, a router or a broker sends."""
+    bridge = RogueBridge(spoil)
+    edge = Edge(f"amqp://127.0.0.1:{bridge.port}")
+    try:
+        eventually(lambda: bridge.connections > 2, saying="the edge connects again and again")
+        assert edge.outbox.problem is None
+        assert sum(doors.AMQP.refused.values())
+    finally:
+        edge.close()
+        bridge.close()
