@@ -169,9 +169,8 @@ def tables(context: CheckContext) -> Iterator[Finding]:
     }
     for database, table, name in sorted(unread):
         summary = f"{database}.{table} has text in {name}, which is not read"
-        yield Finding(
-            "character set", "wrong", summary, f"alter table {database}.{table} convert to character set utf8mb4"
-        )
+        fix = f"alter table {quoted(database)}.{quoted(table)} convert to character set utf8mb4"
+        yield Finding("character set", "wrong", summary, fix)
 
 
 def policy(context: CheckContext) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ A dead letter names its row by table and key, as records do. An engine turns key
 snapshot of a part of a table: rows that were deleted since are simply not there. Called by the command, and by engines.
 """
 
+import shlex
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -92,7 +93,7 @@ def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[di
         if policy.treats_name(table, names):
             raise ConfigurationError(
                 f"[policy] hashes the key of {table}, so a dead letter does not identify the row",
-                hint=f'Copy the row with a condition: headrace edge snapshot {table} --where "…".',
+                hint=f'Copy the row with a condition: headrace edge snapshot {shlex.quote(table)} --where "…".',
             )
         made += [
             Request(kind="snapshot", tables=[table], where=condition(table, keys[at : at + _MANY]))
@@ -105,7 +106,7 @@ def unclear(table: str, why: str) -> NeedsOperator:
     """Return the error of an engine that cannot identify a table's rows by dead letters."""
     return NeedsOperator(
         f"dead letters do not identify the rows of {table}: {why}",
-        hint=f'Copy the rows with a condition: headrace edge snapshot {table} --where "…".',
+        hint=f'Copy the rows with a condition: headrace edge snapshot {shlex.quote(table)} --where "…".',
     )
 
 

@@ -14,6 +14,7 @@ descriptions are kept, with the place from which on each was in force. For the c
 """
 
 import logging
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -267,7 +268,7 @@ class TableHistory:
     def warnings(self) -> dict[str, str]:
         """What `status` reports of each table that needs a copy."""
         return {
-            table: f"{table} needs a copy ({'; '.join(mark.reasons)}): 'headrace edge snapshot {table} --replace'"
+            table: f"{table} needs a copy ({'; '.join(mark.reasons)}): 'headrace edge snapshot {shlex.quote(table)} --replace'"
             for table, mark in sorted(self._known.needs_copy.items())
         }
 

@@ -6,6 +6,7 @@ records, what the schemas suggest is a warning. A truncate of the source, with w
 Called when a load or a rebuild has brought up a table.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -37,7 +38,7 @@ def warnings(
 
 
 def _advice(reason: str, table: str, source: str) -> str:
-    return f"{reason}. To be sure, copy it again at {source}: 'headrace edge snapshot {table} --replace'."
+    return f"{reason}. To be sure, copy it again at {source}: 'headrace edge snapshot {shlex.quote(table)} --replace'."
 
 
 def _rewritten(reasons: Sequence[str]) -> str:

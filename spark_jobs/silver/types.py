@@ -6,6 +6,7 @@ and its column. What has no Spark type of its own stays the database's text.
 Tables whose stored rows cannot become what the source's schema is now: the error, and the remedy that it names.
 """
 
+import shlex
 from collections.abc import Callable
 
 from pyspark.sql import Column
@@ -156,10 +157,12 @@ class Incompatible(NeedsOperator):
 
 def incompatible(table: str, problem: str) -> Incompatible:
     """Return the error for a table that has to be rebuilt."""
+    # For a shell: a name is whatever the owner of a table made it.
+    word = shlex.quote(table)
     return Incompatible(
         f"{table}: {problem}",
-        hint=f"Copy the table again at each source that changed it ('headrace edge snapshot {table} --replace'), load the stream "
-        f"when the copy is complete, then run 'headrace lake rebuild STREAM {table} --config FILE': silver is built from that "
+        hint=f"Copy the table again at each source that changed it ('headrace edge snapshot {word} --replace'), load the stream "
+        f"when the copy is complete, then run 'headrace lake rebuild STREAM {word} --config FILE': silver is built from that "
         'copy, and the former rows are kept in a folder of their own. on_incompatible = "rebuild" in the lake\'s file does it '
         "in the load that finds the copy.",
     )
