@@ -17,8 +17,8 @@ BIG_ENDIAN_META = frozenset({NEWDECIMAL, ENUM, SET, VAR_STRING, STRING})
 
 #: Columns whose signedness is in the log.
 NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE, YEAR})
-#: Columns whose collation is in the log; MariaDB counts geometries among them.
-CHARACTER = frozenset({VARCHAR, VAR_STRING, STRING, BLOB})
+#: Columns whose collation is in the log, a vector's among them; MariaDB counts geometries, too.
+CHARACTER = frozenset({VARCHAR, VAR_STRING, STRING, BLOB, VECTOR})
 MARIADB_CHARACTER = CHARACTER | {BLOB_COMPRESSED, VARCHAR_COMPRESSED, GEOMETRY}
 #: Columns whose members are in the log, and another collation.
 MEMBERED = frozenset({ENUM, SET})

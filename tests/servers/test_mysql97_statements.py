@@ -73,11 +73,12 @@ def test_tables_whose_rows_moved_need_a_copy(mysql97_edge, mysql97, interconnect
         needed = {f"{mysql97.name}.{table}" for table in ("p", "t", "t_old")}
         eventually(lambda: needed == in_need(agent), saying="the tables need a copy")
         mysql97.execute(f"drop database {mysql97.name}")
-        arrive(interconnect, 9)
+        arrive(interconnect, 10)
 
     found = [(change["op"], change["source"]["table"]) for change in interconnect.changes]
     assert found == [
         ("c", "p"), ("c", "p"), ("c", "t"), ("c", "t_new"), ("t", "t_new"), ("c", "p"), ("c", "t"), ("t", "p"), ("t", "t"),
+        ("t", "t_new"),
     ]  # fmt: skip
     reasons = [value["rewritten"] for _, _, value in interconnect.records if value.get("rewritten")]
     assert reasons == [["a partition was dropped"], [f"table {mysql97.name}.t_new was renamed to it"]]

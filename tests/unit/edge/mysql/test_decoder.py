@@ -173,6 +173,17 @@ def test_what_is_no_log_is_corrupt_and_adds_nothing(events, engine):
     assert not [value for value in batcher.values if b'"op"' in value]
 
 
+def test_a_vector_has_a_collation_among_those_of_texts():
+    """N1's sibling: without it the columns behind had their neighbours' character sets, or the table could not be read."""
+    made, batcher = decoder()
+    columns = [ID, NAME, Column("v", 242, b"\x04", collation=63), Column("note", 15, b"\x28\x00", collation=8)]
+    image = b"\0" + b"\1\0\0\0" + b"\3Ana" + b"\4\0\0\0" + struct.pack("<f", -2) + b"\1\xe9"
+
+    feed(made, rotate(), *transaction(table_map(*columns), rows(30, 4, image)))
+
+    assert changes(batcher)[0]["after"] == {"id": 1, "name": "Ana", "v": "[-2]", "note": "é"}
+
+
 @pytest.mark.parametrize("engine", ["mysql", "mariadb"])
 def test_a_year_has_a_sign_of_its_own_among_those_of_numbers(engine):
     """N1: the log has a bit for each YEAR, which is unsigned; without it the columns behind it had their neighbours' signs."""
