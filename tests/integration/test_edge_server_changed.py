@@ -121,14 +121,15 @@ def test_a_log_that_the_server_cannot_decode_is_an_operators_matter_after_a_whil
 ):
     """G5: decoded again and again, without a pause, for ever."""
     monkeypatch.setattr(agent_module, "_EQUAL_FAILURES", 3)
-    database.execute("create table t (id int primary key, note text); alter table t replica identity full")
-    filtered = 'tables = ["public.t"]\nrow_filters = { "public.t" = "note::int > 1" }'
+    database.execute("create table t (id int primary key, note text)")
+    filtered = 'tables = ["public.t"]\nrow_filters = { "public.t" = "10 / id > 1" }'
     edge = edges(database, interconnect.url, more=filtered)
     edge.init()
-    database.execute("insert into t values (1, 'ani@example.com')")
+    database.execute("insert into t values (0, 'ani@example.com')")
     error = refused(edge)
-    assert "SQLSTATE 22P02" in error.message
-    assert "ani@" not in error.message + caplog.text
+    assert "SQLSTATE 22012" in error.message
+    # The server's own words, which may hold values.
+    assert "division" not in error.message + caplog.text
     assert interconnect.changes == []
 
 
