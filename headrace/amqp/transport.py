@@ -193,8 +193,8 @@ class _Guarded(Container):  # type: ignore[misc]
         while True:
             try:
                 return bool(super().process())
-            except ReplicationError:
-                # Raised on purpose, and not about what came.
+            except (ReplicationError, OSError):
+                # Raised on purpose, or of a socket: not about what came.
                 raise
             except Exception as error:
                 event = self._collector.peek()
