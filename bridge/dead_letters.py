@@ -9,9 +9,9 @@ from typing import Any
 
 from bridge.dead_letter_index import DeadLetterIndex
 from bridge.kafka.client import admin
+from bridge.kafka.consuming import records
 from bridge.kafka.entries import reading
 from bridge.kafka.topics import topics_of
-from bridge.kafka.whole_partition import records
 from headrace.configuration.bridge import BridgeFile
 
 

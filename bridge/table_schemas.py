@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridge.kafka.consuming import records
 from bridge.kafka.entries import reading
-from bridge.kafka.whole_partition import records
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.schema import TableSchema

@@ -1,12 +1,20 @@
-"""Where partitions begin and end: of all that are asked for in a few requests, each with its own error."""
+"""Where partitions begin and end, in a few requests for all of them, each with its own error; and a source's last record there.
 
-from collections.abc import Collection, Mapping
+The position of a source is by its last committed record where no committed position is left.
+"""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, OffsetSpec, TopicPartition
+import msgspec
+
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Partition
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.position import Position
+from headrace.schemas import avro_origin
 
 Bounds = Mapping[Partition, tuple[int, int] | ReplicationError]
 
@@ -60,3 +68,68 @@ def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, Re
                 f"Kafka: {topic}[{number}] has no leader", hint="Look at the brokers: 'headrace bridge doctor'."
             )
     return found
+
+
+def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
+    """Return the greatest position in the source's partitions of its topics, None when there is none.
+
+    Reads backward from the end in growing steps, over markers, tombstones and records that are not the source's.
+    """
+    with translated(f"read the last record of {source}"):
+        found = [_last(client, source, topic, partition) for topic in topics for partition in partitions]
+    return max((position for position in found if position is not None), default=None)
+
+
+def _last(client: Any, source: str, topic: str, partition: int) -> Position | None:
+    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+    end, step = high, 100
+    while end > low:
+        start = max(low, end - step)
+        position = _greatest(client, source, TopicPartition(topic, partition, start), end)
+        if position is not None:
+            return position
+        end, step = start, min(step * 10, 100_000)
+    return None
+
+
+def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None:
+    """Return the greatest position from `start` to before `end`, None when there is none."""
+    client.assign([start])
+    greatest: Position | None = None
+    until = time.monotonic() + PATIENCE
+    # Read to the end of the range, or, where markers are the last of it, of the partition.
+    while time.monotonic() < until:
+        for record in client.consume(1000, timeout=0.1):
+            until = time.monotonic() + PATIENCE
+            if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+                raise KafkaException(record.error())
+            if record.error() or record.offset() >= end:
+                return greatest
+            position = _position_of(record.value(), source)
+            if position is not None and (greatest is None or position > greatest):
+                greatest = position
+            if record.offset() == end - 1:
+                return greatest
+    raise NotConnected(f"Kafka: the last records of {source} could not be read")
+
+
+class _Origin(msgspec.Struct):
+    name: str
+    position: str
+
+
+class _Envelope(msgspec.Struct):
+    source: _Origin
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
+def _position_of(value: bytes | None, source: str) -> Position | None:
+    """Return the position that a record's value names, None when it is not a record of the source."""
+    value = value or b""
+    try:
+        origin = avro_origin.read(value) if value[:1] == avro_origin.MARK else _ENVELOPE.decode(value).source
+        return Position.parse(origin.position) if origin.name == source else None
+    except (msgspec.MsgspecError, CorruptInput):
+        return None

@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaException, consumer
-from bridge.kafka.ends import Bounds, bounds
+from bridge.kafka.ends import Bounds, bounds, read_last_record
 from bridge.kafka.entries import Entries, committed_of, partitions_of, read_entries, reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.leftovers import Leftovers
 from bridge.model.ports import Committed, Partition
 from bridge.model.route import SourceRoute

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from bridge.kafka.ends import read_last_record
 from bridge.kafka.entries import read_entries, reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import names
 from bridge.model.route import learn, routes
 from bridge.positions.read import check_free

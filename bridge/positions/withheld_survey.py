@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bridge.kafka.consuming import records
 from bridge.kafka.ends import bounds
-from bridge.kafka.whole_partition import records
 from bridge.model.ports import Committed, Partition
 from bridge.model.route import SourceRoute
 from bridge.model.withheld_tables import Withheld

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bridge.group.client import parse
 from bridge.kafka.client import admin
+from bridge.kafka.ends import read_last_record
 from bridge.kafka.entries import reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.leftovers import Leftovers
 from bridge.kafka.producer import KafkaProducer
 from bridge.model.ports import GroupMetadata, PositionCommit, Share
