@@ -31,6 +31,7 @@ MAY_IMPORT = {
         "headrace.schema",
         "headrace.schemas.avro_json",
         "headrace.stop_request",
+        "headrace.table_state",
         "headrace.verify",
     },
     "dags": set(),
