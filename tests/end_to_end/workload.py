@@ -6,7 +6,10 @@ touches again.
 
 import subprocess
 import threading
+from contextlib import closing
 from pathlib import Path
+
+import psycopg2
 
 ACCOUNTS = 10_000
 _TELLERS = 10
@@ -54,6 +57,9 @@ class Workload:
         subprocess.run(
             [self._pgbench, "-i", "-q", "-I", "dtp", self._dsn], check=True, capture_output=True, timeout=300
         )
+        # Without a key, and without this, `edge init` leaves it out.
+        with closing(psycopg2.connect(self._dsn)) as connection, connection, connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE pgbench_history REPLICA IDENTITY FULL")
 
     def start(self) -> None:
         """Write from now on."""
