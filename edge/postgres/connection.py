@@ -151,8 +151,11 @@ class Database(database.Database):
 
     def _wait(self, until: float | None = None) -> None:
         """Wait for more of an answer, until a time of the monotonic clock if there is one; other threads run meanwhile."""
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([self._connection.pgconn.socket], [], [], left)[0]:
+        left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+        # `select` takes no descriptor beyond 1,023.
+        poll = select.poll()
+        poll.register(self._connection.pgconn.socket, select.POLLIN)
+        if not poll.poll(left):
             raise NotConnected(f"database {self._address} did not answer in time")
         self._connection.pgconn.consume_input()
 

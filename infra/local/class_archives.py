@@ -5,6 +5,7 @@ whole or absent. Without it everything works, only slower, so a failure is repor
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from infra.local import jars
 from infra.local.kafka import Kafka
 
 #: Seconds that the rehearsal may take, on a machine however busy.
-_PATIENCE = 600
+_SECONDS = 600
 
 
 def make(console: Console) -> None:
@@ -43,13 +44,21 @@ def _rehearse(scratch: Path, archive: Path) -> None:
     kafka = Kafka(scratch / "kafka", settings={"auto.create.topics.enable": "true"})
     try:
         kafka.start()
-        subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-m", "spark_jobs.jvm_warmup", kafka.bootstrap, str(scratch)],
             env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(java.options_to_make(archive))},
-            check=True,
-            capture_output=True,
-            timeout=_PATIENCE,
-        )
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as rehearsal:
+            try:
+                code = rehearsal.wait(_SECONDS)
+            except BaseException:
+                # Its JVM too.
+                os.killpg(rehearsal.pid, signal.SIGKILL)
+                raise
+        if code:
+            raise subprocess.CalledProcessError(code, rehearsal.args)
     finally:
         kafka.kill()
 
