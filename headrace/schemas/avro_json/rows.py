@@ -1,20 +1,12 @@
-"""Rows and keys: the columns of a record, by their schema.
-
-A row of which there are many is read by a function that is made for it (rows_compiled.py), with the same result; one in which
-columns are left out is always read here, column by column.
-"""
+"""Rows and keys: the columns of a record, by their schema, read column by column."""
 
 from collections.abc import Mapping
 
 # `json.dumps` without its arguments, which make an encoder of Python's for each text.
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any
 
-from headrace.schemas.avro_json.rows_compiled import Column, compiled
 from headrace.schemas.avro_json.values import Read, type_reader
-
-#: So many rows are read column by column before a function is made for them, which takes as long as reading a few hundred.
-WORTH_MAKING: Final = 256
 
 
 class Field:
@@ -54,10 +46,16 @@ class Row:
 
     def __init__(self, fields: list[Mapping[str, Any]], named: dict[str, Read]) -> None:
         self._fields = [Field(field, named) for field in fields]
-        #: Reads a row as JSON: returns it with the place after it.
-        self.text: Read = self._first(sparse=False)
-        #: The same of an old row, without its nulls as `without_nulls` has it.
-        self.sparse: Read = self._first(sparse=True)
+
+    def text(self, data: bytes, at: int) -> tuple[str, int]:
+        """Return a row as JSON, and the place after it."""
+        row, at = self.read(data, at)
+        return as_object(row), at
+
+    def sparse(self, data: bytes, at: int) -> tuple[str, int]:
+        """Return an old row as JSON without its nulls, as `without_nulls` has it, and the place after it."""
+        row, at = self.read(data, at)
+        return as_object(without_nulls(row)), at
 
     def read(self, data: bytes, at: int) -> tuple[Columns, int]:
         """Return the columns with their JSON, None for null, and the place after the row."""
@@ -66,26 +64,6 @@ class Row:
             value, at = field.value(data, at)
             found.append((field, value))
         return found, at
-
-    def _first(self, *, sparse: bool) -> Read:
-        """Return the function for the first rows, which puts another in its place after them."""
-        left = WORTH_MAKING
-
-        def text(data: bytes, at: int) -> tuple[str, int]:
-            nonlocal left
-            if not left:
-                columns = [Column(each.start, each.type, each.read, each.null) for each in self._fields]
-                made = compiled(columns, sparse=sparse)
-                if sparse:
-                    self.sparse = made
-                else:
-                    self.text = made
-                return made(data, at)
-            left -= 1
-            row, at = self.read(data, at)
-            return as_object(without_nulls(row) if sparse else row), at
-
-        return text
 
 
 def as_object(row: Columns) -> str:

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 
 from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
-from headrace.schemas.avro_json import rows as avro_rows
 from headrace.schemas.avro_json.envelope import Records, UnknownSchema
 from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
-
-
-@pytest.fixture(scope="module", params=[avro_rows.WORTH_MAKING, 0], ids=["by-column", "generated"], autouse=True)
-def reading(request):
-    """Rows are read column by column, and by functions made for their schema."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(avro_rows, "WORTH_MAKING", request.param)
-        yield
-
 
 NO_NAME = {"version": "1", "connector": "mariadb", "name": "a/b", "ts_ms": 1, "snapshot": "false", "db": "s", "schema": "s.x",
            "table": "t t", "server_id": 1, "gtid": None, "file": "f", "pos": 1, "row": 0, "position": "p"}  # fmt: skip

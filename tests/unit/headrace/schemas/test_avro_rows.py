@@ -1,15 +1,12 @@
-"""Functions that are made for a schema read its rows as they are read column by column."""
+"""Rows in Avro: every value comes back, damaged records are refused, names of columns are only names."""
 
 import json
 import math
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.schemas.avro_json import rows as avro_rows
-from headrace.schemas.avro_json import rows_compiled
-from headrace.schemas.avro_json.envelope import Records, reader_of
+from headrace.schemas.avro_json.envelope import Records
 from tests.unit.headrace.schemas.test_avro_json import NO_NAME, OF_POSTGRESQL, column, written
 
 COLUMNS = [
@@ -31,17 +28,6 @@ ROWS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-def both(records):
-    """What reads the same schemas column by column, and by functions that are made at once."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(avro_rows, "WORTH_MAKING", 0)
-        made = Records(records._schemas)
-        for number, text in records._schemas.items():
-            readers = made._values if json.loads(text)["name"] == "Envelope" else made._keys
-            readers[b"\0" + number.to_bytes(4, "big")] = reader_of(text)
-    return Records(records._schemas), made
-
-
 def outcome(read, data):
     """What reading gives: the record, or that it is refused."""
     try:
@@ -61,12 +47,10 @@ def changes(*rows):
 @given(st.lists(ROWS, min_size=1, max_size=3))
 @example([{"id": 0, "part": ""}])
 @example([{"id": -1, "part": "ÿÿ", "note": None}, {"id": 64, "part": '"\n', "note": "ÿÿ"}])
-def test_every_row_and_key_is_read_alike(rows):
+def test_every_row_and_key_is_read(rows):
     keys, values, _, records = written(COLUMNS, *changes(*rows), key=["id", "part"], source=OF_POSTGRESQL)
-    by_column, made = both(records)
-    assert [made.key(key) for key in keys] == [by_column.key(key) for key in keys]
-    found = [made.value(value) for value in values]
-    assert found == [by_column.value(value) for value in values]
+    assert json.loads(records.key(keys[0])) == {name: rows[0][name] for name in ("id", "part")}
+    found = [records.value(value) for value in values]
     row = dict.fromkeys(each.name for each in COLUMNS) | rows[0]
     # a text of single precision may be a shorter one than it was made of
     assert json.loads(found[0])["after"] | {"f4": None} == row | {"f4": None}
@@ -74,17 +58,17 @@ def test_every_row_and_key_is_read_alike(rows):
 
 @settings(max_examples=50)
 @given(ROWS, st.data())
-def test_a_damaged_record_is_refused_or_read_alike(row, data):
+def test_a_damaged_record_is_refused_or_read_and_changes_nothing_for_others(row, data):
     _, (value, *_), _, records = written(COLUMNS, *changes(row), key=["id", "part"], source=OF_POSTGRESQL)
-    by_column, made = both(records)
+    intact = records.value(value)
     damaged = bytearray(value)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(5, len(value) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(damaged[: data.draw(st.integers(5, len(value)))])
     for wrong in (bytes(damaged), cut):
-        assert outcome(made.value, wrong) == outcome(by_column.value, wrong)
-    # what was read before makes no difference
-    assert made.value(value) == by_column.value(value)
+        # anything but a ValueError would end the load
+        outcome(records.value, wrong)
+    assert records.value(value) == intact
 
 
 HOSTILE = [
@@ -102,20 +86,8 @@ def test_names_of_columns_are_never_code():
     row = dict.fromkeys(HOSTILE, "x") | {HOSTILE[1]: None}
     change = {"before": None, "after": row, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
     keys, values, _, records = written(columns, change, key=[HOSTILE[0], HOSTILE[2]])
-    by_column, made = both(records)
-    assert json.loads(made.value(values[0]))["after"] == row
-    assert (made.key(keys[0]), made.value(values[0])) == (by_column.key(keys[0]), by_column.value(values[0]))
-
-
-def test_the_code_of_a_row_is_the_same_whatever_its_columns_are_called(monkeypatch):
-    sources = []
-    monkeypatch.setattr(
-        rows_compiled, "compile", lambda text, *more: sources.append(text) or compile(text, *more), raising=False
-    )
-    for name in ("a", *HOSTILE):
-        rows_compiled.compiled([rows_compiled.Column(json.dumps(name) + ":", "string", None, 0)])
-    assert len(sources) == 1 + len(HOSTILE)
-    assert len(set(sources)) == 1
+    assert json.loads(records.value(values[0]))["after"] == row
+    assert json.loads(records.key(keys[0])) == {name: row[name] for name in (HOSTILE[0], HOSTILE[2])}
 
 
 def test_a_table_of_as_many_columns_as_postgresql_has():
@@ -124,23 +96,7 @@ def test_a_table_of_as_many_columns_as_postgresql_has():
     row = {each.name: f"x{each.position}" if each.position % 3 else None for each in columns}
     change = {"before": None, "after": row, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
     _, values, _, records = written(columns, change)
-    _, made = both(records)
-    assert json.loads(made.value(values[0]))["after"] == row
-
-
-def test_a_function_is_made_for_rows_of_which_there_are_many(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        avro_rows, "compiled", lambda *words, **more: made.append(more) or rows_compiled.compiled(*words, **more)
-    )
-    row = {"id": 1, "part": "x"}
-    _, values, _, records = written(COLUMNS, *changes(row), key=["id", "part"], source=OF_POSTGRESQL)
-    for _ in range(avro_rows.WORTH_MAKING):
-        records.value(values[0])
-    assert not made
-    first = records.value(values[0])
-    assert len(made) == 1
-    assert records.value(values[0]) == first
+    assert json.loads(records.value(values[0]))["after"] == row
 
 
 def test_numbers_are_written_as_json_has_them():
@@ -150,8 +106,7 @@ def test_numbers_are_written_as_json_has_them():
         for number in numbers
     ]
     _, values, _, records = written([column("float8")], *found)
-    _, made = both(records)
-    texts = [made.value(value).partition(b'"c":')[2].partition(b"}")[0].decode() for value in values]
+    texts = [records.value(value).partition(b'"c":')[2].partition(b"}")[0].decode() for value in values]
     assert texts == [repr(number) for number in numbers]
 
 
