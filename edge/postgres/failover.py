@@ -158,8 +158,9 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
         if timeline(connection) != checkpoint.timeline:
             # A standby was promoted: the next session finds out whether the source goes on there.
             return
-        end = log_end(connection)
-        check_log_end(end, checkpoint, self._outbox.sent.commit)
+        # Asked for ahead of the log's end: capture goes on meanwhile.
+        sent = self._outbox.sent.commit
+        check_log_end(log_end(connection), checkpoint, sent)
         check_publication(connection, checkpoint)
         slot = present_slot(connection, checkpoint)
         if (changed := guard(connection, slot, checkpoint)) is not None:

@@ -1,8 +1,11 @@
 """Another timeline: where the logs part, and what that allows."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from edge.engine import CheckpointChanged
+from edge.postgres import failover
 from edge.postgres.checkpoint import format_lsn
 from edge.postgres.failover import follow, parted_at
 from edge.postgres.replication import System
@@ -85,3 +88,28 @@ def test_failover_without_a_guard_is_an_operators_matter():
         follow(server, server, server.system, checkpoint(timeline=2))
 
     assert f"{LEFT:016x}" in raised.value.hint
+
+
+def test_g1_what_is_captured_while_the_watch_looks_is_not_taken_for_a_server_that_was_set_back(monkeypatch):
+    outbox = SimpleNamespace(sent=Position(7, 100, 0))
+
+    def end(_database):
+        # the log grows, and capture sends what is new before the answer is looked at
+        outbox.sent = Position(7, 300, 0)
+        return 200
+
+    for name in ("timeline", "check_publication", "guard", "retained_bytes"):
+        monkeypatch.setattr(failover, name, lambda *_: None)
+    monkeypatch.setattr(failover, "present_slot", lambda *_: SimpleNamespace(safe_bytes=None, wal_status="reserved"))
+    monkeypatch.setattr(failover, "log_end", end)
+    watch = failover.Watch.__new__(failover.Watch)
+    place = Position(7, 100, 0)
+    watch._checkpoint = lambda: SimpleNamespace(
+        timeline=None, confirmed=100, position=place, promised=None, publication="p", confirmed_lsn="0/64"
+    )
+    ends = []
+    watch._outbox, watch._figures = outbox, SimpleNamespace(saw_log=lambda end, **_: ends.append(end))
+    for name in ("_look_at_labels", "_look_at_publication", "warn_of", "warn", "look_at_policy"):
+        setattr(watch, name, lambda *_: None)
+    watch.look(None)
+    assert ends == [200]
