@@ -13,13 +13,16 @@ from pathlib import Path, PurePosixPath
 _ROOT = Path(__file__).parents[2]
 #: The navigation: the names of pages, without `.md`.
 SECTIONS = {
-    "Start": ("quickstart", "comparison", "limits", "benchmarks"),
+    "Start": ("quickstart", "comparison", "limits", "benchmarks", "size"),
     "How it works": ("architecture", "glossary", "records", "types", "avro", "consumers"),
     "Run": (
         "edge",
         "mariadb",
+        "masking",
         "bridge",
         "lake",
+        "query",
+        "lake-operate",
         "reader",
         "airflow",
         "verify",
@@ -30,19 +33,17 @@ SECTIONS = {
         "kubernetes",
         "tenants",
         "cloud",
+        "add-a-region",
         "upgrading",
     ),
-    "Network and trust": ("network", "security", "threat-model"),
+    "Network and trust": ("network", "security"),
     "Operate": (
         "console",
         "metrics",
         "trouble",
         "recovery",
-        "runbooks/index",
-        "runbooks/headquarters",
-        "runbooks/region",
-        "runbooks/deliveries",
-        "runbooks/lake",
+        "runbooks",
+        "production",
     ),
     "Develop": ("developing",),
 }
