@@ -8,6 +8,7 @@ import pytest
 from headrace.errors import NeedsOperator
 from spark_jobs import load
 from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance.background import Upkeep
 from spark_jobs.query import engine
 from tests.waiting import eventually
 
@@ -20,10 +21,14 @@ def following(spark):
 
         def start(lake, every):
             heard = []
-            running = pool.submit(
-                load.follow, spark, lake, "bank", every=every, stopped=stopped, on_progress=heard.append
-            )
-            return running, heard, stopped
+
+            def follow():
+                with Upkeep(spark, lake, "bank", stopped=stopped.is_set) as upkeep:
+                    load.follow(
+                        spark, lake, "bank", every=every, stopped=stopped, on_progress=heard.append, upkeep=upkeep
+                    )
+
+            return pool.submit(follow), heard, stopped
 
         yield start
         stopped.set()
