@@ -171,6 +171,6 @@ def test_what_cannot_be_copied_is_said_with_what_to_do_and_the_stream_goes_on(so
 
     assert {table.state for table in tables.values()} == {"failed"}
     for name, said, hint in (("keyless", "has no key", "primary key"), ("missing", "does not exist", "Check its name"),
-                             ("good", "nonsense", "condition")):  # fmt: skip
+                             ("good", "a column that does not exist", "condition")):  # fmt: skip
         assert said in tables[name].problem
         assert hint in tables[name].problem
