@@ -88,7 +88,7 @@ class MysqlRetirement:
                 return f"the binlog is too long to be listed: nothing unsent was found up to {file}:{start}"
 
 
-def concerned(kind: str, info: str, chosen: Callable[[str, str], bool]) -> str:
+def concerned(kind: str, info: str, chosen: Chosen) -> str:
     """Return what an event, as the server lists it, changes of captured tables; empty for nothing."""
     if kind == "Table_map":
         names = _TABLE_MAP.match(info)
@@ -106,7 +106,8 @@ def concerned(kind: str, info: str, chosen: Callable[[str, str], bool]) -> str:
         statement = read_statement(info[used.end() :] if used else info, 0, database)
         tables = [*statement.tables, *(name for name, _ in statement.moved)]
         if statement.kind in {Kind.EMPTIES, Kind.MOVES} and (
-            statement.dropped or any(chosen(*table) for table in tables)
+            (statement.dropped is not None and chosen.has_some_of(statement.dropped))
+            or any(chosen(*table) for table in tables)
         ):
             return f"a statement ({statement.opening})"
     return ""

@@ -61,6 +61,12 @@ class Chosen:
             chosen = database in self._databases if self._databases else database not in SYSTEM
         return chosen and self._policy.admits(database, table)
 
+    def has_some_of(self, database: str) -> bool:
+        """Return whether tables of a database may be captured."""
+        if self._tables:
+            return any(name.startswith(f"{database}.") for name in self._tables)
+        return database in self._databases if self._databases else database not in SYSTEM
+
 
 _CATALOG = """
 select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
