@@ -267,7 +267,7 @@ def test_an_id_that_has_another_schema_by_now_stops_its_table_and_nothing_else(n
 
     schemas = RegisteredSchemas(Client())
     needed = Wanted("t", "t-key", "t-value", "", Schemas(None, _OURS), "s.public.t")
-    schemas._known[needed] = Ids(None, 1)
+    schemas._settle(needed, Ids(None, 1), None)
     schemas.look()
     with pytest.raises(NeedsOperator, match="another schema"):
         schemas.ids(needed)
