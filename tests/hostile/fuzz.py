@@ -202,7 +202,7 @@ class Lanes:
         schemas = RegisteredSchemas(_Registry())
         names = avro.schemas(_SCHEMA, "postgresql")
         needed = wanted("bank.public.t", WrittenWith(1, "public", "t", *names), "bank", "", of_one_table=True)
-        schemas._known[needed] = Ids(3, 4)
+        schemas._settle(needed, Ids(3, 4), None)
         parts_.registry.schemas = schemas
         for state in parts_.registry.states.values():
             router = TableRouter(
