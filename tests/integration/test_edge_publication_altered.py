@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.postgres import monitor
+from edge.postgres import failover
 from tests.fix_edge import arrive
 from tests.waiting import eventually
 
@@ -44,7 +44,7 @@ def test_a_publication_that_publishes_less_or_a_table_that_left_it_is_found(list
 
 def test_a_published_table_without_a_key_that_is_made_later_is_a_warning(edge, database, monkeypatch):
     """Q1: a publication for all tables has it at once, and its updates are refused."""
-    monkeypatch.setattr(monitor, "_HARM_SECONDS", 0.1)
+    monkeypatch.setattr(failover, "_HARM_SECONDS", 0.1)
     with edge.running() as agent:
         database.execute("create table sessions (id int)")
         eventually(lambda: "public.sessions" in agent.figures.warned.get("publication", ""))
