@@ -121,9 +121,10 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
             overlaid.clear()
             return [tuple(row) for row in desk.ask(query).collect()], list(overlaid)
 
-        # then what lists or selects a database opens no table
-        names = [("silver", "accounts", False), ("silver", "log", False)]
-        assert ask("SHOW TABLES IN silver") == (names, [])
+        # then what lists or selects a database opens no table (other lakes of this process have theirs beside them)
+        listed, opened = ask("SHOW TABLES IN silver")
+        assert {("silver", "accounts", False), ("silver", "log", False)} <= set(listed)
+        assert opened == []
         assert ask("show tables in silver_live like 'l*'") == ([("silver_live", "log", False)], [])
         assert ask("USE silver_live") == ([], [])
         # and other tables are shown, whatever their rows or the query's texts are called

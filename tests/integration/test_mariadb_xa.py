@@ -12,7 +12,11 @@ def prepared(maria, name, *rows):
         cursor.executemany("insert into t values (%s, %s)", rows)
         cursor.execute(f"xa end '{name}'")
         cursor.execute(f"xa prepare '{name}'")
+    ended = connection.thread_id()
     connection.close()
+    # The server lets go of what was prepared when it ends the connection, some time after the client did.
+    left = f"select count(*) from information_schema.processlist where id = {ended}"
+    eventually(lambda: maria.execute(left)[0][0] == 0, saying="the connection has ended at the server")
 
 
 def test_prepared_transactions_arrive_when_they_commit_and_never_when_they_do_not(maria_edge, maria, interconnect):
