@@ -22,7 +22,7 @@ from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 _STREAM, _RUNS = "binlog", 3
 SETTINGS = {"sync-binlog": 0, "innodb-flush-log-at-trx-commit": 0, "max-binlog-size": 1 << 30}

@@ -21,7 +21,7 @@ from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 _SOURCE, _STREAM = "bench/stock", "binlog-snapshot"
 _STOCK = """

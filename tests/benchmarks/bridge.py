@@ -21,7 +21,7 @@ from tests.benchmarks.many_sources import Load, crowd, many
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
 from tests.end_to_end.follower import Follower
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 FILE = Path("build/bench-bridge.json")
 RUNS = 3

@@ -27,7 +27,7 @@ from tests.benchmarks.usage import usage
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 @dataclass(frozen=True)

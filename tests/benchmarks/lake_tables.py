@@ -18,7 +18,7 @@ from spark_jobs.silver import load as silver
 from spark_jobs.state import former_format, names, published, schema_texts
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
-from tests.lake_logged import LoggedLake
+from tests.lake.logged import LoggedLake
 
 _SOURCES = ("bench/a", "bench/b", "bench/c")
 _COLUMNS = {

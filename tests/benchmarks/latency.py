@@ -20,7 +20,7 @@ from tests.benchmarks import orders, writer
 from tests.benchmarks.region import region
 from tests.benchmarks.results import Result
 from tests.end_to_end.follower import Follower
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 #: Transactions a second, and changes in each.
 RATES = ((200, 5), (500, 20))

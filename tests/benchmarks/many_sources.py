@@ -16,7 +16,7 @@ from tests.benchmarks.stalls import Arrival
 from tests.benchmarks.usage import usage
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 _CLOCK = re.compile(rb'"t":(\d+)')
 

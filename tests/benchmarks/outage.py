@@ -21,8 +21,8 @@ from tests.benchmarks.usage import usage
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
-from tests.fix_proxy import Proxy
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
+from tests.servers.fix_proxy import Proxy
 
 _SOURCE, _NAME = "bench/outage", "outage"
 _SPOOL = """

@@ -20,7 +20,7 @@ from tests.benchmarks import binlog, debezium
 from tests.benchmarks.peers_run import Run, drained_by_peer
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 _DATABASE, _TABLE = "bench", "many"
 _FIRST = "insert into many values (-{number}, 1, 'first', 1, 1, 'placed', null, now(6))"

@@ -9,7 +9,7 @@ from infra.local.kafka import Kafka
 from tests.benchmarks import debezium
 from tests.benchmarks.usage import Usage, usage
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 class Run(NamedTuple):

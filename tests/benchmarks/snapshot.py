@@ -25,7 +25,7 @@ from tests.benchmarks.region import region
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
 from tests.end_to_end.pipeline import headrace
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 _TRANSACTIONS, _CHANGES = 200, 5
 #: So many seconds of changes are written before the copy begins; their latency is given separately, less the first second.

@@ -14,9 +14,9 @@ from infra.local import jars
 from infra.local.airflow import Airflow
 from spark_jobs import submit
 from spark_jobs.bronze.sink import table_path
-from tests.lake_feed import Feed
-from tests.security_lists import lake as allowed
-from tests.waiting import eventually
+from tests.bridge.security_lists import lake as allowed
+from tests.lake.feed import Feed
+from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
 ROWS = 300

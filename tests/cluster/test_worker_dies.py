@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.bronze.sink import table_path
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 SECRET = "a-row-value-that-no-log-shows"
 ROWS = 40

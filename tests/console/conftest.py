@@ -14,10 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from infra.local.ports import free_port
-from tests.bridge_file import bridge_file
-from tests.fix_edge import PostgresEdge
-from tests.fix_stack import Database
-from tests.waiting import eventually
+from tests.bridge.bridge_file import bridge_file
+from tests.edge.fix_edge import PostgresEdge
+from tests.rules.waiting import eventually
+from tests.servers.fix_stack import Database
 
 #: Where Debian's package puts it; another browser of the family by CHROMIUM=.
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"

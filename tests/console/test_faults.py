@@ -12,7 +12,7 @@ from bridge.service import BridgeService
 from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 
 def heading(page, text, seconds=60):

@@ -10,9 +10,9 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from spark_jobs import load as job
 from tests.console.conftest import SOURCES
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 
 def in_lake(spark, lake, rows):

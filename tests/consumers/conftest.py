@@ -14,15 +14,15 @@ from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local.kafka import Kafka
-from tests.bridge_file import bridge_file
+from tests.bridge.bridge_file import bridge_file
 from tests.consumers.environment import ENVIRONMENT
-from tests.fix_stack import Database, served
-from tests.kafka_connect import Connect
-from tests.kafka_reading import values
+from tests.kafka.connect import Connect
+from tests.kafka.reading import values
+from tests.rules.waiting import eventually
 from tests.servers import jars
-from tests.waiting import eventually
+from tests.servers.fix_stack import Database, served
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 _SOURCE = "jakarta/bank"
 _FILES_OF_SECRETS = """\
 config.providers=directory

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from infra.local.process import Process, tail
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 class Program:

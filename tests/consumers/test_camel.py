@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.branch import Branch
+from tests.amqp.branch import Branch
 from tests.consumers.environment import EXAMPLES
 from tests.consumers.program import Program
-from tests.kafka_reading import values
+from tests.kafka.reading import values
 from tests.servers import jars
 from tests.servers.artemis import Artemis
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.consumers.environment import ENVIRONMENT, EXAMPLES
 from tests.consumers.test_by_key import DDL, WORK, lines, run
-from tests.kafka_reading import read_committed
+from tests.kafka.reading import read_committed
 
 #: The usual records, and Debezium's, whose changed keys have headers of their own.
 RECORDS = {"usual": "tombstones = true", "debezium": 'profile = "debezium"\ntruncates = true'}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.consumers.transform import Transform
-from tests.kafka_reading import read_committed
+from tests.kafka.reading import read_committed
 
 DDL = """
 create table accounts (id int primary key, owner text not null, balance numeric(12,2), opened date, tags text[], big text);

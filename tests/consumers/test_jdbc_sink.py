@@ -3,7 +3,7 @@
 import pytest
 
 from tests.consumers.environment import example
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 DDL = """
 create table accounts (id int primary key, owner text not null, balance numeric(12,2), opened date, seen timestamptz,

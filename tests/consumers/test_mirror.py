@@ -13,13 +13,13 @@ from bridge.positions.survey import positions_of
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local.ports import free_port
-from tests.bridge_file import bridge_file
+from tests.amqp.edge_double import message, send
+from tests.bridge.bridge_file import bridge_file
 from tests.consumers.mirror import mirror
-from tests.edge_double import message, send
-from tests.integration.test_bridge_command import headrace
-from tests.kafka_reading import read_committed, values
-from tests.source_log import cut, log
-from tests.waiting import eventually
+from tests.edge.source_log import cut, log
+from tests.integration.bridge.test_bridge_command import headrace
+from tests.kafka.reading import read_committed, values
+from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
 TABLES = ["accounts", "pairs"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.consumers.environment import ENVIRONMENT, EXAMPLES
 from tests.consumers.test_by_key import DDL, ROWS, WORK, in_order, lines, run, with_later
-from tests.kafka_reading import values
+from tests.kafka.reading import values
 
 #: What these two need: a changed key as delete and create. They have nothing for a truncate.
 RECORDS = {

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 
 from tests.consumers.paimon import Paimon
 from tests.consumers.test_by_key import DDL, WORK
-from tests.kafka_reading import values
+from tests.kafka.reading import values
 
 #: Paimon keeps rows by the table's primary key: an update takes the old row away first, whatever its key was.
 RECORDS = {

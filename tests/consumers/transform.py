@@ -12,8 +12,8 @@ from typing import Any, Self
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from tests.consumers.environment import ENVIRONMENT
-from tests.kafka_connect import java
-from tests.kafka_reading import Record
+from tests.kafka.connect import java
+from tests.kafka.reading import Record
 from tests.servers import jars
 
 

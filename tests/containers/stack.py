@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.containers.engine import ROOT, SERVERS, Podman
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 PROJECT = "headrace-test"
 #: Services that do their work once.

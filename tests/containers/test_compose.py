@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.containers.stack import ONCE
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 pytestmark = pytest.mark.timeout(3600)
 REGIONS = ("jakarta", "london")

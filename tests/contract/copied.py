@@ -2,8 +2,8 @@
 
 import json
 
-from tests.integration.snapshots import ask, ended, folder, plans
-from tests.waiting import eventually
+from tests.integration.edge.snapshots import ask, ended, folder, plans
+from tests.rules.waiting import eventually
 
 
 class Source:

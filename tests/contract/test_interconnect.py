@@ -8,11 +8,11 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from headrace.position import Position
-from tests.interconnect_ends import EPOCH, SOURCE, START, Edge, at, sealed
-from tests.kafka_reading import read_committed
-from tests.waiting import eventually
+from tests.amqp.interconnect_ends import EPOCH, SOURCE, START, Edge, at, sealed
+from tests.kafka.reading import read_committed
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 
 class StandIn:

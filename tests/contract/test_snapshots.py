@@ -6,9 +6,9 @@ import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS
 from tests.contract.copied import on_its_way, taken
-from tests.fix_edge import arrive
-from tests.integration.snapshots import ask, folder, held, marks, records
-from tests.waiting import eventually
+from tests.edge.fix_edge import arrive
+from tests.integration.edge.snapshots import ask, folder, held, marks, records
+from tests.rules.waiting import eventually
 
 
 def test_every_row_comes_once_in_key_order_in_chunks_that_are_transactions(source, interconnect):

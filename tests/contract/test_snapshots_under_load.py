@@ -4,9 +4,9 @@ import random
 import threading
 from contextlib import closing
 
-from tests.fix_edge import arrive
-from tests.integration.snapshots import folder, held, records
-from tests.waiting import eventually
+from tests.edge.fix_edge import arrive
+from tests.integration.edge.snapshots import folder, held, records
+from tests.rules.waiting import eventually
 
 WRITES = [
     "update w set n = n + 1 where id = %(key)s",

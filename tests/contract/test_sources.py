@@ -6,8 +6,8 @@ import pytest
 
 from edge.engine_registry import engine_of
 from headrace.schema import TableSchema
-from tests.fix_edge import arrive
-from tests.waiting import eventually
+from tests.edge.fix_edge import arrive
+from tests.rules.waiting import eventually
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

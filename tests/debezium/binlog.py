@@ -8,11 +8,11 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from tests.bridge_file import bridge_file
+from tests.bridge.bridge_file import bridge_file
 from tests.debezium.compare import Record, records
-from tests.fix_mariadb import MariadbDatabase
-from tests.kafka_connect import Connect
-from tests.waiting import eventually
+from tests.kafka.connect import Connect
+from tests.rules.waiting import eventually
+from tests.servers.fix_mariadb import MariadbDatabase
 
 TYPES = """
 create table types (

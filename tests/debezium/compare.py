@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 ABSENT = "(absent)"
 #: When a record was made.

@@ -8,11 +8,11 @@ import pytest
 
 from infra.local.kafka import Kafka
 from tests.debezium.binlog import Both
-from tests.fix_stack import served
-from tests.kafka_connect import Connect
+from tests.kafka.connect import Connect
 from tests.servers import jars
+from tests.servers.fix_stack import served
 
-pytest_plugins = ["tests.fix_bridge", "tests.fix_mysql"]
+pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_mysql"]
 #: Of tests/debezium/requirements.txt.
 _ENVIRONMENT = Path(__file__).parents[2] / ".setup" / "debezium"
 #: As records are without a schema in each.

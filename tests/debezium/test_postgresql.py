@@ -6,11 +6,11 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from tests.bridge_file import bridge_file
+from tests.bridge.bridge_file import bridge_file
 from tests.debezium.compare import by_reason, by_transaction, differences, records
 from tests.debezium.intended import ENVELOPE, KINDS, TEXTS, VALUES
 from tests.debezium.workload import COUNTS, ROWS, TABLES, TYPES, WORK
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 #: Transactions of the work that change rows: all but the `alter table` and the `truncate`, which is no record.
 TRANSACTIONS = 13

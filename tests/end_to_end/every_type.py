@@ -6,7 +6,7 @@ from contextlib import closing
 from psycopg2.extras import execute_values
 
 from tests.end_to_end.pipeline import Region
-from tests.integration.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
+from tests.integration.verify.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
 
 #: Decimals that are no numbers, with a limit and without.
 _NOT_NUMBERS = """

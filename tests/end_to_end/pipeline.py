@@ -18,12 +18,12 @@ from infra.local.postgres import Postgres
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.supervised import Supervised
 from tests.end_to_end.workload import ROWS, Workload
-from tests.fix_proxy import Proxy
 from tests.history import truth
 from tests.history.checker import Difference, check
 from tests.history.records import Record, record
-from tests.kafka_reading import read_committed
-from tests.waiting import eventually
+from tests.kafka.reading import read_committed
+from tests.rules.waiting import eventually
+from tests.servers.fix_proxy import Proxy
 
 DATABASE = STREAM = "bank"
 

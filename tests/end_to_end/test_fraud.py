@@ -15,8 +15,8 @@ import pytest
 from infra.local.stack import Stack
 from tests.end_to_end.pipeline import headrace
 from tests.end_to_end.supervised import Supervised
-from tests.integration.deliveries import letters
-from tests.waiting import eventually
+from tests.integration.requests.deliveries import letters
+from tests.rules.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fraud"
 

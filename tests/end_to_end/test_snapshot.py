@@ -7,7 +7,7 @@ from edge.snapshot.store import SnapshotStore
 from tests.end_to_end.pipeline import Pipeline, headrace
 from tests.history import truth
 from tests.history.state import check_state
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 EXISTING = """
     CREATE TABLE stock (id bigint PRIMARY KEY, sku text NOT NULL, price numeric(12,2), note text, placed timestamptz);

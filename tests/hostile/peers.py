@@ -16,8 +16,8 @@ from cproton import (
 )
 from proton import Data, Delivery
 
-from tests.amqp_peer import Peer
-from tests.waiting import eventually
+from tests.amqp.peer import Peer
+from tests.rules.waiting import eventually
 
 BODY = b"\x00\x53\x75\xa0\x01x"
 

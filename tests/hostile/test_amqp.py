@@ -4,11 +4,11 @@ import pytest
 
 from bridge.amqp import links as links_module
 from headrace import doors
-from tests.amqp_peer import Listener
+from tests.amqp.interconnect_ends import Edge, Far, at, sealed
+from tests.amqp.peer import Listener
 from tests.hostile import peers
 from tests.hostile.peers import MESSAGES, Rogue, send_raw
-from tests.interconnect_ends import Edge, Far, at, sealed
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 ROGUE, HONEST = "jakarta/bank", "london/bank"
 

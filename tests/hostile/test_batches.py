@@ -19,8 +19,8 @@ from headrace.configuration.bridge import TableTopic
 from headrace.errors import ReplicationError
 from headrace.position import Position
 from headrace.registry.client import Incompatible
+from tests.edge.source_log import cut, log
 from tests.hostile.bodies import BATCHES, EPOCH, VALUE, body, delivery, named, of_json, properties
-from tests.source_log import cut, log
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
 ROGUE, HONEST = "a/one", "a/two"

@@ -13,16 +13,16 @@ import pytest
 from headrace.amqp.transport import Message, SSLDomain
 from headrace.batch import CONTENT_ENCODING
 from infra.local.ports import free_port
+from tests.amqp.interconnect_ends import Edge, at, pem, sealed
 from tests.hostile import peers
 from tests.hostile.bodies import BATCHES
 from tests.hostile.peers import MESSAGES, Rogue, send_raw
 from tests.hostile.test_records import ANSWERS, REQUESTS
-from tests.integration.deliveries import produce, section
-from tests.interconnect_ends import Edge, at, pem, sealed
-from tests.kafka_reading import read_committed
-from tests.waiting import eventually
+from tests.integration.requests.deliveries import produce, section
+from tests.kafka.reading import read_committed
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 ROGUE = "jakarta/bank"
 HONEST = ("london/one", "london/two", "london/three")

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from infra.local.ports import free_port
 from tests.kubernetes import api_server
 from tests.kubernetes.helm import ENVIRONMENT, ROOT
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 SETUP = ROOT / ".setup" / "kubernetes"
 ETCD = SETUP / "etcd" / "usr" / "bin" / "etcd"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.kubernetes import strimzi
 from tests.kubernetes.cluster import SETUP, Cluster
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 def loose(group: str, version: str, kind: str) -> dict:

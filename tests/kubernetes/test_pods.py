@@ -12,11 +12,11 @@ import pytest
 
 from infra.local.ports import free_port
 from tests.containers.engine import Podman
-from tests.kafka_reading import values as records
+from tests.kafka.reading import values as records
 from tests.kubernetes import values
 from tests.kubernetes.helm import render
 from tests.kubernetes.pods import Pods, answer, pod_of
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 #: The ports of probes, which the chart fixes; pods in the host's network need them for themselves.
 EDGE_PORT, BRIDGE_PORT = 9187, 9188

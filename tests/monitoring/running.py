@@ -15,8 +15,8 @@ from infra.local.postgres import Postgres
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
 from tests.monitoring.rules import shortened
+from tests.rules.waiting import eventually
 from tests.servers.prometheus import Prometheus
-from tests.waiting import eventually
 
 SOURCE, DATABASE, STREAM, DELIVERY = "jakarta/bank", "bank", "bank", "alerts"
 #: WAL that PostgreSQL keeps for the edge, and what the edge's spool may hold, in megabytes.

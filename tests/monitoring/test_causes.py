@@ -11,12 +11,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.position import Position
-from tests.branch import Branch
-from tests.edge_double import message, send
+from tests.amqp.branch import Branch
+from tests.amqp.edge_double import message, send
+from tests.edge.source_log import cut, log
 from tests.end_to_end.pipeline import headrace
 from tests.monitoring.running import DELIVERY, SOURCE, Parts
-from tests.source_log import cut, log
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)
 

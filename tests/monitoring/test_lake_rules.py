@@ -18,8 +18,8 @@ from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, SourceStatus
 from infra.local.ports import free_port
 from tests.monitoring.rules import shortened
+from tests.rules.waiting import eventually
 from tests.servers.prometheus import RULES, Prometheus
-from tests.waiting import eventually
 
 (ALERTS,) = (
     {rule["alert"] for rule in group["rules"]}

@@ -25,8 +25,8 @@ from headrace.hold import HeldService
 from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
 from tests.monitoring.rules import shortened
+from tests.rules.waiting import eventually
 from tests.servers.prometheus import RULES, Prometheus, program
-from tests.waiting import eventually
 
 GROUPS = {
     group["name"]: {rule["alert"] for rule in group["rules"]} for group in yaml.safe_load(RULES.read_text())["groups"]

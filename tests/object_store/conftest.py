@@ -11,7 +11,7 @@ import requests
 
 from infra.local import ports
 from spark_jobs import session as made_for_users
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 BUCKET = "lakes"

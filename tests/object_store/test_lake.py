@@ -20,7 +20,7 @@ from spark_jobs.maintenance import maintain, replay_silver
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.verify.command import verify
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 #: 2026-01-31, in milliseconds.
 EARLY = 1769850900250

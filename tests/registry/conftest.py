@@ -14,8 +14,8 @@ import pytest
 
 from infra.local import ports
 from infra.local.jars import unpacked
+from tests.rules.waiting import eventually
 from tests.servers import jars
-from tests.waiting import eventually
 
 PYTHON = Path(__file__).parents[2] / ".setup/registry/bin/python"
 

@@ -1,10 +1,10 @@
 """Changes in Avro with the headers of CloudEvents, next to the registry's ids."""
 
-from tests.kafka_reading import read_committed
+from tests.kafka.reading import read_committed
 from tests.registry.test_registry import SOURCE, TABLES, started, values
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 
 def test_changes_in_avro_are_events(database, edges, kafka, topic, inside, tmp_path, registry, consumed):

@@ -9,14 +9,14 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from tests.bridge_file import bridge_file
-from tests.fix_stack import Database, served
-from tests.kafka_connect import Connect
+from tests.bridge.bridge_file import bridge_file
+from tests.kafka.connect import Connect
 from tests.registry.conftest import PYTHON
+from tests.rules.waiting import eventually
 from tests.servers import jars
-from tests.waiting import eventually
+from tests.servers.fix_stack import Database, served
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 SOURCE = "jakarta/bank"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "consumers" / "jdbc-sink-avro.json"
 DDL = """

@@ -11,8 +11,7 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from tests.avro_reading import read
-from tests.bridge_file import bridge_file
+from tests.bridge.bridge_file import bridge_file
 from tests.debezium import binlog, test_mariadb, test_mysql, test_postgresql, workload
 from tests.debezium.compare import Record, by_reason, differences
 from tests.debezium.intended import (
@@ -24,14 +23,15 @@ from tests.debezium.intended import (
     TEXTS,
     VALUES,
 )
-from tests.fix_stack import served
-from tests.kafka_connect import Connect
-from tests.kafka_reading import read_committed
+from tests.kafka.connect import Connect
+from tests.kafka.reading import read_committed
+from tests.lake.avro_reading import read
 from tests.registry.conftest import PYTHON
+from tests.rules.waiting import eventually
 from tests.servers import jars
-from tests.waiting import eventually
+from tests.servers.fix_stack import served
 
-pytest_plugins = ["tests.fix_bridge", "tests.fix_mysql"]
+pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_mysql"]
 SOURCE = "jakarta/bank"
 CONVERTER = {
     "": "io.apicurio.registry.utils.converter.AvroConverter",

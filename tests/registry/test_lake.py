@@ -19,14 +19,14 @@ from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.verify.lake import LakeAt
 from spark_jobs.verify.verify import verify
-from tests.bridge_file import bridge_file
-from tests.integration import test_lake_debezium_profile as of_debezium
-from tests.kafka_reading import read_committed
+from tests.bridge.bridge_file import bridge_file
+from tests.integration.lake import test_lake_debezium_profile as of_debezium
+from tests.kafka.reading import read_committed
+from tests.lake.verify_sides import address
 from tests.registry.test_registry import SOURCE, settings
-from tests.verify_sides import address
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge", "tests.fix_verify"]
+pytest_plugins = ["tests.bridge.fix_bridge", "tests.lake.fix_verify"]
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -18,12 +18,12 @@ from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local import ports
-from tests.bridge_file import bridge_file
+from tests.bridge.bridge_file import bridge_file
 from tests.registry.conftest import running
 from tests.registry.test_registry import SOURCE, reason, values
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from tests.bridge_file import bridge_file
-from tests.edge_double import Edge
-from tests.integration.test_bridge_tables import change
-from tests.kafka_reading import read_committed
-from tests.waiting import eventually
+from tests.amqp.edge_double import Edge
+from tests.bridge.bridge_file import bridge_file
+from tests.integration.bridge.test_bridge_tables import change
+from tests.kafka.reading import read_committed
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge", "tests.fix_proxy"]
+pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_proxy"]
 
 SOURCE = "jakarta/bank"
 TABLES = """

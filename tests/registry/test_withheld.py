@@ -9,14 +9,14 @@ from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local.ports import free_port
-from tests.bridge_file import bridge_file
-from tests.edge_double import Edge
-from tests.integration.test_bridge_tables import change
-from tests.kafka_reading import ends
+from tests.amqp.edge_double import Edge
+from tests.bridge.bridge_file import bridge_file
+from tests.integration.bridge.test_bridge_tables import change
+from tests.kafka.reading import ends
 from tests.registry.test_registry import SOURCE, reason, settings, started, values
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
-pytest_plugins = ["tests.fix_bridge"]
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 AVRO = '[records]\nformat = "avro"'
 

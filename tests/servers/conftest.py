@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.fix_interconnect import Interconnect
-from tests.fix_mariadb import QUICK, MariadbDatabase, MariadbEdge, with_table
-from tests.fix_stack import served
+from tests.amqp.fix_interconnect import Interconnect
+from tests.servers.fix_mariadb import QUICK, MariadbDatabase, MariadbEdge, with_table
+from tests.servers.fix_stack import served
 from tests.servers.mysql97 import Mysql97
 
 

@@ -2,7 +2,7 @@
 
 It writes the binlog that an edge needs. It comes without a client, and needs two libraries of the system: `python -m
 tests.servers.mysql`, which `make test-debezium` and `make test-registry` run, unpacks it once and adds the libraries that
-the machine lacks, from apt-get where there is one. Used by tests/fix_mysql.py.
+the machine lacks, from apt-get where there is one. Used by tests/servers/fix_mysql.py.
 """
 
 import ctypes

@@ -7,8 +7,8 @@ import pymysql
 import pytest
 
 from edge.doctor.examine import examine
-from tests.fix_edge import arrive, ids
-from tests.waiting import eventually
+from tests.edge.fix_edge import arrive, ids
+from tests.rules.waiting import eventually
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from edge.commands.retire import retire
 from edge.doctor.examine import examine
 from edge.engine import Adoption
 from headrace.errors import NeedsOperator
-from tests.edge_under_test import refused
-from tests.fix_edge import ids
-from tests.waiting import eventually
+from tests.edge.fix_edge import ids
+from tests.edge.under_test import refused
+from tests.rules.waiting import eventually
 
 _WRITERS, _INITS = 8, 4
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.edge_under_test import refused
-from tests.fix_edge import arrive
-from tests.waiting import eventually
+from tests.edge.fix_edge import arrive
+from tests.edge.under_test import refused
+from tests.rules.waiting import eventually
 
 
 def in_need(agent):

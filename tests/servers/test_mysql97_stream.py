@@ -1,6 +1,6 @@
 """The stream of a real MySQL 9.7."""
 
-from tests.fix_edge import arrive
+from tests.edge.fix_edge import arrive
 
 
 def test_changes_of_every_kind_arrive(mysql97_edge, mysql97, interconnect):

@@ -3,8 +3,8 @@
 import itertools
 import random
 
-from tests.fix_edge import arrive
-from tests.integration.snapshots import copy, schema_records
+from tests.edge.fix_edge import arrive
+from tests.integration.edge.snapshots import copy, schema_records
 
 #: Declaration, a value as SQL and as its record has it: values that differ by sign, length and collation.
 TYPES = [

@@ -11,8 +11,8 @@ from headrace.errors import Retryable
 from headrace.verify.mysql import database as module
 from headrace.verify.mysql.database import MysqlDatabase
 from spark_jobs.verify.verify import verify
-from tests.verify_sides import Frames, rows
-from tests.waiting import eventually
+from tests.lake.verify_sides import Frames, rows
+from tests.rules.waiting import eventually
 
 SOURCE = "singapore/pay"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from edge.mysql import charset
-from tests.fix_edge import arrive
-from tests.integration.snapshots import copy
+from tests.edge.fix_edge import arrive
+from tests.integration.edge.snapshots import copy
 
 SINGLE = sorted(name for name in charset.known() - charset.UTF8 - {charset.BINARY} if charset.width(name) == 1)
 PAIRS = [bytes([first, second]) for first in range(0x81, 0xFF) for second in range(0x40, 0xFF)]

@@ -143,7 +143,7 @@ def test_every_import_of_every_package_follows_the_rules():
         ("infra.local.stack", "from edge.agent import Agent"),
         ("infra.local.stack", "from infra.local.demo import screen"),
         ("infra.local.stack", "from .demo import screen"),
-        ("edge.agent", "from tests.waiting import eventually"),
+        ("edge.agent", "from tests.rules.waiting import eventually"),
         ("edge.sender", "import proton"),
         ("headrace.amqp.links", "from proton.reactor import Container"),
     ],

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.fix_proxy import Proxy
+from tests.servers.fix_proxy import Proxy
 
 
 @pytest.fixture

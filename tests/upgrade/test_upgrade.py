@@ -6,7 +6,7 @@ import pytest
 
 from tests.end_to_end.pipeline import HEADRACE, STREAM, Pipeline, headrace
 from tests.end_to_end.supervised import Supervised
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 REQUESTS = "[requests]\n"
 

@@ -12,7 +12,7 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.configuration.secret import Secret, SecretCommand
 from headrace.errors import ConfigurationError, NotConnected
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 EDGE = """
 [source]

@@ -12,7 +12,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from tests import security_lists
+from tests.bridge import security_lists
 
 ROOT = Path(__file__).parents[3]
 CHART, EXAMPLES = ROOT / "infra" / "kubernetes" / "headrace", ROOT / "infra" / "kubernetes" / "examples"

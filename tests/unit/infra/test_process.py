@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from infra.local.process import Process, said_since, size
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 def gone(pid):

@@ -21,7 +21,7 @@ def run(tmp_path, body, *options, **environment):
             "-m",
             "pytest",
             "-p",
-            "tests.fix_strict",
+            "tests.rules.fix_strict",
             "-p",
             "no:randomly",
             "-c",

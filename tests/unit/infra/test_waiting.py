@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 def test_first_true_value_is_returned():

@@ -10,9 +10,9 @@ from bridge.model.delivery import Delivery, Release
 from bridge.model.ports import Fenced, OldGeneration
 from headrace.batch import CONTENT_ENCODING, encode
 from headrace.errors import NotConnected, Retryable
-from tests.source_log import cut, log
+from tests.edge.source_log import cut, log
+from tests.rules.waiting import eventually
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
-from tests.waiting import eventually
 
 ONE, TWO = "a/one", "a/two"
 #: The call that hangs, and what goes ahead of it.

@@ -7,7 +7,7 @@ from bridge.model.ports import Fenced, OldGeneration, PartitionsFailed
 from headrace.batch import CONTENT_ENCODING, Batch, encode
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
-from tests.source_log import cut, log
+from tests.edge.source_log import cut, log
 from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
 
 ONE, TWO, THREE = SOURCES = "a/one", "a/two", "a/three"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from headrace.position import Position
-from tests.source_log import cut, log, of
+from tests.edge.source_log import cut, log, of
 
 SOURCE = "jakarta/bank"
 EPOCH = 1_700_000_000

@@ -7,7 +7,7 @@ from bridge.routing.partitioner import shares
 from headrace.batch import Batch
 from headrace.configuration.bridge import TableTopic
 from headrace.position import Position
-from tests.source_log import Row, cut, log, of
+from tests.edge.source_log import Row, cut, log, of
 
 SOURCE = "jakarta/bank"
 ROWS = log(SOURCE, 200)

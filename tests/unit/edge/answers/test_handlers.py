@@ -12,7 +12,7 @@ from headrace.requests.message import content_of, encode, new_request
 from headrace.status.answer import Answer
 from headrace.verify import contract, digest
 from headrace.verify.canonical import SilverType
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
 

@@ -17,7 +17,7 @@ from headrace.verify.canonical import SilverType, SourceType
 from headrace.verify.contract import ComparedColumn, ComparedTable
 from headrace.verify.engine import Place, SourceTable
 from headrace.verify.postgres.side import PostgresSide
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 TEXT = SilverType(name="string")
 GRID = digest.grid(digest.hashes(), 1)

@@ -7,7 +7,7 @@ import pytest
 from edge.postgres.values import OIDS
 from headrace.errors import NeedsOperator
 from headrace.schemas.avro_json.envelope import Records
-from tests.avro_reading import read
+from tests.lake.avro_reading import read
 from tests.unit.edge.postgres.messages import (
     END,
     UNCHANGED,

@@ -9,7 +9,7 @@ import pytest
 from edge.postgres import rows_compiled
 from headrace.batch import Batch
 from headrace.errors import NeedsOperator
-from tests.avro_reading import read
+from tests.lake.avro_reading import read
 from tests.unit.edge.postgres.messages import UNCHANGED, Column, Log, delete, insert, relation, truncate, update
 from tests.unit.edge.postgres.test_rows_compiled import KINDS, ROWS
 

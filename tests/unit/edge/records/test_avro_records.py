@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edge.records import avro_encoding as avro
 from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
-from tests.avro_reading import read
+from tests.lake.avro_reading import read
 from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
 

@@ -12,7 +12,7 @@ from edge.requests.service import Handler, RequestService
 from headrace.amqp.links import Accept, Reject, Release
 from headrace.errors import NeedsOperator
 from headrace.requests.message import Content, Request, content_of, encode, new_request, parts
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
 

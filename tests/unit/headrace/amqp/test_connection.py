@@ -14,7 +14,7 @@ from headrace.amqp.links import Accept, Decoder, Reject, Release, settle
 from headrace.amqp.transport import Condition, Delivery, Message
 from headrace.configuration.sections import Client
 from headrace.errors import NeedsOperator, NotConnected
-from tests.amqp_peer import Listener
+from tests.amqp.peer import Listener
 
 STATES = {Delivery.ACCEPTED: "accepted", Delivery.REJECTED: "rejected", Delivery.RELEASED: "released"}
 

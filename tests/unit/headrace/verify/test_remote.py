@@ -10,7 +10,7 @@ from headrace.requests.message import Content, decode_request, encode, parts
 from headrace.verify import contract, remote
 from headrace.verify.contract import Opened, Reply
 from headrace.verify.remote import RemoteDatabase
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
 OPENED = Reply(state="done", result=Opened(engine="mysql", commit=7, place="binlog.000001:7"))

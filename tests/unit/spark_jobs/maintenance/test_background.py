@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import Retryable
 from spark_jobs.maintenance import background, maintain
 from spark_jobs.maintenance.maintain import MaintainReport
-from tests.waiting import eventually
+from tests.rules.waiting import eventually
 
 
 @pytest.fixture

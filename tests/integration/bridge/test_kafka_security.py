@@ -1,0 +1,353 @@
+"""Kafka over TLS with users and lists of what they may do: the lists in docs/security.md are enough, and nothing in them is
+too much.
+"""
+
+import logging
+import os
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from bridge.bridge import Bridge
+from bridge.doctor import examine
+from bridge.group.client import KafkaMember
+from bridge.kafka.client import admin
+from bridge.kafka.entries import read_topics, reading
+from bridge.kafka.producer import KafkaProducer
+from bridge.kafka.topics import Wanted, check, make
+from bridge.model.ports import PositionCommit
+from bridge.model.position_text import position_text
+from bridge.model.route import SourceRoute, routes
+from bridge.positions.read import Positions
+from bridge.routing.partitioner import shares
+from bridge.withheld.reader import KafkaReader
+from headrace.certificates.authority import Authority
+from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
+from headrace.configuration.secret import Secret
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.position import Position
+from spark_jobs.kafka import client as lake_kafka
+from spark_jobs.kafka import groups
+from spark_jobs.kafka.client import Place
+from tests.amqp.edge_double import Edge, message, send
+from tests.bridge.security_lists import bridge_init, bridge_run, lake, of_tables, tenant
+from tests.edge.source_log import Row, cut, log
+from tests.kafka.reading import read_committed
+from tests.rules.waiting import eventually
+
+SOURCE = "secure/bank"
+
+
+def file_of(connection, topic, tables=None):
+    settings = {name: getattr(connection, name) for name in connection.__struct_fields__}
+    return BridgeFile(
+        kafka=Kafka(**settings),
+        interconnect=Interconnect(listen="127.0.0.1:0"),
+        streams={"bank": Stream(topic=topic, sources={SOURCE: [0]}, tables=tables or {})},
+    )
+
+
+def account(commit):
+    """Return a row of a table, which says so."""
+    at = Position(1_700_000_000, commit, 0)
+    reported = (
+        f'"source":{{"version":"1","name":"{SOURCE}","ts_ms":1,"schema":"public","table":"accounts","position":"{at}"}}'
+    )
+    return Row(at, b'{"id":1}', f'{{"after":{{"id":1}},{reported}}}'.encode())
+
+
+def commit_a_batch(connection, route, rows=(), prefix="headrace"):
+    """Do what a running bridge does at Kafka."""
+    (batch,) = cut(SOURCE, rows or log(SOURCE, 20), lambda: 20)
+    client = admin(connection)
+    check(client, {topic: Wanted(1, cleanup) for topic, cleanup in route.topics.items()})
+    positions = Positions(connection, client, f"{prefix}.bridges", {SOURCE: route})
+    member = KafkaMember(connection, client, f"{prefix}.bridges", "security", 6)
+    try:
+        found = positions.read([SOURCE])[SOURCE]
+        if isinstance(found, ReplicationError):
+            raise found
+        member.join({route.topic}, *[lambda _places: None] * 3)
+        eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
+        producer = KafkaProducer(connection, f"{prefix}.security.0", 1 << 20)
+        producer.begin()
+        for share in shares(batch, 0, route.topic, route.partitions, route.tables):
+            producer.produce(share)
+        producer.flush(10)
+        text = position_text(SOURCE, batch.last, "bridge")
+        producer.commit([PositionCommit(*place, 20, text) for place in route.places], member.metadata(), 10)
+    finally:
+        positions.close()
+        member.close(leave=True)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_a_bridge_that_may_do_what_is_listed_serves(secure_kafka, mechanism):
+    topic = secure_kafka.topic()
+    bridge = Bridge(file_of(secure_kafka.user(bridge_run(topic), mechanism=mechanism), topic))
+    (batch,) = cut(SOURCE, log(SOURCE, 20), lambda: 20)
+    thread = threading.Thread(target=bridge.run)
+    thread.start()
+    try:
+        port = eventually(lambda: bridge.receiver.port)
+        # The second time it is a known instance with another topic, for which Kafka has no assignment.
+        eventually(lambda: bridge.figures()[SOURCE]["state"] == "serving", saying="the source is served")
+        assert send(port, f"cdc/{SOURCE}", [message(batch)])[0].state == "accepted"
+    finally:
+        bridge.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("missing", [str(allow) for allow in bridge_run("TOPIC")])
+def test_a_bridge_that_may_do_one_thing_less_says_that_it_needs_an_operator(secure_kafka, missing):
+    topic = secure_kafka.topic()
+    less = [allow for allow in bridge_run(topic) if str(allow).replace(topic, "TOPIC") != missing]
+    assert len(less) == len(bridge_run(topic)) - 1
+    connection = secure_kafka.user(less)
+
+    with pytest.raises(ReplicationError) as caught:
+        commit_a_batch(connection, SourceRoute(SOURCE, topic, (0,)))
+    # A user who may not see a group gets no answer at all.
+    assert isinstance(caught.value, NeedsOperator) or "must be allowed to read the group" in caught.value.hint
+    assert caught.value.hint
+
+
+def test_two_tenants_on_one_cluster_work_and_cannot_touch_each_other_o11(secure_kafka):
+    tenants = {}
+    for name in ("acme", "acme-two"):
+        topic = secure_kafka.topic(f"{name}.bank")
+        tenants[name] = secure_kafka.user(tenant(name)), SourceRoute(SOURCE, topic, (0,))
+        # One source in both: positions are by prefix.
+        commit_a_batch(*tenants[name], prefix=name)
+        # K14: what is released of withheld records is deleted, and of no other topic
+        withheld = secure_kafka.topic(f"{name}.bank.withheld")
+        reader = KafkaReader(tenants[name][0], f"{name}.bridges", admin(tenants[name][0]))
+        reader.delete((withheld, 0), 0)
+        with pytest.raises(NeedsOperator) as refused:
+            reader.delete((topic, 0), 0)
+        assert "to delete (--operation Delete) records of the topic" in refused.value.hint
+    for own, other in (("acme", "acme-two"), ("acme-two", "acme")):
+        connection, route = tenants[own][0], tenants[other][1]
+        # neither the other's topic
+        with pytest.raises(NeedsOperator, match=r"cannot read the topics|TOPIC_AUTHORIZATION|is not in Kafka"):
+            commit_a_batch(connection, route, prefix=own)
+        # nor its positions: no answer at all
+        with pytest.raises(ReplicationError):
+            read_entries_of(connection, f"{other}.bridges", tenants[own][1].topic)
+        # nor its transactional ids, which would fence its bridges
+        with pytest.raises(NeedsOperator, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            KafkaProducer(connection, f"{other}.security.0", 1 << 20)
+
+
+@pytest.mark.long
+def test_a_tenant_above_its_quota_waits_and_the_others_do_not(secure_kafka):
+    # Given two tenants with a bridge each, one of which may write the least that docs/tenants.md allows.
+    bridges = {}
+    for name in ("limited", "free"):
+        topic = secure_kafka.topic(f"{name}.bank")
+        connection = secure_kafka.user(tenant(name), prefix=name)
+        bridges[name] = Bridge(file_of(connection, topic))
+        if name == "limited":
+            secure_kafka.limit(connection.user, 2_000_000)
+    threads = [threading.Thread(target=bridge.run) for bridge in bridges.values()]
+    for thread in threads:
+        thread.start()
+    # When both write 15 MB that nothing compresses.
+    rows = [row._replace(value=b'{"x":"%s"}' % os.urandom(15_000).hex().encode()) for row in log(SOURCE, 500)]
+    edges = {}
+    try:
+        for name, bridge in bridges.items():
+            port = eventually(lambda bridge=bridge: bridge.receiver.port)
+            edges[name] = Edge(port, SOURCE, rows, sizes=lambda: 3)
+            edges[name].start()
+        # Then the one without a quota is through while the other still waits; nothing of either is lost or repeated.
+        edges["free"].join(90)
+        assert edges["free"].accepted == len(rows)
+        assert edges["limited"].accepted < len(rows)
+        edges["limited"].join(90)
+        for name in bridges:
+            found = read_committed(secure_kafka.server.bootstrap, f"{name}.bank")
+            assert [record.value for record in found] == [row.value for row in rows]
+    finally:
+        for bridge in bridges.values():
+            bridge.stop()
+        for thread in threads:
+            thread.join(60)
+
+
+def read_entries_of(connection, group, topic):
+    with reading(connection, group) as client:
+        return read_topics(client, group, [topic])
+
+
+def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):
+    allowed = bridge_init("made-under-rules")
+    made = file_of(secure_kafka.user(allowed), "made-under-rules")
+    wider = BridgeFile(
+        kafka=made.kafka,
+        interconnect=made.interconnect,
+        streams={"bank": Stream(topic="made-under-rules", sources={SOURCE: [1]})},
+    )
+
+    def less(operation):
+        return admin(secure_kafka.user([allow for allow in allowed if allow.operation != operation]))
+
+    with pytest.raises(ReplicationError):
+        make(less("create"), made)
+    assert [each.what for each in make(admin(made.kafka), made)] == ["created"]
+    with pytest.raises(NeedsOperator):
+        make(less("describe_configs"), made)
+    with pytest.raises(ReplicationError):
+        make(less("alter"), wider)
+    assert [each.what for each in make(admin(made.kafka), wider)] == ["grown from 1"]
+
+
+def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure_kafka):
+    # given a stream with a topic for a table, for which a user's lists hold by its beginning
+    topic = secure_kafka.topic()
+    table = {"public.accounts": "delete"}
+    own, to_make = bridge_run(topic), bridge_init(topic)
+    wider = of_tables(own)
+    maker = secure_kafka.user(to_make + of_tables(to_make))
+    assert [each.what for each in make(admin(maker), file_of(maker, topic, table))] == ["already there", "created"]
+
+    def commit(allowed):
+        connection = secure_kafka.user(allowed)
+        (home,) = routes(file_of(connection, topic, table)).values()
+
+        def reported():
+            try:
+                commit_a_batch(connection, home, [account(30)])
+            except NotConnected:
+                # A group that was made just now may have no coordinator for a moment: a bridge tries again.
+                return None
+            except NeedsOperator as error:
+                return error
+            return "committed"
+
+        if isinstance(found := eventually(reported), NeedsOperator):
+            raise found
+
+    # and a record from which the position is read, as nobody has committed one
+    producer = Producer({"bootstrap.servers": secure_kafka.server.bootstrap, "log_level": 0})
+    producer.produce(f"{topic}.public.accounts", account(20).value, account(20).key, 0)
+    assert producer.flush(60) == 0
+    # when one line of it is missing, that for reading first, then an operator is called
+    for missing in sorted(wider, key=lambda allow: allow.operation != "read"):
+        with pytest.raises(NeedsOperator):
+            commit(own + [each for each in wider if each != missing])
+    # and with all of them it serves
+    commit(own + wider)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ("another password", "invalid credentials"),
+        ("another authority", "certificate could not be verified"),
+        ("another name", "certificate could not be verified"),
+    ],
+)
+def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, changes, says):
+    # Nobody answers who is not trusted: the client waits for as long as it may.
+    password = tmp_path / "password"
+    password.write_text("not the secret")
+    given = {
+        "another password": {"password": Secret(f"file:{password}")},
+        "another authority": {"authority": Authority(tmp_path / "theirs").certificate_file},
+        "another name": {"bootstrap": f"127.0.0.1:{secure_kafka.port}"},
+    }[changes]
+    connection = secure_kafka.user([], **given)
+    for asked in (
+        lambda: check(admin(connection), {"any": Wanted(1)}, patience=3),
+        lambda: lake_kafka.describe(connection, "any", patience=3),
+    ):
+        assert says in eventually(lambda asked=asked: refused(asked), saying=says)
+
+
+def refused(asked):
+    """Return the error that an untrusted user gets; empty while nobody has answered in time."""
+    try:
+        asked()
+    except NeedsOperator as error:
+        return error.message
+    except NotConnected:
+        return ""
+    raise AssertionError("it was answered")
+
+
+def test_what_a_bridge_may_do_is_enough_for_its_doctor(secure_kafka):
+    topic = secure_kafka.topic()
+    file = file_of(secure_kafka.user(bridge_run(topic)), topic)
+
+    def found():
+        findings = list(examine(file))
+        # A bridge of a test before is a member of the group until its session ends.
+        assert [each.text for each in findings if each.level == "wrong"] == []
+        return findings
+
+    findings = eventually(found)
+    (settings,) = [each for each in findings if each.check == "Kafka settings"]
+    assert "DescribeConfigs on the cluster" in settings.fix
+
+
+def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka, caplog):
+    topic = secure_kafka.topic()
+    listed = lake(topic, "bank")
+    allowed = secure_kafka.user(listed)
+    assert lake_kafka.describe(allowed, topic).ends == {0: 0}
+    group = "headrace.lake.bank"
+
+    def mirrored():
+        caplog.clear()
+        groups.mirror(allowed, group, {Place(topic, 0): 0})
+        return not caplog.messages
+
+    # A broker that has just started still loads what its groups hold.
+    eventually(mirrored)
+    # when either is missing
+    for missing in listed:
+        less = secure_kafka.user([allow for allow in listed if allow != missing])
+        caplog.clear()
+        groups.mirror(less, group, {Place(topic, 0): 0})
+        assert "could not be mirrored" in caplog.text
+        if missing.kind == "topic":
+            with pytest.raises(NeedsOperator, match=topic):
+                lake_kafka.describe(less, topic)
+
+
+def test_a_certificate_is_renewed_and_the_former_one_ends_without_a_restart_of_the_bridge(secure_kafka, caplog):
+    """K1: all sources stopped for good once the certificate with which the bridge started had ended and a broker restarted."""
+    topic, seconds = secure_kafka.topic(), 30
+    connection = secure_kafka.by_certificate(seconds)
+    ends = time.time() + seconds
+    bridge = Bridge(file_of(connection, topic))
+    rows = log(SOURCE, 60)
+    batches = cut(SOURCE, rows, lambda: 20)
+    thread = threading.Thread(target=bridge.run)
+    thread.start()
+
+    def accepted(batch):
+        # Sources are another bridge's for a moment while the group is joined again: then an edge sends once more.
+        return send(bridge.receiver.port, f"cdc/{SOURCE}", [message(batch)])[0].state == "accepted"
+
+    try:
+        eventually(lambda: bridge.receiver.port, saying="the bridge listens")
+        with caplog.at_level(logging.INFO):
+            eventually(lambda: accepted(batches[0]), saying="the first batch is accepted")
+            secure_kafka.by_certificate(86_400)
+            eventually(lambda: "certificates or password have changed" in caplog.text, saying="the change is noticed")
+        eventually(lambda: accepted(batches[1]), saying="the source is served again")
+        eventually(lambda: time.time() > ends + 1, saying="the former certificate has ended")
+        secure_kafka.restart()
+        eventually(lambda: accepted(batches[2]), 120, saying="the source is served after the broker's restart")
+    finally:
+        bridge.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert [record.value for record in read_committed(secure_kafka.server.bootstrap, topic)] == [
+        row.value for row in rows
+    ]

@@ -1,0 +1,257 @@
+"""Bronze on a real Kafka and real Delta tables: once, in order, from where the table stands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.errors import NeedsOperator, NotConnected
+from spark_jobs import load
+from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import quarantine
+from spark_jobs.bronze.check import check
+from spark_jobs.kafka import client as asking
+from spark_jobs.kafka import topics
+from spark_jobs.maintenance import replay_bronze
+from spark_jobs.query import published_tables
+from tests.rules.waiting import eventually
+
+
+def held(spark, lake, stream="bank"):
+    rows = (
+        spark.read.format("delta").load(bronze.table_path(lake, stream)).select("partition", "offset", "position", "op")
+    )
+    return sorted(tuple(row) for row in rows.collect())
+
+
+def test_second_load_takes_only_what_came_since(spark, feed, lake_file, kafka):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    source.commit(source.insert(id=9, name="x", balance="1.00"), abort=True)
+    first = bronze.load(spark, lake, "bank")
+    # when
+    source.commit(source.update(id=1, name="b", balance="1.00"))
+    second = bronze.load(spark, lake, "bank")
+    third = bronze.load(spark, lake, "bank")
+    # then: two offsets, the first commit's marker, what was aborted and its marker; then one more.
+    assert (first.records, second.records, third.records) == (2, 1, 0)
+    assert second.ranges[0][0] == first.ranges[0][1]
+    assert third.ranges == {}
+    assert [op for _, _, _, op in held(spark, lake)] == [None, "c", "u"]
+    # and ordinary lag tools see it
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": bronze.group("bank")})
+    (mirrored,) = consumer.committed([TopicPartition(source.topic, 0)], timeout=60)
+    consumer.close()
+    assert mirrored.offset == second.ranges[0][1]
+    assert check(lake, "bank")["records"] == 0
+
+
+def test_a_table_of_an_earlier_release_and_one_without_a_note_are_gone_on_with(spark, feed, lake_file):
+    # given a note as streaming queries wrote it
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    log = Path(bronze.table_path(lake, "bank"), "_delta_log")
+    (first,) = log.glob("*.json")
+    old, new = '\\"commit\\": ', '\\"batch\\": 0, \\"query\\": \\"q\\", \\"was\\": '
+    assert old in first.read_text()
+    first.write_text(first.read_text().replace(old, new))
+    first.with_name(f".{first.name}.crc").unlink(missing_ok=True)
+    # when
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    again = bronze.load(spark, lake, "bank")
+    # and when somebody else wrote last, and no note is left
+    for commit in log.glob("*.json"):
+        commit.write_text(commit.read_text().replace('\\"headrace\\": \\"bronze\\"', '\\"other\\": \\"bronze\\"'))
+        commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
+    source.commit(source.insert(id=3, name="c", balance="1.00"))
+    once_more = bronze.load(spark, lake, "bank")
+    # then
+    assert (again.records, once_more.records) == (1, 1)
+    offsets = [offset for _, offset, _, _ in held(spark, lake)]
+    assert len(offsets) == len(set(offsets)) == 4
+
+
+def test_batches_are_bounded_and_each_is_committed(spark, feed, lake_file):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic, records_per_batch=4)
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(9)))
+    heard = []
+    # when
+    report = bronze.load(spark, lake, "bank", on_progress=lambda done, todo: heard.append((done, todo)))
+    # then
+    assert report.batches >= 3
+    assert report.records == len(held(spark, lake)) == 10
+    assert heard[-1][0] == 10
+
+
+# P17
+def test_range_that_retention_ate_is_named_and_needs_an_operator(spark, feed, lake_file, kafka):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    held_up_to = check(lake, "bank")["partitions"][0]["needed"]
+    for i in range(2, 6):
+        source.commit(source.insert(id=i, name="a", balance="1.00"))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    place = TopicPartition(source.topic, 0, held_up_to + 4)
+    admin.delete_records([place])[place].result(60)
+    # when
+    with pytest.raises(NeedsOperator) as refused:
+        bronze.load(spark, lake, "bank")
+    with pytest.raises(NeedsOperator) as checked:
+        check(lake, "bank")
+    # then
+    assert f"partition 0: offsets {held_up_to} to {held_up_to + 3}" in refused.value.message
+    assert checked.value.message == refused.value.message
+    assert "--accept-gap" in refused.value.hint
+    assert len(held(spark, lake)) == 2
+    # and an operator can go on
+    assert bronze.load(spark, lake, "bank", accept_gap=True).records == 2
+
+
+def test_topic_made_anew_needs_an_operator(spark, feed, lake_file, kafka):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    admin.delete_topics([source.topic])[source.topic].result(60)
+    eventually(lambda: source.topic not in admin.list_topics(timeout=60).topics)
+    eventually(lambda: admin.create_topics([NewTopic(source.topic, 1, 1)])[source.topic].result(60) is None)
+    # when
+    anew = feed("london/bank", into=source.topic)
+    for i in range(9):
+        anew.commit(anew.schema(), anew.insert(id=i, name="a", balance="1.00"))
+    with pytest.raises(NeedsOperator, match="deleted and created again"):
+        bronze.load(spark, lake, "bank")
+    # then
+    with pytest.raises(NeedsOperator, match="deleted and created again"):
+        check(lake, "bank")
+    assert len(held(spark, lake)) == 2
+
+
+def test_path_that_holds_something_else_is_left_alone(spark, feed, lake_file):
+    # given
+    source = feed()
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    lake = lake_file(files=source.topic, table=source.topic, other=source.topic, bank=source.topic)
+    Path(bronze.table_path(lake, "files")).mkdir(parents=True)
+    Path(bronze.table_path(lake, "files"), "notes.txt").write_text("mine")
+    spark.range(3).write.format("delta").save(bronze.table_path(lake, "table"))
+    bronze.load(spark, lake, "bank")
+    Path(bronze.table_path(lake, "bank")).rename(bronze.table_path(lake, "other"))
+    # when
+    said = {}
+    for stream in ("files", "table", "other"):
+        with pytest.raises(NeedsOperator) as refused:
+            bronze.load(spark, lake, stream)
+        said[stream] = refused.value.message
+    # then
+    assert "not a Delta table" in said["files"]
+    assert "not one of bronze" in said["table"]
+    assert "holds stream 'bank', not 'other'" in said["other"]
+    assert Path(bronze.table_path(lake, "files"), "notes.txt").read_text() == "mine"
+    with pytest.raises(NeedsOperator, match="not a Delta table"):
+        check(lake, "files")
+
+
+def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lake_file):
+    # given data without a commit
+    week = 7 * 24 * 60 * 60
+    source = feed(retention_ms=week * 1000)
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    folder = Path(bronze.table_path(lake, "bank"))
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "part-00000-d41d8cd9-c000.zstd.parquet").write_bytes(b"half")
+    (folder / ".part-00000-d41d8cd9-c000.zstd.parquet.crc").write_bytes(b"half")
+    # then
+    checked = check(lake, "bank")
+    assert checked["records"] == 3
+    assert checked["retention"]["seconds"] == week
+    assert week - 600 < checked["retention"]["headroom_seconds"] < week
+    assert bronze.load(spark, lake, "bank").records == len(held(spark, lake)) == 2
+
+
+def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file, monkeypatch):
+    monkeypatch.setitem(asking.describe_all.__kwdefaults__, "patience", 5)
+    with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
+        bronze.load(spark, lake_file(bank="nowhere"), "bank")
+    with pytest.raises(NotConnected, match="does not answer"):
+        check(lake_file(bootstrap="127.0.0.1:1", bank="nowhere"), "bank")
+
+
+def test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_stream_goes_on(
+    spark, feed, lake_file, caplog
+):
+    # given two sources, each in its partition
+    one = feed(partitions=2)
+    other = feed("london/bank", into=one.topic, partition=1)
+    lake = lake_file(bank=one.topic)
+    for source in (one, other):
+        source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    load.run(spark, lake, "bank")
+    # when one of them sends values that are no records, and a record that names the other, far ahead of it
+    for value in (b"{not json: secret", b'{"op":"c","after":{"secret":1}}', b"[1]"):
+        one.raw(value)
+    source = {
+        "name": "london/bank",
+        "ts_ms": 1,
+        "schema": "public",
+        "table": "accounts",
+        "position": f"{'f' * 8}/{'f' * 16}/{'f' * 8}",
+    }
+    transaction = {"id": "1:1", "total_order": 1, "last": True}
+    row = {"id": 1, "name": "stolen", "balance": "9.00"}
+    one.raw(
+        json.dumps(
+            {"before": None, "after": row, "source": source, "op": "c", "ts_ms": 1, "transaction": transaction}
+        ).encode(),
+        b'{"id":1}',
+    )
+    for source in (one, other):
+        source.commit(source.update(id=1, name="b", balance="1.00"))
+    report = load.run(spark, lake, "bank")
+    # then they are set aside with their places, and both sources go on
+    assert report.bronze.quarantined == {"jakarta/bank": 4}
+    assert report.silver.changes == {"public.accounts": 2}
+    kept = spark.read.format("delta").load(quarantine.path(lake))
+    found = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
+    assert [tuple(row) for row in found] == [
+        *3 * [(one.topic, 0, "jakarta/bank", None, "envelope")],
+        (one.topic, 0, "jakarta/bank", "london/bank", "source"),
+    ]
+    assert "secret" not in caplog.text
+    rows = published_tables.frame(spark, lake, "bank", "public.accounts").select("_source", "name").collect()
+    assert sorted(map(tuple, rows)) == [("jakarta/bank", "b"), ("london/bank", "b")]
+    # and bronze that is read again from Kafka has the same, and keeps none of them twice
+    replay_bronze.of_bronze(spark, lake, "bank", None)
+    assert kept.count() == 4
+    assert len(held(spark, lake)) == 6
+
+
+def test_a_partition_that_bridges_gave_to_another_source_is_read_as_that_one(spark, feed, lake_file, monkeypatch):
+    # given
+    one = feed()
+    lake = lake_file(bank=one.topic)
+    one.commit(one.schema(), one.insert(id=1, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    # when the bridges' offsets name another source for its partition
+    monkeypatch.setattr(topics, "owners", lambda *_: {0: "london/bank"})
+    other = feed("london/bank", into=one.topic)
+    other.commit(other.schema(), other.insert(id=1, name="b", balance="1.00"))
+    assert bronze.load(spark, lake, "bank").quarantined == {}
+    # then its records are that one's, and no longer the former one's
+    one.commit(one.insert(id=2, name="a", balance="1.00"))
+    assert bronze.load(spark, lake, "bank").quarantined == {"london/bank": 1}
+    assert len(held(spark, lake)) == 4

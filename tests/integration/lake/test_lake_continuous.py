@@ -1,0 +1,83 @@
+"""The load as a continuous job: the same tables as by loads that end, changes readable without a merge, and a clean stop."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from headrace.errors import NeedsOperator
+from spark_jobs import load
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance.background import Upkeep
+from spark_jobs.query import engine
+from tests.rules.waiting import eventually
+
+
+@pytest.fixture
+def following(spark):
+    """Return a function that follows a stream until the test ends, or says otherwise."""
+    stopped = Event()
+    with ThreadPoolExecutor(1) as pool:
+
+        def start(lake, every):
+            heard = []
+
+            def follow():
+                with Upkeep(spark, lake, "bank", stopped=stopped.is_set) as upkeep:
+                    load.follow(
+                        spark, lake, "bank", every=every, stopped=stopped, on_progress=heard.append, upkeep=upkeep
+                    )
+
+            return pool.submit(follow), heard, stopped
+
+        yield start
+        stopped.set()
+
+
+def names(desk, database):
+    return sorted(row["name"] for row in desk.ask(f"SELECT name FROM {database}.accounts").collect())
+
+
+def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_file, following):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    load.run(spark, lake, "bank")
+    desk = engine.SqlEngine(spark.newSession(), lake)
+    # when a load of silver is an hour away
+    running, _, stopped = following(lake, every=3600)
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    eventually(lambda: names(desk, "silver_live") == ["a", "b"], 300, every=0.5)
+    source.commit(source.insert(id=3, name="c", balance="1.00"))
+    eventually(lambda: names(desk, "silver_live") == ["a", "b", "c"], 300, every=0.5)
+    assert names(desk, "silver") in (["a"], ["a", "b"])
+    # Live rows need not be in bronze.
+    eventually(lambda: desk.ask("SELECT value FROM bronze.bank").count() == 4, 300, every=0.5)
+    stopped.set()
+    assert running.result(300) is None
+    # then loads that end go on from there
+    source.commit(source.insert(id=4, name="d", balance="1.00"))
+    assert load.run(spark, lake, "bank").bronze.records == 1
+    assert names(desk, "silver") == ["a", "b", "c", "d"]
+    desk.close()
+
+
+def test_silver_is_loaded_again_and_again_and_what_stops_bronze_is_raised(spark, feed, lake_file, following):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    running, heard, _ = following(lake, every=0.2)
+    eventually(lambda: len(heard) == 1, 300)
+    # when
+    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    eventually(lambda: len(heard) == 2, 300)
+    assert [report.silver.changes for report in heard] == [{"public.accounts": 1}, {"public.accounts": 1}]
+    # and what nobody can read, as the lake has no registry
+    source.raw(b"\0\0\0\0\1secret")
+    # then
+    with pytest.raises(NeedsOperator, match="no \\[registry\\]"):
+        running.result(300)
+    held = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    assert held.count() == 3

@@ -1,0 +1,100 @@
+"""Few changes are read once, held, and planned for few rows; many are read by each table, or of many tables once (L14).
+
+All ways end at the same rows.
+"""
+
+from decimal import Decimal
+from unittest.mock import patch
+
+from spark_jobs.bronze import increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import engine
+from spark_jobs.silver import load as silver
+from tests.lake.reading import rows
+
+LOG = {"entry": ("text", None, None)}
+LIVE = "SELECT _source, id, name, balance FROM silver_live.accounts ORDER BY ALL"
+
+
+def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_path):
+    # given lakes of one topic with two sources: changes are few in one, and never in the others
+    one = feed("jakarta/bank", partitions=2)
+    other = feed("london/bank", into=one.topic, partition=1)
+    lakes = {}
+    for name in ("few", "many", "once"):
+        (tmp_path / name).mkdir()
+        lakes[name] = lake_in(tmp_path / name)(bank=one.topic)
+    reported, really, read = [], increment.few, {}
+
+    def reading(name, function=increment.rows):
+        """Return what reads bronze, and notes that it does."""
+        read[name] = []
+        return lambda *given: read[name].append(given) or function(*given)
+
+    def load(*, asked=False):
+        """Load both lakes, and return the rows of each, and what was seen before by who does not wait for the load."""
+        found = {}
+        for name in ("few", "many"):
+            lake = lakes[name]
+
+            def few(*given, name=name, **more):
+                answer = really(*given, **more) and name == "few"
+                reported.append((name, answer))
+                return answer
+
+            with patch.object(increment, "few", few):
+                bronze.load(spark, lake, "bank")
+                live = _live(spark, lake) if asked else []
+                with patch.object(increment, "rows", reading(name)):
+                    report = silver.load(spark, lake, "bank")
+            log = rows(spark, lake, "public.log", columns=["entry"])
+            found[name] = (live, rows(spark, lake), log, report.changes, report.waiting, report.committed_ms)
+        assert found["few"] == found["many"]
+        return found["few"]
+
+    for source in (one, other):
+        source.commit(source.schema(), source.schema(LOG, (), "public.log"), source.insert("public.log", entry="first"))
+        source.commit(*(source.insert(id=i, name=f"n{i}", balance="1.00") for i in range(1, 9)))
+    load()
+    # when rows change and go, a key moves, a column is not carried, a table is emptied, another gets a column
+    other.commit(other.update(id=1, name="new", balance="2.00"), other.delete(id=2))
+    other.commit(other.delete(id=1), other.insert(id=1, name="again", balance="3.00"))
+    other.commit(other.update(before={"id": 3}, id=30, name="n3", balance="1.00"))
+    other.commit(other.update(id=4, balance="4.00", unchanged=["name"]))
+    one.commit(one.truncate(), one.insert(id=5, name="after", balance="5.00"))
+    one.commit(
+        one.schema({**LOG, "note": LOG["entry"]}, (), "public.log"), one.insert("public.log", entry="wide", note="x")
+    )
+    # and half a transaction waits
+    other.commit(other.insert(id=99, name="half", balance="9.00"), ends=False)
+    live, current, log, changes, waiting, _ = load(asked=True)
+    # then
+    assert live == current
+    assert [row[1:] for row in current] == [
+        (5, "after", Decimal("5.00")),
+        (1, "again", Decimal("3.00")),
+        (4, "n4", Decimal("4.00")),
+        *((i, f"n{i}", Decimal("1.00")) for i in (5, 6, 7, 8)),
+        (30, "n3", Decimal("1.00")),
+    ]
+    assert [entry for _, entry in log] == ["first", "wide", "first"]
+    assert (changes, waiting) == ({"public.accounts": 8, "public.log": 1}, {"london/bank": 1})
+    # and both ways were taken
+    assert ("few", True) in reported
+    assert not any(answer for name, answer in reported if name == "many")
+    # and a load that has all of it at once, and as many tables as are worth it, ends there too
+    with patch.object(increment, "few", lambda *_, **__: False), patch.object(silver, "_MANY", 1):
+        bronze.load(spark, lakes["once"], "bank")
+        with patch.object(increment, "rows", reading("once")):
+            silver.load(spark, lakes["once"], "bank")
+    assert (rows(spark, lakes["once"]), rows(spark, lakes["once"], "public.log", columns=["entry"])) == (current, log)
+    # and bronze was read once for all tables where changes are few, or tables many
+    assert {name: len(reads) for name, reads in read.items()} == {"few": 1, "many": 3, "once": 1}
+
+
+def _live(spark, lake):
+    desk = engine.SqlEngine(spark.newSession(), lake)
+    try:
+        return [tuple(row) for row in desk.ask(LIVE).collect()]
+    finally:
+        desk.close()

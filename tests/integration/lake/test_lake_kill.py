@@ -1,0 +1,86 @@
+"""A load that is killed with -9 at its worst moments, and done again: nothing is lost, nothing is doubled."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import table_task
+from spark_jobs.state import published
+from tests.rules.waiting import eventually
+
+J = "jakarta/bank"
+LOG = {"entry": ("text", None, None)}
+
+
+def killed_when(lake, reached: Callable[[], bool]) -> None:
+    """Run `headrace lake load` and kill it, JVM and all, as soon as something is there."""
+    command = [str(Path(sys.executable).with_name("headrace")), "lake", "load", "bank", "--config", lake.path]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: reached() or process.poll() is not None, 450, every=0.005)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode == -signal.SIGKILL, "the load was over before it could be killed"
+
+
+def entries(spark, lake):
+    return sorted(row["entry"] for row in published_tables.frame(spark, lake, "bank", "public.log").collect())
+
+
+def accounts(spark, lake):
+    return sorted(
+        (row["id"], row["name"]) for row in published_tables.frame(spark, lake, "bank", "public.accounts").collect()
+    )
+
+
+def offsets(spark, lake):
+    frame = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    return sorted(row["offset"] for row in frame.select("offset").collect())
+
+
+# B10 and B17
+def test_load_killed_after_each_kind_of_commit_is_finished_by_the_next(spark, feed, lake_file):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(20)))
+    source.commit(
+        source.schema(LOG, (), "public.log"), *(source.insert("public.log", entry=f"{i:03}") for i in range(20))
+    )
+    # when it dies right after bronze's first commit
+    killed_when(lake, lambda: any(Path(bronze.table_path(lake, "bank"), "_delta_log").glob("*0.json")))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    # then
+    first = offsets(spark, lake)
+    assert len(first) == len(set(first)) == 42
+    assert accounts(spark, lake) == [(i, "a") for i in range(20)]
+    assert entries(spark, lake) == [f"{i:03}" for i in range(20)]
+    # when it dies with one table of silver written and nothing published
+    source.commit(
+        *(source.update(before={"id": i}, id=i + 100, name="b", balance="1.00") for i in range(10)),
+        *(source.delete(id=i) for i in range(10, 15)),
+        *(source.insert("public.log", entry=f"{i:03}") for i in range(20, 40)),
+    )
+    wanted = [
+        Path(table_task.path(lake, "bank", name), "_delta_log", f"{1:020d}.json")
+        for name in ("public.log", "public.accounts")
+    ]
+    killed_when(lake, lambda: any(path.exists() for path in wanted))
+    assert published.latest(spark, lake, "bank").load == 1
+    assert accounts(spark, lake) == [(i, "a") for i in range(20)]
+    source.commit(source.insert("public.log", entry="040"), source.delete(id=100))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    # then
+    second = offsets(spark, lake)
+    assert len(second) == len(set(second)) == 42 + 35 + 2
+    assert accounts(spark, lake) == [(i, "a") for i in range(15, 20)] + [(i, "b") for i in range(101, 110)]
+    assert entries(spark, lake) == [f"{i:03}" for i in range(41)]

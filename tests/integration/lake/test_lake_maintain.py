@@ -1,0 +1,174 @@
+"""Maintenance: fewer files, none that is published lost, and loads that go on as if it had not been."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import maintain
+from spark_jobs.query import engine, published_tables
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import table_task
+from spark_jobs.state import publication, published
+from spark_jobs.state.published import Published
+from tests.lake.death import dying_before_it_publishes
+
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(1500)
+
+LOG = {"entry": ("text", None, None)}
+
+
+@pytest.fixture
+def bank(spark, feed, lake_file):
+    """Return a source, and a lake that was loaded from it in several loads."""
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=0, name="a", balance="1.00"))
+    source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="0"))
+    for i in (1, 2):
+        load(spark, lake)
+        source.commit(source.insert(id=i, name="a", balance="1.00"), source.insert("public.log", entry=str(i)))
+    load(spark, lake)
+    return source, lake
+
+
+def load(spark, lake):
+    bronze.load(spark, lake, "bank")
+    return silver.load(spark, lake, "bank")
+
+
+def ids(spark, lake):
+    return sorted(row["id"] for row in published_tables.frame(spark, lake, "bank", "public.accounts").collect())
+
+
+def files(path):
+    return len(list(Path(path).glob("*.parquet")))
+
+
+# P11
+def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
+    # given a reader who has asked, and a lake that keeps nothing longer than it must
+    source, lake = bank
+    keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
+    desk = engine.SqlEngine(spark.newSession(), lake)
+    before = desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect()
+    # when
+    report = maintain.maintain(spark, lake, "bank")
+    # then small files became one, and nothing went, since it may still be asked for
+    assert set(report.compacted) == {"silver/bank/public.accounts", "silver/bank/public.log", "bronze/bank"}
+    assert all(new == 1 < old for old, new in report.compacted.values())
+    assert report.skipped == []
+    old = files(bronze.table_path(lake, "bank"))
+    assert old == 4
+    assert published.latest(spark, lake, "bank").load == 4
+    # when nothing needs to be kept
+    again = maintain.maintain(spark, keeping, "bank")
+    # then it goes, and everything that is published stands
+    assert again.compacted == {}
+    assert files(bronze.table_path(lake, "bank")) == 1
+    assert files(table_task.path(lake, "bank", "public.accounts")) == 1
+    assert desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
+    assert silver.load(spark, lake, "bank").load is None
+    source.commit(source.delete(id=0), source.insert("public.log", entry="4"))
+    load(spark, lake)
+    assert ids(spark, lake) == [1, 2]
+    assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
+
+
+def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, bank):
+    # given a load that died before it published
+    source, lake = bank
+    source.commit(source.update(id=1, name="b", balance="1.00"))
+    with dying_before_it_publishes(lake):
+        load(spark, lake)
+    # when
+    report = maintain.maintain(spark, lake, "bank")
+    # then
+    assert report.skipped == ["silver/bank/public.accounts"]
+    names = published_tables.frame(spark, lake, "bank", "public.accounts").select("name").distinct().collect()
+    assert [row["name"] for row in names] == ["a"]
+    load(spark, lake)
+    assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
+
+
+def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_longest_ago(spark, bank, monkeypatch):
+    """L42: it published and vacuumed behind all tables, so where it was killed each day nothing was ever vacuumed."""
+    # given maintenance of one table at a time, killed behind the first
+    _, lake = bank
+    keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
+    monkeypatch.setattr(maintain, "_SLICE", 1)
+    vacuumed, progress = [], []
+
+    def vacuum(session, file, path, version, really=maintain._vacuum):
+        vacuumed.append(Path(path).name)
+        return really(session, file, path, version)
+
+    monkeypatch.setattr(maintain, "_vacuum", vacuum)
+
+    def killed(done, todo):
+        progress.append((done, todo))
+        if progress[-1] == (1, 4):
+            raise KeyboardInterrupt
+
+    first = maintain.maintained.times(spark, lake, "bank")
+    assert first == {}
+    assert maintain.is_due(spark, lake, "bank", timedelta(days=1))
+    with pytest.raises(KeyboardInterrupt):
+        maintain.maintain(spark, keeping, "bank", on_progress=killed)
+    # then what it did is published, vacuumed and recorded
+    (done,) = maintain.maintained.times(spark, lake, "bank")
+    places = {
+        "bronze": bronze.table_path(lake, "bank"),
+        "public.accounts": table_task.path(lake, "bank", "public.accounts"),
+    }
+    assert done in places
+    assert files(places[done]) == 1
+    assert (set(vacuumed) & {"bank", "public.accounts"}, "public.log" in vacuumed) == ({Path(places[done]).name}, False)
+    # and the next one goes on behind it
+    vacuumed.clear()
+    monkeypatch.setattr(maintain, "_vacuum", vacuum)
+    report = maintain.maintain(spark, keeping, "bank", older_than=timedelta(days=1), on_progress=killed)
+    assert progress[-1] == (3, 3)
+    assert Path(places[done]).name not in vacuumed
+    assert "silver/bank/public.log" in report.compacted
+    assert not maintain.is_due(spark, lake, "bank", timedelta(days=1))
+    # and a process that is to end ends it behind a table
+    stopped = maintain.maintain(spark, keeping, "bank", stopped=lambda: True)
+    assert stopped.compacted == {}
+    assert ids(spark, lake) == [0, 1, 2]
+
+
+# P12
+def test_load_and_maintenance_at_once_lose_nothing(spark, bank):
+    # given
+    source, lake = bank
+    source.commit(source.update(id=1, name="b", balance="1.00"), source.insert("public.log", entry="4"))
+    bronze.load(spark, lake, "bank")
+    # when
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(job, spark, lake, "bank") for job in (silver.load, maintain.maintain)]
+        # then neither fails (L15)
+        loaded, _ = (one.result() for one in both)
+    assert loaded.load is not None
+    assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
+    assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
+
+
+def test_what_was_published_is_read_again_where_a_lake_was_made_anew(spark, lake_file):
+    # given
+    lake = lake_file(bank="unread")
+    now = datetime.now(UTC)
+    publication.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=1))
+    assert published.latest(spark, lake, "bank").changes == 1
+    # when
+    shutil.rmtree(published.path(lake))
+    assert published.latest(spark, lake, "bank").load == 0
+    publication.append(spark, lake, Published(stream="bank", load=1, started_at=now, changes=2))
+    # then
+    assert published.latest(spark, lake, "bank").changes == 2
+    assert [state.changes for state in published.latest_of_all(spark, lake)] == [2]

@@ -1,0 +1,115 @@
+"""Silver loaded again and side by side: what died, what was moved away, and loads at once double nothing."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+from headrace.errors import Retryable
+from spark_jobs import noop_check
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import table_load, table_task
+from spark_jobs.state import delta_log
+from tests.lake.death import dying_before_it_publishes
+from tests.lake.reading import rows
+
+J = "jakarta/bank"
+
+
+def test_load_that_died_before_publishing_is_done_again_without_harm(spark, feed, lake_file, loaded):
+    # given a load whose tables are written and whose row is not
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    log = {"entry": ("text", None, None)}
+    source.commit(
+        source.schema(), source.insert(id=1, name="a", balance="1.00"), source.insert(id=2, name="b", balance="1.00")
+    )
+    source.commit(source.schema(log, (), "public.log"), source.insert("public.log", entry="one"))
+    loaded(lake)
+    source.commit(source.delete(id=1), source.update(before={"id": 2}, id=3, name="b", balance="1.00"))
+    source.commit(source.insert("public.log", entry="two"))
+    with dying_before_it_publishes(lake):
+        loaded(lake)
+    # then nothing of it is seen
+    assert [key for _, key, _, _ in rows(spark, lake)] == [1, 2]
+    # when
+    source.commit(source.insert(id=4, name="d", balance="1.00"), source.insert("public.log", entry="three"))
+    loaded(lake)
+    # then
+    assert [key for _, key, _, _ in rows(spark, lake)] == [3, 4]
+    assert rows(spark, lake, "public.log", columns=["entry"]) == [(J, "one"), (J, "three"), (J, "two")]
+
+
+def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed, lake_file, loaded):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(
+        source.schema(), source.insert(id=1, name="a", balance="1.00"), source.insert(id=2, name="b", balance="1.00")
+    )
+    source.commit(source.delete(id=2))
+    loaded(lake)
+    before = rows(spark, lake)
+    # when
+    shutil.rmtree(table_task.path(lake, "bank", "public.accounts"))
+    assert noop_check.report(lake, "bank") is None
+    loaded(lake)
+    # then
+    assert rows(spark, lake) == before == [(J, 1, "a", Decimal("1.00"))]
+
+
+def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file, loaded):
+    # given
+    one, other = feed(), feed()
+    lake = lake_file(bank=one.topic, shop=other.topic)
+    one.commit(one.schema(), one.insert(id=1, name="bank", balance="1.00"))
+    other.commit(other.schema(), other.insert(id=1, name="shop", balance="1.00"))
+    # when
+    loaded(lake)
+    loaded(lake, "shop")
+    # then
+    assert rows(spark, lake, stream="bank")[0][2] == "bank"
+    assert rows(spark, lake, stream="shop")[0][2] == "shop"
+    names = {relation.name for relation in published_tables.relations(spark, lake) if relation.database == "silver"}
+    # The first to be published keeps its name.
+    assert names == {"accounts", "shop_accounts"}
+
+
+# B16: what a MERGE notes of itself is a setting of its session, which tables that are written side by side must not share.
+def test_tables_written_side_by_side_each_note_their_own_progress(spark, feed, lake_file, loaded):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    names = [f"public.t{n}" for n in range(4)]
+    for name in names:
+        source.commit(source.schema(table=name), source.insert(name, id=1, name="a", balance="1.00"))
+    loaded(lake)
+    # when
+    end = source.commit(*(source.update(name, id=1, name="b", balance="1.00") for name in names))
+    loaded(lake)
+    # then
+    for name in names:
+        _, note = delta_log.note(spark, table_task.path(lake, "bank", name), table_load.NOTE)
+        assert (note["table"], note["load"], note["positions"]) == (name, 2, {J: end})
+
+
+def test_two_loads_at_once_double_nothing(spark, feed, lake_file, loaded):
+    # given
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    log = {"entry": ("text", None, None)}
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    source.commit(source.schema(log, (), "public.log"), source.insert("public.log", entry="one"))
+    loaded(lake)
+    source.commit(source.insert("public.log", entry="two"), source.update(id=1, name="b", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    # when
+    with ThreadPoolExecutor(2) as pool:
+        loads = [pool.submit(silver.load, spark, lake, "bank") for _ in range(2)]
+    failures = [error for load in loads if (error := load.exception())]
+    # then each may have met the other, at one table or another; neither can have doubled anything
+    assert all(isinstance(error, Retryable) for error in failures), failures
+    loaded(lake)
+    assert rows(spark, lake, "public.log", columns=["entry"]) == [(J, "one"), (J, "two")]
+    assert rows(spark, lake) == [(J, 1, "b", Decimal("1.00"))]

@@ -1,0 +1,121 @@
+"""Requests from Kafka to an edge and their answers back: through a bridge that listens, with real Kafka and real AMQP.
+
+The edge is its sender and what handles requests, over no database.
+"""
+
+import threading
+import time
+
+import pytest
+
+from bridge.requests.kafka import AskingTopics
+from edge.requests.answer_queue import KnownRequests
+from edge.requests.service import Handler, RequestService
+from headrace.amqp.transport import Message
+from headrace.configuration.bridge import Kafka
+from headrace.configuration.sections import Topics
+from headrace.errors import NeedsOperator, NotConnected
+from headrace.requests import asking
+from headrace.requests.message import Content, decode_part, encode, new_request, parts
+from tests.amqp.edge_double import send
+from tests.amqp.interconnect_ends import SOURCE, Edge, at, sealed
+from tests.kafka.reading import read_committed
+from tests.rules.waiting import eventually
+
+pytest_plugins = ["tests.bridge.fix_bridge"]
+
+SECTION = '\n[requests]\ntopic = "{0}"\nanswers_topic = "{1}"\n'
+
+
+class Asking:
+    """The two topics, an edge's handling, and who asks."""
+
+    def __init__(self, bootstrap, topics, folder):
+        self.bootstrap, self.topics = bootstrap, topics
+        self.section = SECTION.format(*topics)
+        self.done = []
+        self.going = threading.Event()
+        self.going.set()
+        handlers = {"status": Handler(self.handle), "snapshot": Handler(self.handle, changes=True)}
+        self.service = RequestService(SOURCE, ["status", "snapshot"], handlers, KnownRequests(folder))
+
+    def handle(self, request):
+        assert self.going.wait(60)
+        self.done.append(request.id)
+        return 1, {"long": "x" * request.arguments.get("characters", 0)}
+
+    def ask(self, kind="status", seconds=30, **arguments):
+        wire = AskingTopics(Kafka(bootstrap=self.bootstrap), self.topics)
+        try:
+            return asking.ask(wire, new_request(SOURCE, kind, "ann@hq", seconds, arguments))
+        finally:
+            wire.close()
+
+    def send(self, request):
+        wire = AskingTopics(Kafka(bootstrap=self.bootstrap), self.topics)
+        wire.send(request.source, encode(request), 30)
+        wire.close()
+
+    def answers(self, request):
+        """Return the parts of a request's answer that are in Kafka, in order."""
+        found = [decode_part(record.value) for record in read_committed(self.bootstrap, self.topics.answers)]
+        return [part for part in found if part.id == request.id]
+
+
+@pytest.fixture
+def asks(kafka, topic, tmp_path):
+    made = Asking(kafka.bootstrap, Topics(topic(), topic()), tmp_path)
+    yield made
+    made.going.set()
+    made.service.stop(30)
+
+
+def test_an_edge_is_asked_through_a_bridge_that_listens(kafka, topic, inside, ends, asks):
+    stream = topic()
+    bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=stream, more=asks.section)
+    bridge.serves(SOURCE)
+    # A source that is away: the answer is the bridge's, at the deadline.
+    began = time.monotonic()
+    with pytest.raises(NotConnected, match="did not receive the request in time: nobody receives"):
+        asks.ask(seconds=1)
+    assert time.monotonic() - began < 1 + asking.GRACE_SECONDS
+
+    # One that was asked while the edge was away, and is there before the deadline; changes go on.
+    waiting = new_request(SOURCE, "snapshot", "ann@hq", 60)
+    asks.send(waiting)
+    edge = ends(Edge, f"amqp://127.0.0.1:{bridge.port}", requests=asks.service)
+    edge.put(sealed(1, 3))
+    edge.acknowledged(at(3))
+    eventually(lambda: [part.outcome for part in asks.answers(waiting)] == ["done"])
+    # In parts; with the exit code; a kind that is not allowed.
+    content = asks.ask(characters=100_000)
+    assert (content.exit_code, len(content.data["long"])) == (1, 100_000)
+    with pytest.raises(NeedsOperator, match="does not allow 'doctor'"):
+        asks.ask("doctor")
+
+    # The same request twice in Kafka, and one that is none: once done, once answered.
+    again = new_request(SOURCE, "snapshot", "ann@hq", 60)
+    asks.send(again)
+    asks.send(again)
+    asks.send(new_request("paris/bank", "status", "ann@hq", 60))
+    # The answer to one that took too long is dropped, and the bridge has said so in time.
+    asks.going.clear()
+    late = new_request(SOURCE, "status", "ann@hq", 5)
+    asks.send(late)
+    eventually(lambda: [(part.by, part.outcome) for part in asks.answers(late)] == [("bridge", "expired")])
+    asks.going.set()
+    assert asks.ask("snapshot").exit_code == 1
+    assert [part.outcome for part in asks.answers(again)] == ["done"]
+    assert asks.done.count(again.id) == asks.done.count(waiting.id) == 1
+    assert len(asks.answers(late)) == 1
+
+    # A forged answer, of one that nobody asked, is accepted and dropped; one for another source is rejected.
+    nobody = new_request(SOURCE, "status", "mallory", 60)
+    forged = [
+        next(parts(request, "done", Content(data="forged")))
+        for request in (nobody, new_request("london/bank", "status", "m", 60))
+    ]
+    messages = [Message(body=encode(part), inferred=True) for part in forged]
+    outcomes = send(bridge.port, f"answers/{SOURCE}", messages)
+    assert [outcome[0] for outcome in outcomes] == ["accepted", "rejected"]
+    assert asks.answers(nobody) == []

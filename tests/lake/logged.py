@@ -1,0 +1,99 @@
+"""A lake whose bronze is written without Kafka, for tests of what silver makes of it: they need no server but Spark."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
+from spark_jobs.bronze import envelope, increment
+from spark_jobs.bronze import load as bronze
+from spark_jobs.query import published_tables
+from spark_jobs.silver import load as silver
+from spark_jobs.silver.load import SilverReport
+from spark_jobs.state import offsets
+from spark_jobs.state.offsets import Held, Progress
+from tests.lake.feed import Feed
+
+_FILE = """
+[lake]
+root = "lake"
+[kafka]
+bootstrap = "127.0.0.1:1"
+[spark.settings]
+"spark.sql.shuffle.partitions" = "2"
+[streams.bank]
+sources = {sources}
+"""
+_RECORD = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
+
+
+class LoggedFeed(Feed):
+    """A feed whose records wait until bronze takes them."""
+
+    def __init__(self, source: str, partition: int) -> None:
+        self.topic, self.source, self._partition = "bank", source, partition
+        self._per_table = False
+        self._records, self._withheld, self._keys = [], [], {}
+        self._lsn, self._ordinal, self._at = 0x1A00000, 0, 0
+        self.waiting: list[tuple[Any, ...]] = []
+        self.offset = 0
+
+    def _begin(self) -> None:
+        pass
+
+    def _end(self, position: str, *, abort: bool = False) -> None:
+        for topic, value, key in self._records:
+            self.waiting.append((topic, self._partition, self.offset, datetime.now(UTC), key, value))
+            self.offset += 1
+        self._records = []
+
+
+class LoggedLake:
+    """A lake with one stream of a few sources."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        settings: str = "",
+        sources: Sequence[str] = ("jakarta/bank", "london/bank"),
+    ) -> None:
+        self.spark = spark
+        self._path = folder / "lake.toml"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.feeds = tuple(LoggedFeed(source, partition) for partition, source in enumerate(sources))
+        self.file = self.set(settings)
+
+    def set(self, settings: str) -> LakeFile:
+        """Set more of the stream in the lake's file."""
+        listed = json.dumps([feed.source for feed in self.feeds])
+        self._path.write_text(_FILE.format(sources=listed) + settings)
+        self.file = load_file(self._path, LakeFile)
+        return self.file
+
+    def to_bronze(self) -> None:
+        """Commit what the feeds wrote to bronze."""
+        found = [record for feed in self.feeds for record in feed.waiting]
+        for feed in self.feeds:
+            feed.waiting = []
+        progress = Progress(topics={"bank": Held({i: feed.offset for i, feed in enumerate(self.feeds)}, "id")})
+        rows = envelope.ordered(envelope.rows(self.spark.createDataFrame(found, _RECORD)))
+        writer = rows.coalesce(1).write.format("delta").mode("append").option(increment.FEED, "true")
+        writer.option("userMetadata", offsets.note("bank", progress)).save(bronze.table_path(self.file, "bank"))
+
+    def load(self) -> SilverReport:
+        """Load what the feeds wrote; return silver's report."""
+        if any(feed.waiting for feed in self.feeds):
+            self.to_bronze()
+        return silver.load(self.spark, self.file, "bank")
+
+    def rows(self, *columns: str, table: str = "public.accounts") -> list[tuple[Any, ...]]:
+        """Return the published rows of a table, sorted, each with its source ahead."""
+        frame = published_tables.frame(self.spark, self.file, "bank", table)
+        assert frame is not None, f"{table} is published"
+        return sorted(map(tuple, frame.selectExpr("_source", *columns).collect()), key=str)

@@ -1,0 +1,213 @@
+"""A broker that trusts nobody: TLS, users by SCRAM, and nothing allowed that is not on a list. One for a session.
+
+Its second listener, in the clear, is the test's own: whoever comes there may do everything. A third one asks for certificates;
+that of `bridge` may do everything.
+"""
+
+import itertools
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from headrace.certificates.authority import Authority
+from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.secret import Secret
+from infra.local import jars
+from infra.local.kafka import Kafka
+from infra.local.ports import free_port
+from tests.rules.waiting import eventually
+
+_numbers = itertools.count(1)
+
+
+_OAUTH = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+
+
+class Allow(NamedTuple):
+    """One line of a list of what a user may do: `Allow("group", "headrace.", "read", prefixed=True)`."""
+
+    kind: str
+    name: str
+    operation: str
+    prefixed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
+
+
+class SecureKafka:
+    """The broker, and who may do what there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder / "certificates")
+        certificate = self.authority.server("kafka", ["localhost"])
+        keystore = folder / "kafka.pem"
+        keystore.write_bytes(certificate.with_suffix(".key").read_bytes() + certificate.read_bytes())
+        plain, self.port, self.mutual_port, controller = free_port(), free_port(), free_port(), free_port()
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        self.server = Kafka(
+            folder / "broker",
+            port=plain,
+            settings={
+                "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{self.port},"
+                f"SSL://127.0.0.1:{self.mutual_port}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{self.port},"
+                f"SSL://localhost:{self.mutual_port}",
+                "listener.name.ssl.ssl.client.auth": "required",
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
+                "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": module,
+                "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": module,
+                # Takes tokens without a signature.
+                "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": _OAUTH,
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": keystore,
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": self.authority.certificate_file,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS;User:CN=bridge",
+                # A rate is the mean of 3 seconds instead of 11: a test of quotas need not write more than that first.
+                "quota.window.num": 3,
+            },
+        )
+        self.server.start()
+        self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
+
+    def user(self, allowed: Iterable[Allow], *, mechanism: str = "SCRAM-SHA-512", **changes: Any) -> KafkaConnection:
+        """Make a user who may do this and no more; return how it connects."""
+        name = f"user-{next(_numbers)}"
+        if mechanism == "OAUTHBEARER":
+            return self._bearer(name, allowed, changes)
+        # The broker takes the reference's file for a password of its own making.
+        password = self.authority.folder / f"{name}.password"
+        password.write_text("a secret")
+        info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
+        credential = UserScramCredentialUpsertion(name, info, b"a secret")
+        self.admin.alter_user_scram_credentials([credential])[name].result(60)
+        self._allow(name, allowed, has_password=True)
+        return self._connection(mechanism, {"user": name, "password": Secret(f"file:{password}")} | changes)
+
+    def by_certificate(self, seconds: float) -> KafkaConnection:
+        """Return how one connects whose certificate ends after some seconds."""
+        certificate = self.authority.client("bridge", seconds / 86_400)
+        return KafkaConnection(
+            bootstrap=f"localhost:{self.mutual_port}",
+            security_protocol="SSL",
+            authority=self.authority.certificate_file,
+            certificate=certificate,
+            key=certificate.with_suffix(".key"),
+        )
+
+    def restart(self) -> None:
+        """End all connections: the broker is there again when this returns."""
+        self.server.stop()
+        self.server.start()
+
+    def _bearer(self, name: str, allowed: Iterable[Allow], changes: dict[str, Any]) -> KafkaConnection:
+        """Make a user who is known by a token, which a command prints; it ends after a minute."""
+        self._allow(name, allowed, has_password=False)
+        script = self.authority.folder / f"{name}.sh"
+        claims = f'{{\\"sub\\":\\"{name}\\",\\"iat\\":$now,\\"exp\\":$((now + 60))}}'
+        encoded = "base64 -w 0 | tr '+/' '-_' | tr -d '='"
+        script.write_text(
+            f'now=$(date +%s)\nhead=$(printf \'{{"alg":"none"}}\' | {encoded})\n'
+            f'body=$(printf "%s" "{claims}" | {encoded})\necho "$head.$body."\n'
+        )
+        return self._connection("OAUTHBEARER", {"token": Secret(f"command:sh {script}")} | changes)
+
+    def _connection(self, mechanism: str, settings: dict[str, Any]) -> KafkaConnection:
+        return KafkaConnection(
+            **{
+                "bootstrap": f"localhost:{self.port}",
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": mechanism,
+                "authority": self.authority.certificate_file,
+            }
+            | settings
+        )
+
+    def _allow(self, name: str, allowed: Iterable[Allow], *, has_password: bool) -> None:
+        rules = [
+            AclBinding(
+                ResourceType[allow.kind.upper()],
+                allow.name,
+                ResourcePatternType.PREFIXED if allow.prefixed else ResourcePatternType.LITERAL,
+                f"User:{name}",
+                "*",
+                AclOperation[allow.operation.upper()],
+                AclPermissionType.ALLOW,
+            )
+            for allow in allowed
+        ]
+        if rules:
+            for made in self.admin.create_acls(rules).values():
+                made.result(60)
+        # Made is not yet known to the broker that is asked next.
+        eventually(
+            lambda: self._known(name, len(rules), has_password=has_password),
+            saying=f"the broker knows {name} and what it may do",
+        )
+
+    def _known(self, name: str, rules: int, *, has_password: bool) -> bool:
+        if has_password:
+            self.admin.describe_user_scram_credentials([name])[name].result(60)
+        of_user = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            f"User:{name}",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        return len(self.admin.describe_acls(of_user).result(60)) == rules
+
+    def limit(self, user: str, bytes_per_second: int) -> None:
+        """Give a user a quota for what it writes."""
+        # Python's client has no call for it.
+        run = ["java", "-cp", ":".join(map(str, jars.kafka())), "kafka.admin.ConfigCommand"]
+        run += ["--bootstrap-server", self.server.bootstrap, "--alter", "--entity-type", "users", "--entity-name", user]
+        subprocess.run(
+            [*run, "--add-config", f"producer_byte_rate={bytes_per_second}"],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+
+    def topic(self, name: str = "") -> str:
+        """Make a topic of one partition; return its name."""
+        name = name or f"secure{next(_numbers)}"
+        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+        eventually(lambda: name in self.admin.list_topics(timeout=60).topics)
+        return name
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Yield the broker, shared by the session: do not stop it."""
+    made = SecureKafka(tmp_path_factory.mktemp("secure-kafka"))
+    yield made
+    made.server.delete()
+
+
+Users = Callable[..., KafkaConnection]
