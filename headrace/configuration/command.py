@@ -12,6 +12,7 @@ import msgspec
 from headrace.configuration.explain import Place, Resolved, line_of
 from headrace.configuration.lake import is_reference, is_secret
 from headrace.configuration.load import File, parsed, read
+from headrace.configuration.records import GONE_IN_0_3
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 
@@ -29,22 +30,29 @@ def config() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each file, on a line.")
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, as_json: bool) -> None:
-    """Check FILES: exit code 0 when all are right, 2 when one is not. All of them are checked."""
+    """Check FILES: exit code 0 when all are right, 2 when one is not. All of them are checked.
+
+    What still works and will be gone in release 0.3 is named with what to write in its place.
+    """
     wrong = False
     for path in files:
-        found, error = None, None
+        file, error, old = None, None, list[str]()
         try:
-            found, _ = _read(path, kind)
+            file, resolved = _read(path, kind)
+            old = deprecated(*reversed(parsed(path.absolute())), resolved)
         except ConfigurationError as problem:
             wrong, error = True, problem
         if as_json:
-            click.echo(json.dumps({"file": str(path), "ok": error is None, "error": error.message if error else None}))
+            message = error.message if error else None
+            click.echo(json.dumps({"file": str(path), "ok": error is None, "error": message, "deprecated": old}))
         elif error is not None:
             click.echo(error.message)
             if error.hint:
                 click.echo(f"  What to do: {error.hint}")
         else:
-            click.echo(f"{path}: ok, {_name_of(type(found))}")
+            click.echo(f"{path}: ok, {_name_of(type(file))}")
+            for sentence in old:
+                click.echo(f"  Deprecated: {sentence}")
     if wrong:
         context.exit(2)
 
@@ -135,6 +143,23 @@ def values(file: File, given: Mapping[str, Any], text: str, resolved: Resolved) 
         return f"{line}, {reference}" if reference else line
 
     return [Value(_dotted(place), _shown(place, value), origin(place)) for place, value in _leaves(file, ())]
+
+
+def deprecated(given: Mapping[str, Any], text: str, resolved: Resolved) -> list[str]:
+    """Return a sentence for each field that works as before in this release, and not in 0.3: where it is, and what to write."""
+    sentences = []
+    for place, former in resolved.renamed.items():
+        value = resolved.values
+        for name in place:
+            value = value[name]
+        written = (*place[:-1], former)
+        sentences.append(f"line {line_of(text, written)}: {_dotted(written)}: write {place[-1]} = {value}")
+    for name in sorted(given.get("records", {}).keys() & GONE_IN_0_3):
+        place = ("records", name)
+        sentences.append(
+            f"line {line_of(text, place)}: {_dotted(place)}: write nothing, and choose the form by [records] profile"
+        )
+    return sentences
 
 
 def _shown(place: Place, value: Any) -> Any:

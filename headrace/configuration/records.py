@@ -44,6 +44,9 @@ EVERY_ENGINE: Final = frozenset(
     {"envelope", "key_change", "truncates", "tombstones", "decimal", "time", "binary", "types"}
 )
 
+#: Fields that work in this release, and whose form is the profile's from release 0.3 on.
+GONE_IN_0_3: Final = frozenset({"binary", "interval", "hstore"})
+
 
 class Records(Section, frozen=True, kw_only=True):
     """The section `[records]`; forms of values take the words of Debezium's options.
@@ -77,11 +80,11 @@ class Records(Section, frozen=True, kw_only=True):
         Literal["iso", "adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
         | None
     ) = None
-    #: How binary values are written, as Debezium's `binary.handling.mode`; its `bytes` is base64 in JSON, and bytes in Avro.
+    #: How binary values are written, as Debezium's `binary.handling.mode`; its `bytes` is base64 in JSON, and bytes in Avro. Deprecated.
     binary: Literal["base64", "base64-url-safe", "hex"] | None = None
-    #: How `interval` is written: the database's text, or as Debezium's `interval.handling.mode`: microseconds, or ISO 8601.
+    #: How `interval` is written: the database's text, or as Debezium's `interval.handling.mode`: microseconds, or ISO 8601. Deprecated.
     interval: Literal["text", "numeric", "string"] | None = None
-    #: How `hstore` is written: the database's text, or as Debezium's `hstore.handling.mode`.
+    #: How `hstore` is written: the database's text, or as Debezium's `hstore.handling.mode`. Deprecated.
     hstore: Literal["text", "json", "map"] | None = None
     #: How other types are written that have a form of their own in Debezium: arrays, bits, money, `timetz`, geometric types,
     #: `ENUM`, `SET` and `YEAR`.

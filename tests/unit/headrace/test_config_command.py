@@ -52,6 +52,23 @@ def test_check_knows_what_a_file_is_and_says_what_is_wrong_with_each(files, tmp_
     assert "is of no known kind" in run(config, "check", tmp_path / "other.toml").output
 
 
+def test_check_names_what_will_be_gone_with_what_to_write(files):
+    given = EDGE.replace("heartbeat_seconds = 5", 'heartbeat = "5s"') + '\n[records]\ninterval = "numeric"\n'
+    assert given.count("heartbeat =") == 1
+    files["edge"].write_text(given)
+
+    plain, scripts = (run(config, "check", *flags, files["edge"]) for flags in ((), ("--json",)))
+
+    assert plain.exit_code == scripts.exit_code == 0
+    first, second = plain.output.splitlines()[1:]
+    assert first == "  Deprecated: line 1: heartbeat: write heartbeat_seconds = 5"
+    line = given.splitlines().index('interval = "numeric"') + 1
+    assert second.startswith(f"  Deprecated: line {line}: records.interval: ")
+    assert [f"  Deprecated: {each}" for each in json.loads(scripts.output)["deprecated"]] == [first, second]
+    # and what is given by the names that stay is not
+    assert json.loads(run(config, "check", "--json", files["bridge"]).output)["deprecated"] == []
+
+
 def test_show_tells_where_each_value_comes_from_and_no_secret(files, monkeypatch):
     monkeypatch.setenv("BANK_PASSWORD", "not to be shown")
     monkeypatch.setenv("BANK_HOST", "elsewhere")
