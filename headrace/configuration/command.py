@@ -39,7 +39,8 @@ def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, 
         file, error, old = None, None, list[str]()
         try:
             file, resolved = _read(path, kind)
-            old = deprecated(*reversed(parsed(path.absolute())), resolved)
+            text, given = parsed(path.absolute())
+            old = deprecated(given, text, resolved)
         except ConfigurationError as problem:
             wrong, error = True, problem
         if as_json:

@@ -80,11 +80,13 @@ class Records(Section, frozen=True, kw_only=True):
         Literal["iso", "adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
         | None
     ) = None
-    #: How binary values are written, as Debezium's `binary.handling.mode`; its `bytes` is base64 in JSON, and bytes in Avro. Deprecated.
+    #: Deprecated. How binary values are written, as Debezium's `binary.handling.mode`; its `bytes` is base64 in JSON, and bytes
+    #: in Avro.
     binary: Literal["base64", "base64-url-safe", "hex"] | None = None
-    #: How `interval` is written: the database's text, or as Debezium's `interval.handling.mode`: microseconds, or ISO 8601. Deprecated.
+    #: Deprecated. How `interval` is written: the database's text, or as Debezium's `interval.handling.mode`: microseconds, or
+    #: ISO 8601.
     interval: Literal["text", "numeric", "string"] | None = None
-    #: How `hstore` is written: the database's text, or as Debezium's `hstore.handling.mode`. Deprecated.
+    #: Deprecated. How `hstore` is written: the database's text, or as Debezium's `hstore.handling.mode`.
     hstore: Literal["text", "json", "map"] | None = None
     #: How other types are written that have a form of their own in Debezium: arrays, bits, money, `timetz`, geometric types,
     #: `ENUM`, `SET` and `YEAR`.

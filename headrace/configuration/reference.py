@@ -199,11 +199,13 @@ Every field of the three files, made from the classes that read them (`headrace 
   `command:aws rds generate-db-auth-token --hostname db.example --port 5432 --username headrace`. It is run without a shell, in
   the folder of the file; `[commands]` has its time limit and how long its answer is used. One that fails or hangs is run again
   with the next attempt to connect. Its arguments and what it prints are in no log.
-- Deprecated, gone in release 0.3: a field with a unit given as text without it, `heartbeat = "10s"` is `heartbeat_seconds = 10`, `size = "64KiB"` is
-  `kilobytes = 64`. Units are `ms`, `s`, `min`, `h`, `d`; `KiB`, `MiB`, `GiB`, `TiB` (`KB` and `k` mean the same). Airflow reads
-  `[spark]`, `[verify]` and sections called `schedule` by itself: these take the fields with units, and no references.
-- `headrace config check FILE` checks a file without connecting to anything and names what is deprecated, `headrace config show FILE` prints all values and
-  where each comes from, and `headrace config schema edge|bridge|lake` prints a JSON Schema for editors.
+- Deprecated, gone in release 0.3: a field with a unit as text without it, `heartbeat = "10s"` for `heartbeat_seconds = 10`,
+  `size = "64KiB"` for `kilobytes = 64`. Units are `ms`, `s`, `min`, `h`, `d`; `KiB`, `MiB`, `GiB`, `TiB` (`KB` and `k` mean the
+  same). Airflow reads `[spark]`, `[verify]` and sections called `schedule` by itself: these take the fields with units, and no
+  references.
+- `headrace config check FILE` checks a file without connecting to anything, and names what is deprecated in it;
+  `headrace config show FILE` prints all values and where each comes from, and `headrace config schema edge|bridge|lake` prints a
+  JSON Schema for editors.
 - `profile = "production"` at the top of a file refuses what is only good for trials: connections without TLS or without a check
   of the server's certificate, and topics with fewer than three replicas.
 """
