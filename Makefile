@@ -21,7 +21,7 @@ MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -90,6 +90,9 @@ test: setup ## What must pass before a commit is published: every ring in order
 
 test-long: setup ## More faults, older tables, schedules over time, three brokers: tests that take minutes
 	@$(BIN)/python -m pytest --durations=20 -m long $(SHARED) $(RINGS)
+
+test-share: setup ## The share of the long tests that is today's: a week of it shows all of them
+	@$(BIN)/python -m pytest --durations=10 --share-of-week $(SHARED) $(RINGS)
 
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 

@@ -19,5 +19,6 @@ pytest_plugins = [
     "tests.servers.fix_cluster",
     "tests.lake.fix_verify",
     "tests.rules.fix_order",
+    "tests.rules.fix_rotation",
     "tests.rules.fix_strict",
 ]

@@ -1,7 +1,9 @@
 """A lake whose bronze is written without Kafka, for tests of what silver makes of it: they need no server but Spark."""
 
 import json
+import shutil
 from collections.abc import Sequence
+from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,10 +73,18 @@ class LoggedLake:
 
     def set(self, settings: str) -> LakeFile:
         """Set more of the stream in the lake's file."""
+        self._settings = settings
         listed = json.dumps([feed.source for feed in self.feeds])
         self._path.write_text(_FILE.format(sources=listed) + settings)
         self.file = load_file(self._path, LakeFile)
         return self.file
+
+    def copy_to(self, folder: Path) -> "LoggedLake":
+        """Return the same lake in another folder, as if everything that was loaded had been loaded there."""
+        shutil.copytree(self._path.parent, folder)
+        copy = LoggedLake(self.spark, folder, self._settings, [feed.source for feed in self.feeds])
+        copy.feeds = deepcopy(self.feeds)
+        return copy
 
     def to_bronze(self) -> None:
         """Commit what the feeds wrote to bronze."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: The same in each run, and new ones; about half a minute for each scenario on one core.
-SEEDS = {"edge": (200, 100), "whole": (120, 80)}
+#: The same in each run, and new ones; about twenty seconds for each scenario on one core.
+SEEDS = {"edge": (100, 100), "whole": (50, 70)}
 #: Where the new ones begin. Not drawn by the module's generator, which test runners seed.
 FIRST = random.SystemRandom().randrange(10**6, 10**9)
 

@@ -128,6 +128,7 @@ def test_it_ends_when_its_owner_is_killed(tmp_path, unreachable):
     eventually(lambda: not child.is_running(), saying="Airflow's process has ended")
 
 
+@pytest.mark.long
 def test_a_replay_does_what_its_parameters_say(running, lake_path, kafka, feed, loaded):
     # Given a lake that was loaded.
     source = feed("jakarta/bank")

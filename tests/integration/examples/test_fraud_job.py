@@ -92,7 +92,7 @@ def pair(card, test, withdrawal, other="jakarta/cards"):
     return f"jakarta/cards:{test}+{other}:{withdrawal}"
 
 
-@pytest.mark.parametrize("name", ["job", "plain"])
+@pytest.mark.parametrize("name", [pytest.param("job", marks=pytest.mark.long), "plain"])
 def test_each_fraud_is_found_among_other_records_and_again_after_a_kill(name, kafka, topic, finder):
     records = topic(2)
     found = finder(name, records)

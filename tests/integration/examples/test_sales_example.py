@@ -94,6 +94,7 @@ def sales(spark, feed, lake_file):
     return lake
 
 
+@pytest.mark.long
 def test_questions_of_headquarters_have_their_answers(spark, sales):
     # when
     desk = engine.SqlEngine(spark, sales)

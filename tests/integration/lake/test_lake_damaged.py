@@ -19,6 +19,7 @@ from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import published
 from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
+from tests.lake.logged import LoggedLake
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -27,10 +28,10 @@ J, ACCOUNTS, LOG = "jakarta/bank", "public.accounts", "public.log"
 ENTRY = {"entry": ("text", None, None)}
 
 
-@pytest.fixture
-def bank(logged_lake):
+@pytest.fixture(scope="module")
+def loaded_bank(spark, tmp_path_factory):
     """Return a lake with two published states of two tables, one of them with history."""
-    lake = logged_lake(f'[streams.bank.tables."{ACCOUNTS}"]\nhistory = true\n')
+    lake = LoggedLake(spark, tmp_path_factory.mktemp("bank"), f'[streams.bank.tables."{ACCOUNTS}"]\nhistory = true\n')
     one, _ = lake.feeds
     one.commit(one.schema(), one.insert(id=1, name="a", balance="1.00"))
     one.commit(one.schema(ENTRY, (), LOG), one.insert(LOG, entry="a"))
@@ -38,6 +39,12 @@ def bank(logged_lake):
     change(lake, "b")
     lake.load()
     return lake
+
+
+@pytest.fixture
+def bank(loaded_bank, tmp_path):
+    """Return a copy of that lake."""
+    return loaded_bank.copy_to(tmp_path / "bank")
 
 
 def change(lake, name: str) -> None:
@@ -236,6 +243,7 @@ def test_table_that_was_vacuumed_too_early_names_the_remedy_that_works(bank):
     assert lake.rows("name") == [(J, "c")]
 
 
+@pytest.mark.long
 def test_clock_that_jumps_back_or_ahead_loses_nothing(bank):
     lake = bank
     # given a lake whose files are of a time that is still to come

@@ -87,6 +87,7 @@ def test_live_rows_are_those_that_the_next_load_will_show(spark, feed, lake_file
     assert asked(desk, "accounts", "silver") == live
 
 
+@pytest.mark.long
 def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, monkeypatch, caplog):
     # given a load, then changes in bronze, and others in Kafka alone: of keys, of another source, and half a transaction
     one = feed(J, partitions=2)

@@ -51,6 +51,7 @@ def files(path):
 
 
 # P11
+@pytest.mark.long
 def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # given a reader who has asked, and a lake that keeps nothing longer than it must
     source, lake = bank

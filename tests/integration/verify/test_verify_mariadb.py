@@ -186,6 +186,7 @@ def verify(pay, monkeypatch, capsys, spark):
     return run
 
 
+@pytest.mark.long
 def test_the_lake_is_proved_equal_while_money_moves_and_what_was_altered_is_located(pay, verify, spark):
     with pay.written_to():
         # Given every type and a load, in the types that are promised, and writers that have gone on since.
