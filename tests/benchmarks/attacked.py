@@ -38,6 +38,7 @@ def attacked(bench: Bench, seconds: int) -> list[Result]:
         bridge, url = bench.bridge("attacked", names, "attacked")
         bridge.start()
         ending.callback(bridge.stop)
+        eventually(lambda: bridge.tail(1000).count("taken over at") >= len(names), saying="all sources are served")
         follower = Follower(bench.kafka.bootstrap, "attacked", _SOURCES, each=arrived)
         ending.callback(follower.stop)
 

@@ -21,14 +21,15 @@ _ENDLESS_BYTES, _PART = 80 << 20, 4 << 20
 def attack(port: int, source: str, honest: str) -> Iterator[int]:
     """Do all of it once; yield how many deliveries each connection has sent."""
     address = f"cdc/{source}"
-    messages = list(peers.batches(source, honest))
+    # Those in Avro would make the bridge, which has no registry, rest this source for a while: the attack would be a weaker one.
+    messages = [each for each in peers.batches(source, honest) if each.properties["version"] != 3]
     rogue = Rogue(port, address).attached()
     for number, message in enumerate(messages):
         rogue.act(lambda peer, number=number, message=message: peer.link.send(message, tag=f"m{number}"))
     for number, data in enumerate(peers.MESSAGES.values()):
         rogue.act(send_raw(data, f"raw{number}"))
     with suppress(AssertionError):
-        eventually(lambda: rogue.closed or len(rogue.rejected) >= len(messages), 5, every=0.005)
+        eventually(lambda: rogue.closed or (len(rogue.rejected) > 0 and rogue.link.unsettled == 0), 5, every=0.005)
     yield len(messages) + len(peers.MESSAGES)
     rogue.close()
     for act in (peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly, peers.attach_many):
