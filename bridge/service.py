@@ -10,7 +10,7 @@ from bridge.lanes.lane_metrics import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
 from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics
-from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, snapshot_of
+from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, refused_inputs, snapshot_of
 
 if TYPE_CHECKING:
     from headrace.metrics.collector import Together
@@ -61,7 +61,7 @@ class BridgeService:
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
             FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
             FiguresCollector(CONNECTION_PREFIX, ConnectionMetrics, lambda: self._connections, label="connection"),
-            RefusedCollector(PREFIX, lambda: {door.name: door.refused for door in doors.ALL.values()}),
+            RefusedCollector(PREFIX, doors.refused),
         )
 
     def live(self) -> Health:
@@ -102,6 +102,7 @@ class BridgeService:
             reason=ready.reason,
             sources=sources,
             deliveries=[_delivery(name, figures) for name, figures in self._deliveries.items()],
+            refused=refused_inputs(doors.refused()),
         )
 
 

@@ -60,6 +60,7 @@ Headers = dict[int, list[tuple[str, bytes]]]
 
 #: The first byte of a value in Avro, and of its key.
 AVRO_MARK = b"\0"
+_ABOVE_AVRO = b"\1"
 
 _LEVEL = 1
 #: A position has ordinals below this.
@@ -300,6 +301,11 @@ def _check(batch: Batch, count: int) -> None:
     if not len(batch.keys) == len(batch.values) == count == sum(segment[2] for segment in batch.segments):
         raise CorruptInput("the counts of a batch disagree")
     _check_headers(batch.headers, count)
+    # What begins with a zero byte is less than a byte of one: the least of many is looked for at C's speed.
+    if not batch.written and any(
+        min(filter(None, parts), default=_ABOVE_AVRO) < _ABOVE_AVRO for parts in (batch.keys, batch.values)
+    ):
+        raise CorruptInput("a record of a batch is marked as Avro, and the batch has no schemas")
     if not batch.segments:
         if not batch.first == batch.last == batch.follows:
             raise CorruptInput("an empty batch does not end where it begins")

@@ -88,3 +88,8 @@ REGISTRY = Door("registry", "an answer of the schema registry")
 ALL: Mapping[str, Door] = {
     door.name: door for door in (AMQP, MESSAGE, MEMORY, BATCH, REQUEST, ANSWER, DELIVERY, WITHHELD, REGISTRY)
 }
+
+
+def refused() -> Mapping[str, Mapping[str, int]]:
+    """Return how many inputs each door of this process has refused, by sender."""
+    return {name: door.refused for name, door in ALL.items()}

@@ -18,6 +18,8 @@ from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Replicati
 _MARK = "headrace-corrupt"
 #: What is wrong with a record in Avro while its schema is not known.
 AVRO = "avro"
+#: And of one that is not of its schema.
+AVRO_FORM = "avro-form"
 _PLACE = re.compile(rf"{_MARK} topic (\S+) partition (\d+) offset (\d+) what \"([^\"]*)\"")
 _CONCURRENT = re.compile(
     r"\b(Concurrent\w+Exception|DELTA_CONCURRENT\w*|MetadataChangedException|ProtocolChangedException)"
@@ -151,7 +153,7 @@ _WHAT = {
     "envelope": "the value is no record of ours (docs/records.md)",
     "source": "the record names another source than the one that its partition belongs to",
     AVRO: 'it is in Avro ([records] format = "avro" at its edge), and no schema of it is known',
-    "avro-form": "it is in Avro, and not as the schema of its id has it: the registry gave the id to another schema, or it is no "
+    AVRO_FORM: "it is in Avro, and not as the schema of its id has it: the registry gave the id to another schema, or it is no "
     "record of ours",
     "row": "the row is not of the table's declared types",
 }

@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from edge.observability.figures import Figures
-from headrace import __version__
-from headrace.status.answer import Answer, Health, SourceStatus, snapshot_of
+from headrace import __version__, doors
+from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
 
 if TYPE_CHECKING:
-    from headrace.metrics.collector import FiguresCollector
+    from headrace.metrics.collector import Together
 
 PREFIX = "headrace_edge"
 #: A capturing thread that did nothing for so long, in seconds, hangs: every call that it makes ends sooner.
@@ -26,11 +26,14 @@ class EdgeService:
         self._position = position
 
     @cached_property
-    def collector(self) -> "FiguresCollector":
+    def collector(self) -> "Together":
         """What Prometheus reads; its library is imported only for that."""
-        from headrace.metrics.collector import FiguresCollector
+        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together
 
-        return FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures})
+        return Together(
+            FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures}),
+            RefusedCollector(PREFIX, doors.refused),
+        )
 
     def live(self) -> Health:
         """Return whether the capturing thread still runs."""
@@ -73,4 +76,5 @@ class EdgeService:
                     warnings=figures.warnings,
                 )
             ],
+            refused=refused_inputs(doors.refused()),
         )

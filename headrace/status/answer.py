@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+#: Senders and doors of refused inputs that an answer names.
+_MOST_REFUSED = 20
+
 
 class SnapshotStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     """How far the copies of a source's tables are, as its edge counts acknowledged rows."""
@@ -104,6 +107,25 @@ class DeliveryStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     warnings: list[str] = []
 
 
+class RefusedInputs(msgspec.Struct, kw_only=True):
+    """What one sender has sent to one door that could not be processed, since the part started."""
+
+    sender: str
+    #: By headrace/doors.py.
+    door: str
+    count: int
+
+
+def refused_inputs(refused: Mapping[str, Mapping[str, int]]) -> list[RefusedInputs]:
+    """Return what was refused, by sender, by door; the most first, at most 20."""
+    inputs = [
+        RefusedInputs(sender="".join(each if each.isprintable() else " " for each in sender), door=door, count=count)
+        for door, counts in refused.items()
+        for sender, count in list(counts.items())
+    ]
+    return sorted(inputs, key=lambda each: -each.count)[:_MOST_REFUSED]
+
+
 class Answer(msgspec.Struct, kw_only=True):
     """A part, with its sources."""
 
@@ -119,6 +141,7 @@ class Answer(msgspec.Struct, kw_only=True):
     sources: list[SourceStatus] = []
     #: Of a bridge; of several, one for each bridge that has partitions of it.
     deliveries: list[DeliveryStatus] = []
+    refused: list[RefusedInputs] = []
 
 
 class Health(msgspec.Struct, frozen=True):

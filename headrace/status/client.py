@@ -6,6 +6,7 @@ The core imports no part: it finds what reads an edge's checkpoint, or what Kafk
 
 import http.client
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,7 +18,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
-from headrace.status.answer import Answer, SourceStatus
+from headrace.status.answer import Answer, SourceStatus, refused_inputs
 
 _PATIENCE = 5.0
 #: The state of a source that another bridge serves.
@@ -70,6 +71,10 @@ def _together(answers: list[Answer], silences: list[str]) -> Answer:
     together.ready = not silences and all(answer.ready for answer in answers)
     together.reason = "; ".join([*(answer.reason for answer in answers), *silences])
     together.sources = list(sources.values())
+    refused: dict[str, Counter[str]] = {}
+    for each in (each for answer in answers for each in answer.refused):
+        refused.setdefault(each.door, Counter())[each.sender] += each.count
+    together.refused = refused_inputs(refused)
     together.deliveries = [delivery for answer in answers for delivery in answer.deliveries]
     return together
 

@@ -27,6 +27,7 @@ def screen(answers: list[Answer], width: int) -> RenderableType:
         parts += [_head(answer), _table(answer, wide=width >= _WIDE), *_words(answer)]
         if answer.deliveries:
             parts += [_deliveries(answer), *_delivery_words(answer)]
+        parts += _refused(answer)
     if any(answer.running for answer in answers):
         parts.append(_LEGEND)
     return Group(*parts)
@@ -90,6 +91,17 @@ def _delivery_words(answer: Answer) -> list[str]:
         for delivery in answer.deliveries
         for each in [delivery.reason, *delivery.warnings]
         if each
+    ]
+
+
+def _refused(answer: Answer) -> list[str]:
+    """Return a line for each sender whose inputs were refused."""
+    by_sender: dict[str, list[str]] = {}
+    for each in answer.refused:
+        by_sender.setdefault(each.sender, []).append(f"{each.door} {each.count}")
+    return [
+        f"[yellow]{escape(sender or 'a sender without a name')}:[/] inputs refused since the start: {escape(', '.join(counts))}"
+        for sender, counts in by_sender.items()
     ]
 
 

@@ -2,9 +2,10 @@
 
 Only a stream in which Avro was met takes a turn through Python. A schema that is not known yet fails the reading of a batch; it
 is looked up in the registry then, noted, and the batch is read again. A record whose schema is another table's, or that is not
-of its schema, fails by its place in Kafka.
+of its schema, fails by its place in Kafka, or is refused (`divided`): its sender decided what is in it.
 """
 
+import logging
 import re
 import shutil
 import sys
@@ -17,15 +18,17 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql.pandas.utils import require_minimum_pyarrow_version
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import NeedsOperator
 from headrace.registry.client import NotThere, RegistryClient
 from headrace.schemas import avro_json
 from headrace.schemas.avro_json.envelope import Reader, reader_of
 from spark_jobs.bronze import envelope
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import records
-from spark_jobs.errors import AVRO, mark
+from spark_jobs.errors import AVRO, AVRO_FORM, mark
 from spark_jobs.state import avro_schemas
+
+_log = logging.getLogger(__name__)
 
 #: What a failure has when a schema is missing: of a stream that was JSON until now, and of one that was not.
 _UNKNOWN = "headrace-unknown-schema"
@@ -45,26 +48,31 @@ def rows_of(
 
     Reading fails where a schema is not known yet: see `is_unread` and `learn`.
     """
-    return envelope.rows(_json_of(spark, lake, stream, batch, group), sources)
+    found, schemas = _read(spark, lake, stream, batch, group)
+    return envelope.rows(as_json(found, schemas), sources)
 
 
 def divided(
     spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, sources: Sources, *, group: str = ""
 ) -> tuple[DataFrame, DataFrame]:
     """Return the same, and the records that are refused, as `envelope.divided` has them."""
-    return envelope.divided(_json_of(spark, lake, stream, batch, group), sources)
+    found, schemas = _read(spark, lake, stream, batch, group)
+    return envelope.divided(as_json(found, schemas, keeps=True), sources, avro=bool(schemas))
 
 
-def _json_of(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, group: str) -> DataFrame:
-    found = records(spark, lake.kafka, batch, group=group)
-    return as_json(found, avro_schemas.noted(spark, lake, stream))
+def _read(
+    spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, group: str
+) -> tuple[DataFrame, Mapping[int, str]]:
+    """Return Kafka's records in some ranges, and the schemas that are known."""
+    return records(spark, lake.kafka, batch, group=group), avro_schemas.noted(spark, lake, stream)
 
 
-def as_json(source: DataFrame, schemas: Mapping[int, str]) -> DataFrame:
-    """Return Kafka's records with keys and values in JSON."""
+def as_json(source: DataFrame, schemas: Mapping[int, str], *, keeps: bool = False) -> DataFrame:
+    """Return Kafka's records with keys and values in JSON; one that is not of its schema fails, or `keeps` its form."""
     if not schemas:
         return source
-    reader = _reader(schemas)
+    wrong = None if keeps else mark("{topic}", "{partition}", "{offset}", AVRO_FORM)
+    reader = Reader(dict(schemas), wrong, _UNKNOWN)
     arrow = _has_arrow(source.sparkSession.sparkContext)
     read = _by_arrow(reader) if arrow else F.udf(reader, _RECORD, useArrow=False)
     found = source.withColumn("_json", read("topic", "partition", "offset", "key", "value"))
@@ -114,7 +122,7 @@ def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch) -> Non
     """Look up and note the schemas of records in some ranges that are not noted.
 
     Raises NeedsOperator when the lake's file has no registry, and when the registry refuses or does not have one of them;
-    NotConnected when it does not answer; CorruptInput for a schema that no edge writes.
+    NotConnected when it does not answer. Records of a schema that no edge writes are refused.
     """
     if lake.registry is None:
         raise NeedsOperator(
@@ -142,11 +150,12 @@ def _looked_up(client: RegistryClient, url: str, stream: str, number: int) -> st
         ) from error
     try:
         reader_of(text)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CorruptInput(
-            f"bronze {stream}: schema {number} of the schema registry at {url} was not written by an edge",
-            hint="See what else writes to the stream's topics.",
-        ) from error
+    except ValueError:
+        # An edge may register any schema for a table that only it has.
+        _log.warning(
+            "bronze %s: schema %d of the schema registry at %s was not written by an edge: its records are quarantined",
+            *(stream, number, url),
+        )
     return text
 
 
@@ -155,7 +164,3 @@ def _id(name: str) -> Column:
     data = F.col(name)
     number = F.conv(F.hex(F.substring(data, 2, 4)), 16, 10).cast("int")
     return F.when(F.hex(F.substring(data, 1, 1)) == "00", number)
-
-
-def _reader(schemas: Mapping[int, str]) -> Reader:
-    return Reader(dict(schemas), mark("{topic}", "{partition}", "{offset}", "avro-form"), _UNKNOWN)

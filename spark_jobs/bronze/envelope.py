@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.kafka import KafkaConnection
 from spark_jobs.bronze import envelope_fast_path
 from spark_jobs.bronze.batches import Batch, bounds, partitions
-from spark_jobs.errors import AVRO, corrupt
+from spark_jobs.errors import AVRO, AVRO_FORM, corrupt
 
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
 _RECORDS_PER_TASK = 250_000
@@ -25,7 +25,7 @@ _POSITION_LENGTH = 34
 #: Why a record is refused (errors.py), and the names of the columns with that and with the source of its partition.
 _NO_RECORD, _FOREIGN = "envelope", "source"
 _REASON, _OWNER = "_reason", "_owner"
-_REFUSED = re.compile(rf'what "({_NO_RECORD}|{_FOREIGN})"')
+_REFUSED = re.compile(rf'what "({_NO_RECORD}|{_FOREIGN}|{AVRO_FORM})"')
 _ENVELOPE = (
     "source struct<name: string, schema: string, `table`: string, ts_ms: bigint, position: string>, op string, "
     "unchanged array<string>, transaction struct<id: string, last: boolean>"
@@ -71,9 +71,14 @@ def rows(source: DataFrame, sources: Mapping[int, tuple[str, ...]] | None = None
     return _read(source, sources or {}).withColumn("position", failing).drop(_REASON, _OWNER)
 
 
-def divided(source: DataFrame, sources: Mapping[int, tuple[str, ...]]) -> tuple[DataFrame, DataFrame]:
-    """Return bronze's rows, and the records that are refused: as they came, with the reason and the partition's source."""
-    found = _read(source, sources)
+def divided(
+    source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bool = False
+) -> tuple[DataFrame, DataFrame]:
+    """Return bronze's rows, and the records that are refused: as they came, with the reason and the partition's source.
+
+    `avro`: what is in Avro still is not of its schema, so it is refused; otherwise reading fails there (errors.AVRO).
+    """
+    found = _read(source, sources, avro=avro)
     refused = found.filter(F.col(_REASON).isNotNull()).select(
         *("topic", "partition", "offset", "timestamp", "key", "value"),
         F.col(_OWNER).alias("source"),
@@ -88,9 +93,10 @@ def is_refused(error: Exception) -> bool:
     return bool(_REFUSED.search(str(error)))
 
 
-def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]]) -> DataFrame:
+def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bool = False) -> DataFrame:
     """Return bronze's rows with the reason why a record is refused, null for most, and the source of its partition."""
-    value = F.col("value").cast("string")
+    value, is_avro = F.col("value").cast("string"), F.col("value").startswith("\0")
+    reason = _reason(F.col("place"), F.col("source_name"), _owners(sources))
     records = source.select(
         *("topic", "partition", "offset", "timestamp"),
         F.col("key").cast("string").alias("key"),
@@ -112,13 +118,13 @@ def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]]) -> DataFram
         # Logical messages and the ends of transactions name no table.
         F.when(F.col("table_name") != "", F.concat("schema_name", F.lit("."), "table_name")).alias("table"),
         "op",
-        F.when(F.col("value").startswith("\0"), corrupt(AVRO)).otherwise(F.col("place")).alias("position"),
+        (F.col("place") if avro else F.when(is_avro, corrupt(AVRO)).otherwise(F.col("place"))).alias("position"),
         "transaction_id",
         F.coalesce("last", F.lit(False)).alias("last"),
         F.timestamp_millis("ts_ms").alias("commit_time"),
         "partial",
         _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
-        _reason(F.col("place"), F.col("source_name"), _owners(sources)).alias(_REASON),
+        (F.when(is_avro, AVRO_FORM).otherwise(reason) if avro else reason).alias(_REASON),
         F.get(_owners(sources), -1 + F.size(_owners(sources))).alias(_OWNER),
     )
 

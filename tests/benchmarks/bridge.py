@@ -1,7 +1,7 @@
 """`make bench-bridge`: the bridge alone, fed over AMQP on this machine, without a database.
 
 One source against a plain producer of the same records; many sources at a steady rate, and very many on two bridges; and how long
-sources rest when the bridge that serves them is killed.
+sources rest when the bridge that serves them is killed; and how slow they get while a rogue edge attacks it.
 """
 
 import shutil
@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from tests.benchmarks import feeder, producing, results
+from tests.benchmarks.attacked import attacked
 from tests.benchmarks.bridge_setup import SHARING, Bench, Feeder
 from tests.benchmarks.many_sources import Load, crowd, many
 from tests.benchmarks.results import Result, compared
@@ -112,7 +113,7 @@ def _topic(bench: Bench, name: str) -> str:
 @click.option(
     "--only",
     multiple=True,
-    type=click.Choice(["one", "many", "crowd", "thousand", "take-over"]),
+    type=click.Choice(["one", "many", "crowd", "thousand", "take-over", "attacked"]),
     help="Measure this part, or several, in the usual order, and write nothing.",
 )
 @click.option("--keep", is_flag=True, help="Keep the folder with the logs of broker and bridges, and print its name.")
@@ -131,6 +132,7 @@ def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
             "crowd": lambda: crowd(bench, Load(200, 10, 2, seconds, warming)),
             "thousand": lambda: crowd(bench, Load(1000, 1, 1, seconds, warming)),
             "take-over": lambda: take_over(bench, 10, 6),
+            "attacked": lambda: attacked(bench, 8 if quick else 30),
         }
         found = []
         for name, part in parts.items():

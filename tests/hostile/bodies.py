@@ -105,6 +105,11 @@ BATCHES: dict[str, tuple[Any, bytes]] = {
     "number of a schema is negative": (properties(3), of_avro([-1, "public", "t", None, "{}"], value=VALUE)),
     "name of a table in Avro is long": (properties(3), of_avro([1, "public", "t" * 100_000, None, _ENVELOPE])),
     "many schemas": (properties(3), of_avro(*([n, "public", f"t{n}", None, _ENVELOPE] for n in range(50_000)))),
+    "a value in Avro, in a batch of JSON (S4)": (properties(), of_json(b"\0\0\0\0\1v")),
+    "a key in Avro, in a batch of JSON (S4)": (properties(), of_json(key=b"\0\0\0\0\1k")),
+    "a key in Avro beside a value in JSON (S4)": (
+        properties(3), body(SEGMENTS, [AVRO_KEY], [VALUE], {}, {}, [[1, "public", "t", None, _ENVELOPE]]),
+    ),
     "a record in Avro names no schema": (properties(3), of_avro([2, "public", "t", None, _ENVELOPE])),
     "name of a table is no UTF-8": (properties(), of_json(named(b"\xff"))),
     "name of a table is half a character": (properties(), of_json(named(b"\\ud800"))),

@@ -1,7 +1,7 @@
 """Peers of a bridge that keep to no rule: raw AMQP over Proton's C functions, where its Python would not let a client do it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cproton import (
@@ -16,7 +16,10 @@ from cproton import (
 )
 from proton import Data, Delivery
 
+from headrace.amqp.transport import Message
+from headrace.batch import CONTENT_ENCODING
 from tests.amqp.peer import Peer
+from tests.hostile.bodies import BATCHES
 from tests.rules.waiting import eventually
 
 BODY = b"\x00\x53\x75\xa0\x01x"
@@ -61,6 +64,19 @@ MESSAGES = {
     "a body that is a text": b"\x00\x53\x77" + text(b"x"),
     "an array in place of a map": b"\x00\x53\x74\xe0\x03\x01\xa1\x00" + BODY,
 }  # fmt: skip
+
+
+def batches(rogue: str, honest: str) -> Iterator[Message]:
+    """Yield each hostile batch that a client of Proton's can send as a message: of the rogue's source, or of an honest one."""
+    for name, (given, body) in BATCHES.items():
+        if isinstance(given, dict):
+            source = rogue if given["source"] == "a/one" else given["source"]
+            if "another one" in name:
+                source = honest
+            yield Message(
+                body=body, inferred=True, durable=True, content_encoding=CONTENT_ENCODING, address=f"cdc/{rogue}",
+                properties=given | {"source": source},
+            )  # fmt: skip
 
 
 def _spoil(condition: Any) -> None:

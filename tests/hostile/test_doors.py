@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from bridge.service import BridgeService
+from edge.observability.figures import Figures
+from edge.observability.service import EdgeService
 from headrace import doors
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.hostile import bodies, peers, test_amqp, test_records
@@ -76,9 +78,18 @@ def test_an_error_that_nobody_expected_is_answered_and_logged_by_class_and_place
     assert doors.place_of(error).startswith("tests/hostile/test_doors.py:")
 
 
-def test_a_bridges_metrics_have_each_door_with_the_names_of_who_sent_what_was_refused():
-    doors.BATCH.refuse(CorruptInput("x"), "oslo/rogue")
-    text = BridgeService(dict, dict, lambda: True, str, {}, {}).collector.text().decode()
+@pytest.mark.parametrize(
+    ("prefix", "service"),
+    [
+        ("bridge", BridgeService(dict, dict, lambda: True, str, {}, {})),
+        ("edge", EdgeService("oslo/one", Figures(), str)),
+    ],
+)
+def test_metrics_and_status_have_each_door_with_the_names_of_who_sent_what_was_refused(prefix, service):
+    for _ in range(50):
+        doors.BATCH.refuse(CorruptInput("x"), "oslo/rogue")
+    text = service.collector.text().decode()
     assert re.search(
-        r'^headrace_bridge_refused_inputs_total\{door="batch",sender="oslo/rogue"\} [1-9]', text, re.MULTILINE
+        rf'^headrace_{prefix}_refused_inputs_total\{{door="batch",sender="oslo/rogue"\}} [1-9]', text, re.MULTILINE
     )
+    assert ("oslo/rogue", "batch") in {(each.sender, each.door) for each in service.status().refused}

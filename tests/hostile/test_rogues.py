@@ -1,21 +1,24 @@
 """A rogue edge, a rogue receiver and a rogue principal of Kafka's, each with the rights that the documents give, against a real
-bridge and a real broker while honest sources write: no process ends, no honest row is harmed, and metrics name the attacker.
+bridge and a real broker while honest sources write: no process ends, no honest row is harmed, metrics and status name the
+attacker, and one line of the bridge's file shuts it out. How much slower honest sources get: `make bench-bridge`, "attacked".
 """
 
 import itertools
 import re
+import signal
 import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from headrace.amqp.transport import Message, SSLDomain
-from headrace.batch import CONTENT_ENCODING
+from headrace.amqp.transport import SSLDomain
+from headrace.status.client import answer_of
+from headrace.status.table import screen
 from infra.local.ports import free_port
 from tests.amqp.interconnect_ends import Edge, at, pem, sealed
 from tests.hostile import peers
-from tests.hostile.bodies import BATCHES
 from tests.hostile.peers import MESSAGES, Rogue, send_raw
 from tests.hostile.test_records import ANSWERS, REQUESTS
 from tests.integration.requests.deliveries import produce, section
@@ -104,6 +107,21 @@ class Attacked:
         found = re.search(name, text, re.MULTILINE)
         return float(found[1]) if found else 0.0
 
+    def status(self):
+        """Return what `headrace status` prints."""
+        answer, why = answer_of(self.metrics)
+        assert answer is not None, why
+        console = Console(width=200, no_color=True)
+        with console.capture() as capture:
+            console.print(screen([answer], 200))
+        return capture.get()
+
+    def revoke(self):
+        """Take its source from the rogue's certificate, by one line, and send the bridge SIGHUP."""
+        (path,) = [Path(each) for each in self.bridge.process.args if each.endswith(".toml")]
+        path.write_text(path.read_text().replace("identities = { ", f'identities = {{ "{ROGUE}" = [], '))
+        self.bridge.process.send_signal(signal.SIGHUP)
+
     @property
     def memory(self):
         """The most that the bridge has needed, in bytes."""
@@ -120,24 +138,11 @@ def attacked(kafka, topic, outside, certificates):
         each.edge.close()
 
 
-def hostile_batches():
-    """Yield every hostile batch that a client of Proton's can send as a message, as of the rogue's own source."""
-    for name, (given, body) in BATCHES.items():
-        if isinstance(given, dict):
-            source = ROGUE if given["source"] == "a/one" else given["source"]
-            if "another one" in name:
-                source = HONEST[0]
-            yield Message(
-                body=body, inferred=True, durable=True, content_encoding=CONTENT_ENCODING, address=f"cdc/{ROGUE}",
-                properties=given | {"source": source},
-            )  # fmt: skip
-
-
 def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: C901 - attack after attack on one bridge.
     # Given what a rogue edge sends with a certificate of its own: first batches,
     rogue = attacked.rogue().attached()
     # (those in Avro last: this bridge has no registry, and ends their source's session for a while)
-    messages = sorted(hostile_batches(), key=lambda message: message.properties["version"] == 3)
+    messages = sorted(peers.batches(ROGUE, HONEST[0]), key=lambda message: message.properties["version"] == 3)
     for number, message in enumerate(messages):
         rogue.act(lambda peer, number=number, message=message: peer.link.send(message, tag=f"m{number}"))
     eventually(lambda: rogue.link.unsettled == 0 and len(rogue.rejected) >= 15, saying="all have an outcome")
@@ -199,6 +204,17 @@ def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: 
     for door in ("batch", "message", "memory", "amqp"):
         assert attacked.refused(door, ROGUE) > 0, door
     assert not any(attacked.refused(door, source) for door in ("batch", "message", "memory") for source in HONEST)
+    # and in status,
+    said = attacked.status().splitlines()
+    assert [line for line in said if line.startswith(f"{ROGUE}: inputs refused since the start: ") and "batch " in line]
+    assert not [line for line in said if line.startswith(f"{HONEST[0]}: inputs refused")]
+    # and one line of the file and SIGHUP close the attacker's open link, and give it no new one.
+    rogue = attacked.rogue().attached()
+    attacked.revoke()
+    assert eventually(lambda: rogue.closed) == "amqp:unauthorized-access"
+    assert eventually(lambda: attacked.rogue().attached().closed) == "amqp:unauthorized-access"
+    rogue.close()
+    attacked.goes_on()
     memory = attacked.memory
     print(f"--- most memory: {memory >> 20} MB")
     assert memory < _MEMORY

@@ -150,7 +150,7 @@ def _ends(data: bytes, at: int) -> None:
 
 _MARK: Final = 0
 #: What reading fails with where a record is not of its schema.
-_OTHERS: Final = (IndexError, struct.error, UnicodeDecodeError)
+_OTHERS: Final = (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError)
 _WRONG: Final = "the record is not of its schema"
 
 
@@ -173,7 +173,7 @@ class Records:
         data = bytes(key)
         reader = self._keys.get(data[:HEAD])
         if reader is None:
-            reader = self._keys[data[:HEAD]] = KeyReader(self._schema(data))
+            reader = self._keys[data[:HEAD]] = _made(KeyReader, self._schema(data))
         try:
             return reader.read(data)
         except _OTHERS as error:
@@ -186,7 +186,7 @@ class Records:
         data = bytes(value)
         reader = self._values.get(data[:HEAD])
         if reader is None:
-            reader = self._values[data[:HEAD]] = ValueReader(self._schema(data))
+            reader = self._values[data[:HEAD]] = _made(ValueReader, self._schema(data))
         try:
             return reader.read(data)
         except _OTHERS as error:
@@ -199,18 +199,32 @@ class Records:
         return self._schemas[number]
 
 
+def _made(kind: Callable[[str], Any], schema: str) -> Any:
+    """Return a reader of a schema; raise ValueError for one that no edge writes, whatever it is."""
+    try:
+        return kind(schema)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise ValueError("the schema was not written by an edge") from error
+
+
 def reader_of(schema: str) -> KeyReader | ValueReader:
-    """Return what reads records of a schema; raise ValueError, KeyError or TypeError for one that no edge writes."""
-    return ValueReader(schema) if json.loads(schema).get("name") == "Envelope" else KeyReader(schema)
+    """Return what reads records of a schema; raise ValueError for one that no edge writes."""
+
+    def kind(text: str) -> KeyReader | ValueReader:
+        return ValueReader(text) if json.loads(text).get("name") == "Envelope" else KeyReader(text)
+
+    reader: KeyReader | ValueReader = _made(kind, schema)
+    return reader
 
 
 class Reader:
     """The records of a batch, one call each, in a process of Spark's: sent there with the schemas, which it reads on first use.
 
-    Fails with `unknown` in the text where a schema is missing, else with `wrong`, formatted with topic, partition and offset.
+    Fails with `unknown` in the text where a schema is missing. A record that is not of its schema stays as it is; with `wrong` it
+    fails with that, formatted with topic, partition and offset.
     """
 
-    def __init__(self, schemas: Mapping[int, str], wrong: str, unknown: str) -> None:
+    def __init__(self, schemas: Mapping[int, str], wrong: str | None, unknown: str) -> None:
         self._schemas, self._wrong, self._unknown = schemas, wrong, unknown
         self._records: Records | None = None
 
@@ -226,5 +240,7 @@ class Reader:
             raise ValueError(self._unknown) from error
         except ValueError:
             pass
+        if self._wrong is None:
+            return key, value
         # Without its cause, and without what it was called with.
         raise ValueError(self._wrong.format(topic=topic, partition=partition, offset=offset))

@@ -17,6 +17,8 @@ from typing import Any, Final
 Read = Callable[[bytes, int], tuple[str, int]]
 
 _CONTINUED: Final = 0x80
+#: Seven of each byte: enough for 64.
+_LONG_BITS: Final = 70
 _SHORTEST, _LONGEST = 6, 9
 
 
@@ -27,13 +29,15 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
     if byte < _CONTINUED:
         return byte >> 1 ^ -(byte & 1), at
     number, shift = byte & 0x7F, 7
-    while True:
+    while shift < _LONG_BITS:
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
         if byte < _CONTINUED:
             return number >> 1 ^ -(number & 1), at
         shift += 7
+    # Each byte more costs as much as all before it.
+    raise ValueError("a number is longer than any")
 
 
 def _data(data: bytes, at: int) -> tuple[bytes, int]:
@@ -124,6 +128,9 @@ def type_reader(kind: Any, named: dict[str, Read]) -> Read:
         if kind["type"] == "record":
             name = f"{kind['namespace']}.{kind['name']}" if "namespace" in kind else kind["name"]
             fields = [(_begins(field["name"]), type_reader(field["type"], named)) for field in kind["fields"]]
+            if not fields:
+                # Of what takes no byte a small record holds any number.
+                raise ValueError("a structure has no fields")
             read = named[name] = _record(fields)
             return read
         if kind["type"] == "array":

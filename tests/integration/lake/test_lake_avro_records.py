@@ -2,8 +2,9 @@
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.functions import lit
 
-from spark_jobs.bronze import avro_records
+from spark_jobs.bronze import avro_records, envelope
 from tests.unit.headrace.schemas.test_avro_json import CHANGES, OF_POSTGRESQL, column, written
 
 RECORD = "topic string, partition int, offset long, key binary, value binary, timestamp long"
@@ -18,9 +19,14 @@ def way(request, monkeypatch):
 
 @pytest.fixture
 def made():
+    return changed(OF_POSTGRESQL)
+
+
+def changed(of):
+    """Return changes with a source block, in Avro."""
     columns = [column("int8", name="id"), column("text", name="a b", position=2), column("text", name="c", position=3)]
-    changes = [change | {"source": OF_POSTGRESQL, "ts_ms": 5, "transaction": None} for change in CHANGES]
-    return written(columns, *changes, key=["id"], source=OF_POSTGRESQL)
+    changes = [change | {"source": of, "ts_ms": 5, "transaction": None} for change in CHANGES]
+    return written(columns, *changes, key=["id"], source=of)
 
 
 def frame(spark, keys, values):
@@ -49,6 +55,27 @@ def test_a_record_that_is_not_of_its_schema_fails_by_its_place_without_its_value
     assert 'topic t partition 3 offset 1 what "avro-form"' in str(caught.value)
     assert '"a b"' not in str(caught.value)
     assert not avro_records.is_unread(caught.value)
+
+
+def test_s4_a_record_that_is_not_of_its_schema_is_divided_from_the_rest(spark, way):
+    keys, values, _, records = changed(OF_POSTGRESQL | {"position": "692010c0/0000000001a00000/00000003"})
+    source = frame(spark, keys[:3], [values[0], values[1][:-3], values[2]])
+    source = source.withColumn("timestamp", source["timestamp"].cast("timestamp"))
+    name = OF_POSTGRESQL["name"]
+    # an edge may register any schema for a table of its own
+    hostile = records._schemas | {7: '"string"', 8: '{"name":"Envelope","fields":[]}'}
+    more = frame(spark, [None, None], [b"\0\0\0\0\7x", b"\0\0\0\0\x08x"]).withColumn("partition", lit(4))
+    source = source.union(more.withColumn("timestamp", more["timestamp"].cast("timestamp")))
+    json = avro_records.as_json(source, hostile, keeps=True)
+    rows, refused = envelope.divided(json, {3: (name,), 4: ("oslo/rogue",)}, avro=True)
+    assert [row["offset"] for row in rows.orderBy("offset").select("offset").collect()] == [0, 2]
+    found = refused.orderBy("partition", "offset").select("partition", "offset", "source", "reason").collect()
+    assert [tuple(row) for row in found] == [
+        (3, 1, name, "avro-form"), (4, 0, "oslo/rogue", "avro-form"), (4, 1, "oslo/rogue", "avro-form"),
+    ]  # fmt: skip
+    with pytest.raises(PySparkException) as caught:
+        envelope.rows(avro_records.as_json(source, hostile), {}).collect()
+    assert envelope.is_refused(caught.value)
 
 
 def test_a_schema_that_is_not_known_is_met_in_reading(spark, way, made):

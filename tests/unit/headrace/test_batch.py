@@ -194,6 +194,9 @@ def test_a_body_that_unpacks_beyond_the_limit_is_refused_before_it_is_unpacked()
         ({"follows": Position(EPOCH, 10, 0)}, "does not follow"),
         ({"follows": Position(EPOCH - 1, 1, 0)}, "does not follow"),
         ({"segments": [], "keys": [], "values": []}, "empty batch"),
+        # S4: only what names its schemas is Avro; elsewhere bronze would wait for a schema, for all sources.
+        ({"keys": [None, b"\0\0\0\0\1", None, None, None]}, "marked as Avro"),
+        ({"values": [b"schema", None, b"two", b"three", b"\0"]}, "marked as Avro"),
     ],
 )
 def test_a_batch_that_contradicts_itself_is_refused(changes, problem):

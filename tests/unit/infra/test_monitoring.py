@@ -29,7 +29,11 @@ LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).va
 ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
 ALL |= {f"{CONNECTION_PREFIX}_{metric.name}" for metric in metrics_of(ConnectionMetrics).values()}
 ALL |= {f"{DELIVERY_PREFIX}_{metric.name}" for metric in metrics_of(DeliveryMetrics).values()}
-ALL |= CONSOLE.keys() | {"headrace_console_build_info", f"{BRIDGE}_refused_inputs_total"}
+ALL |= CONSOLE.keys() | {
+    "headrace_console_build_info",
+    f"{BRIDGE}_refused_inputs_total",
+    f"{EDGE}_refused_inputs_total",
+}
 
 
 def named(text):

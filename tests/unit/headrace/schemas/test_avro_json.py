@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
-from headrace.schemas.avro_json.envelope import Records, UnknownSchema
+from headrace.schemas.avro_json.envelope import Reader, Records, UnknownSchema, reader_of
+from headrace.schemas.avro_json.values import read_long
 from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
 
@@ -184,3 +185,37 @@ def test_spark_executors_need_nothing_but_the_standard_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+#: Schemas that a registry may hold, and no edge writes.
+NO_SCHEMAS = {
+    "no JSON": "x", "a text": '"string"', "a list": "[]", "nothing": "{}", "null": "null",
+    "an envelope without fields": '{"name":"Envelope","fields":[]}',
+    "fields are texts": '{"name":"Key","fields":["a"]}',
+    "a type that is unknown": '{"name":"Key","fields":[{"name":"a","type":"x"}]}',
+    "nested": '{"name":"Key","fields":[{"name":"a","type":' + '{"type":"array","items":' * 5000 + '"int"' + "}" * 5000 + "}]}",
+    # S7: of what takes no byte, six bytes hold 2 ** 40, and a schema of some lines any number.
+    "of no size": '{"name":"Key","fields":[{"name":"a","type":{"type":"array","items":'
+    '{"type":"record","name":"n","fields":[]}}}]}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_SCHEMAS)
+def test_s4_a_schema_that_no_edge_writes_is_an_error_of_its_records_alone(name):
+    with pytest.raises(ValueError, match="was not written by an edge"):
+        reader_of(NO_SCHEMAS[name])
+    data = b"\0\0\0\0\1\x80\x80\x80\x80\x80\x40"
+    with pytest.raises(ValueError, match="not of its schema"):
+        Reader({1: NO_SCHEMAS[name]}, "not of its schema", "unknown")("t", 0, 1, data, None)
+    reader = Reader({1: NO_SCHEMAS[name]}, None, "unknown")
+    assert reader("t", 0, 1, None, data) == (None, data)
+    assert reader("t", 0, 2, b"{}", None) == (b"{}", None)
+    with pytest.raises(ValueError, match="unknown"):
+        reader("t", 0, 3, None, b"\0\0\0\0\2x")
+
+
+def test_s7_a_number_without_end_is_refused_at_its_eleventh_byte():
+    """Each byte more costs as much as all before it: a record of some megabytes took hours."""
+    with pytest.raises(ValueError, match="longer than any"):
+        read_long(b"\xff" * (16 << 20), 0)
+    assert read_long(b"\xff" * 9 + b"\1", 0) == (-(1 << 63), 10)

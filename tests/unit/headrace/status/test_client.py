@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.status import client
-from headrace.status.answer import Answer, SourceStatus
+from headrace.status.answer import Answer, SourceStatus, refused_inputs
 from infra.local.ports import free_port
 
 EDGE = """
@@ -89,6 +89,14 @@ def test_of_bridges_that_share_sources_each_source_is_shown_once_as_its_own_brid
     answer = client.fetch(edge(), ("a:1", "c:1"))
     assert not answer.ready
     assert "nobody answers at c:1" in answer.reason
+
+
+def test_of_bridges_that_share_sources_what_a_sender_had_refused_is_added():
+    def answer(count):
+        return Answer(part="bridge", running=True, refused=refused_inputs({"batch": {"oslo/rogue": count}}))
+
+    (refused,) = client._together([answer(2), answer(5)], []).refused
+    assert (refused.sender, refused.door, refused.count) == ("oslo/rogue", "batch", 7)
 
 
 def test_an_answer_of_something_else_is_not_taken_for_one(edge, stranger):

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
+from headrace.status.answer import Answer, DeliveryStatus, SourceStatus, refused_inputs
 from headrace.status.table import duration, screen, size
 
 POSITION = "692010c0/0000000001a2b3c8/00000012"
@@ -48,6 +48,16 @@ def test_an_edge_that_is_not_well_shows_in_the_line_and_says_why_below():
     said = printed(bridge(edge_state="database down", warnings=["database 10.0.0.7:5432/bank cannot be reached"]), 120)
     assert "edge: database down" in said
     assert "jakarta/bank: database 10.0.0.7:5432/bank cannot be reached" in said
+
+
+def test_who_sent_what_was_refused_is_named_once_with_the_counts_of_its_doors():
+    answer = bridge()
+    senders = {f"a/{number}": 1 for number in range(100)}
+    answer.refused = refused_inputs({"batch": {"oslo/rogue": 7, "\x1b[2J": 3}, "amqp": {"oslo/rogue": 2} | senders})
+    assert len(answer.refused) == 20
+    lines = printed(answer, 120).splitlines()
+    assert "oslo/rogue: inputs refused since the start: batch 7, amqp 2" in lines
+    assert "\x1b" not in "".join(lines)
 
 
 def test_where_nobody_answers_it_says_so_and_shows_what_is_durable():
