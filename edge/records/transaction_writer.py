@@ -7,7 +7,7 @@ decoded adds nothing. A decoder's fast path appends to the batcher itself and mo
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
@@ -82,8 +82,8 @@ class History(Protocol):
     def names(self, prefix: str, place: int) -> list[str]:
         """Return the names, in order, that begin with a prefix, of tables that sent records ahead of a place."""
 
-    def move(self, table: str, reason: str, place: int) -> None:
-        """Note that a transaction at a place changed a table's rows without records: its next schema record has the reason.
+    def move(self, tables: Iterable[str], reason: str, place: int) -> None:
+        """Note that a transaction at a place changed tables' rows without records: their next schema records have the reason.
 
         Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
